@@ -21,16 +21,16 @@ HEAD = "0013"
 """The revision that this code reads and writes."""
 
 Tell = Callable[[str, str], None]
-"""Is told a revision and its title."""
+"""Called with a revision and its title."""
 
 ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor", "outbox_retention", "outbox_eraser")
 """What logins are made members of: the job, the publisher, people who only look, `publisher retention run`, and `publisher erase`."""
 
 
 def upgrade(dsn: str, revision: str = "head", tell: Tell | None = None) -> None:
-    """Bring the schema of the database up to `revision`; `tell` hears of each revision that was applied, with its title.
+    """Bring the schema of the database up to `revision`; `tell` is called for each revision that was applied.
 
-    Raises UnavailableError when the server cannot be reached or a lock was not to be had, SchemaError for everything that another
+    Raises UnavailableError when the server cannot be reached or a lock cannot be acquired in time, SchemaError for everything that another
     try does not mend (privileges, an unsuitable database, a failing statement).
     """
     _run("upgrade", dsn, revision, tell)

@@ -145,7 +145,7 @@ class Worker:
         self.stopped = None
         position = self._lane.position
         if position is not None:
-            self._health.got_on(position.seq)
+            self._health.progressed(position.seq)
             self._change("running", seq=position.seq, cursor=str(position.cursor))
         self._health.transaction_rows = self._lane.size.rows
         slow = self._lane.size.reason

@@ -54,12 +54,12 @@ class LaneHealth:
         """Of its worker, None before it works."""
         self._state, self._reason = LaneState.OPENING, ""
         self._seq: int | None = None
-        self._got_on_at = time.monotonic()
+        self._progress_at = time.monotonic()
 
-    def got_on(self, seq: int) -> None:
+    def progressed(self, seq: int) -> None:
         """A step succeeded: a transaction is in Kafka, or the ledger has nothing for the lane."""
         self._seq = seq
-        self._got_on_at = time.monotonic()
+        self._progress_at = time.monotonic()
         self._state, self._reason = LaneState.RUNNING, ""
 
     def is_late(self) -> bool:
@@ -69,7 +69,7 @@ class LaneHealth:
     def moved(self, seq: int) -> None:
         """The lane starts over at this transaction, which is progress where it is a new one."""
         if seq != self._seq:
-            self.got_on(seq)
+            self.progressed(seq)
 
     def failed(self, state: LaneState, reason: str) -> None:
         """A step failed."""
@@ -82,7 +82,7 @@ class LaneHealth:
             self.lane,
             self._state.value,
             self._reason,
-            now - self._got_on_at,
+            now - self._progress_at,
             self._seq,
             self.transaction_rows,
         )

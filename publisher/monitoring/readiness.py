@@ -7,7 +7,7 @@ from service.monitoring.verdict import HealthVerdict
 
 @dataclass(frozen=True, slots=True)
 class LaneSnapshot:
-    """A lane that this process works on. `got_on_s_ago`: since a transaction was committed, or the ledger had nothing for it.
+    """A lane that this process works on. `progress_s_ago`: since it committed a transaction or found nothing to deliver.
 
     `state`: opening, running, retrying or stopped; `reason`: why the last two. `seq`: of its newest transaction, None before a first look.
     """
@@ -16,7 +16,7 @@ class LaneSnapshot:
     lane: int
     state: str
     reason: str
-    got_on_s_ago: float
+    progress_s_ago: float
     seq: int | None
     transaction_rows: int | None = None
     """Rows that the next transaction may carry: fewer than the settings say after failures. None before a first one."""
@@ -81,13 +81,13 @@ def _standing_by(seen: HealthSnapshot) -> str:
 
 
 def _lane(lane: LaneSnapshot, limit_s: float) -> str | None:
-    """Return why the lane does not get on, None while it does."""
+    """Return why the lane is stalled, None while it makes progress."""
     if lane.reason:
         return f"lane {lane.lane} is {lane.state}: {lane.reason}"
     if lane.seq is None:
-        return f"lane {lane.lane} has been opening for {lane.got_on_s_ago:.1f} s"
-    if lane.got_on_s_ago > limit_s:
-        return f"lane {lane.lane} has neither delivered nor found that there is nothing to deliver for {lane.got_on_s_ago:.0f} s"
+        return f"lane {lane.lane} has been opening for {lane.progress_s_ago:.1f} s"
+    if lane.progress_s_ago > limit_s:
+        return f"lane {lane.lane} has been stalled for {lane.progress_s_ago:.0f} s: no transaction was committed, and rows may wait"
     return None
 
 
@@ -97,7 +97,7 @@ def _shown(lane: LaneSnapshot) -> dict[str, object]:
         "lane": lane.lane,
         "state": lane.state,
         "reason": lane.reason or None,
-        "got_on_s_ago": round(lane.got_on_s_ago, 1),
+        "progress_s_ago": round(lane.progress_s_ago, 1),
         "seq": lane.seq,
         "transaction_rows": lane.transaction_rows,
     }

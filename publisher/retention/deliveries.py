@@ -1,4 +1,4 @@
-"""Keeps the log of deliveries short, in `publisher run` itself and in `publisher retention run`, also where outputs are kept for ever."""
+"""Prunes the log of deliveries, in `publisher run` and in `publisher retention run`, also where outputs are kept for ever."""
 
 import time
 from collections import deque
@@ -19,7 +19,7 @@ _ROWS_AT_ONCE = 2_000
 
 
 class DeliveryPruning:
-    """Goes through the lanes again and again, a step at a time. Any number of processes may do it at once."""
+    """Prunes lane after lane, a step at a time. Any number of processes may do so at once."""
 
     def __init__(self, keep_s: int, rows_at_once: int = _ROWS_AT_ONCE) -> None:
         """`keep_s`: deliveries that are younger stay."""
@@ -52,7 +52,7 @@ class DeliveryPruning:
         return 0
 
     def whole_pass(self, connection: psycopg.Connection[Any]) -> int:
-        """Go through all lanes once; return how many deliveries were deleted."""
+        """Prune all lanes once; return how many deliveries were deleted."""
         self._lanes.clear()
         self._next_pass = 0.0
         deleted = self.turn(connection)

@@ -13,7 +13,7 @@ from service.fault_points import reach
 _PARTITIONS = queries("publisher.retention", "partitions")
 
 _PAUSE_S = 1.0
-"""Between two attempts: those who waited behind one get on meanwhile."""
+"""Between two attempts, so that the statements which waited behind one can run."""
 
 
 def drop_partition(connection: psycopg.Connection[Any], name: str, patience_s: float) -> None:

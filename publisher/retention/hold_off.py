@@ -1,4 +1,4 @@
-"""Keeps retention away while something begins to need old outputs."""
+"""Keeps retention from running while a command begins to need old outputs."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ _ROWS = queries("publisher", "rows")
 
 
 def hold_off_retention(connection: psycopg.Connection[Any]) -> None:
-    """Let no retention decide or drop until this connection ends; what it has dropped is gone for every later look.
+    """Keep retention from deciding and dropping until this connection ends; later queries see what it had dropped before.
 
-    Raises UnavailableError where one runs for longer than the lock timeout.
+    Raises UnavailableError where a retention runs for longer than the lock timeout.
     """
     try:
         connection.execute(_ROWS["hold_off_retention"])
     except psycopg.errors.LockNotAvailable as error:
         raise UnavailableError(
-            "retention is at work and holds the outputs for longer than [postgres] lock_timeout_ms. Nothing was done; give the command "
-            "again when it is through"
+            "retention has held the outputs for longer than [postgres] lock_timeout_ms. Nothing was done; run the command again once "
+            "retention has finished"
         ) from error

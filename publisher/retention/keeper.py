@@ -1,4 +1,4 @@
-"""One run of retention: partitions ahead, partitions out, the ledger."""
+"""One run of retention: it makes partitions ahead, drops old ones, and prunes the ledger."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,7 +122,7 @@ def _drop_all(connection: psycopg.Connection[Any], report: RetentionReport, pati
 
 @contextmanager
 def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
-    """A connection with the rights it needs and the retention lock, both of which end with it."""
+    """A connection that may drop partitions and holds the retention lock until it ends."""
     with connect(postgres_settings(settings), "publisher retention", autocommit=True) as connection:
         require_current(connection)
         require_rights(connection, settings.retention)
@@ -133,12 +133,13 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
             yield connection
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
-                f"a lock was not to be had in time: {str(error).strip()}. Run it again"
+                f"could not acquire a lock in time: {str(error).strip()}. Run the command again"
             ) from error
         # InternalError: read only, after a failover.
         except (psycopg.OperationalError, psycopg.InternalError) as error:
             raise UnavailableError(
-                f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run it again; it resumes there"
+                f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run the command again: it continues "
+                "from there"
             ) from error
 
 

@@ -1,4 +1,4 @@
-"""Which partitions of session_output may go, and why the others may not. A pure decision; the words are what the operator reads."""
+"""Which partitions of session_output may be dropped, and why the others may not. A pure decision; operators read its sentences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """A lane of an epoch. `through`: the last batch of which nothing is left; `to_batch` None: the epoch continues."""
+    """A lane of an epoch. `through`: the last batch that it has delivered whole; `to_batch` None: the epoch continues."""
 
     epoch: int
     lane: int
@@ -153,8 +153,8 @@ def _behind(epoch: int, lanes: Sequence[LaneProgress]) -> str:
     slowest = min(lanes, key=lambda lane: lane.through)
     names = ", ".join(str(lane.lane) for lane in lanes[:8]) + (", …" if len(lanes) > 8 else "")
     text = (
-        f"not delivered: {'lane' if len(lanes) == 1 else 'lanes'} {names} of epoch {epoch}, the slowest (lane {slowest.lane}) is through "
-        f"batch {slowest.through}, held by {slowest.holder or 'nobody'}"
+        f"not delivered: {'lane' if len(lanes) == 1 else 'lanes'} {names} of epoch {epoch}, the slowest (lane {slowest.lane}) has "
+        f"delivered up to batch {slowest.through}, held by {slowest.holder or 'nobody'}"
     )
     if slowest.stopped_reason:
         return f"{text}, stopped: {slowest.stopped_reason}. Fix that; `publisher status` shows every lane"
@@ -186,6 +186,6 @@ def _replayed(partition: Partition, replays: Sequence[ReplayNeed]) -> list[str]:
 def _open_at_upgrade(need: OpenAtUpgrade) -> str:
     return (
         f"a session was open in {need.topic_id}/{need.partition} since offset {need.safe_offset} when the schema was upgraded, and the job "
-        f"has committed no batch since: its first one looks at the outputs after it, in {need.batches} batches from {need.first} to "
-        f"{need.last}. Start `spark-job run`"
+        f"has committed no batch since. Its first batch reads the outputs after that offset, in {need.batches} batches from {need.first} "
+        f"to {need.last}. Start `spark-job run`"
     )

@@ -70,7 +70,7 @@ def _prune_epochs(connection: psycopg.Connection[Any], keep_s: int) -> int:
 
 
 def _prune_batches(connection: psycopg.Connection[Any], keep_s: int, rows: int) -> int:
-    """Go through the ledger once, from its beginning to the first row that is too young."""
+    """Prune the ledger once, from its beginning to the first row that is too young."""
     pruned, after, more = 0, 0, True
     while more:
         parameters = {"keep_s": keep_s, "rows": rows, "after": after}

@@ -28,7 +28,7 @@ _PARTITIONS = queries("publisher.retention", "partitions")
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A table that somebody has detached, and that retention leaves alone. `pending`: its detaching is not over."""
+    """A table that was detached by hand, and that retention leaves alone. `pending`: the DETACH has not finished."""
 
     name: str
     pending: bool

@@ -30,7 +30,7 @@ def ready(settings: Settings, health: ProcessHealth) -> HealthVerdict:
 
 @contextmanager
 def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
-    """Serve as `[metrics]` says until the block ends. Raises SettingsError where the port is not to be had."""
+    """Serve as `[metrics]` says until the block ends. Raises SettingsError where the port cannot be opened."""
     if settings.metrics.port == 0:
         yield
         return

@@ -34,7 +34,7 @@ def pages(
 def served(host: str, port: int, pages: Mapping[str, Page], another_port: str) -> Iterator[int]:
     """Serve `pages`, {path: page}, until the block ends; yield the port, which the system chooses for 0.
 
-    Raises SettingsError where the address is not to be had; `another_port` names the setting that gives another one.
+    Raises SettingsError where the address cannot be opened; `another_port` names the setting that gives another one.
     """
     try:
         listening = _listen(host, port)

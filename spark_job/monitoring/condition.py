@@ -26,7 +26,7 @@ class Condition:
         self._main: Loop | None = None
         self._lock = threading.Lock()
         self._phase_at = self._beat_at = time.monotonic()
-        self._got_on_at: float | None = None
+        self._progress_at: float | None = None
         self._seen = JobSnapshot("starting", 0.0, 1, "", 0.0, None, "", None, 0.0, "", {})
         self.computed = -1
         """The newest Spark batch of this attempt whose tasks are through, -1 before the first. Its commit may be under way."""
@@ -48,7 +48,7 @@ class Condition:
 
     def running(self, run: dict[str, Any]) -> None:
         """Its query begins; `run` is what its start found and decided, for whoever asks."""
-        self.computed, self.committed, self._got_on_at = -1, -1, None
+        self.computed, self.committed, self._progress_at = -1, -1, None
         self._turn(_START_S)
         self._enter("running", doing="", held_back=None, run=run)
 
@@ -84,11 +84,11 @@ class Condition:
     def spark_does(self, doing: str, *, between_triggers: bool) -> None:
         """What Spark says of the query, and whether a trigger has ended: with a batch, or because there is nothing to read.
 
-        A batch whose commit is still under way has not got on yet.
+        A batch whose commit is still under way counts as no progress yet.
         """
         self._set(doing=doing)
         if between_triggers and self.computed <= self.committed:
-            self._got_on_at = time.monotonic()
+            self._progress_at = time.monotonic()
 
     def batch_computed(self, spark_batch: int) -> None:
         """A batch's tasks are through; its commit begins."""
@@ -97,7 +97,7 @@ class Condition:
     def batch_committed(self, spark_batch: int) -> None:
         """A batch is in the outbox."""
         self.committed = spark_batch
-        self._got_on_at = time.monotonic()
+        self._progress_at = time.monotonic()
 
     @property
     def has_committed(self) -> bool:
@@ -120,11 +120,11 @@ class Condition:
 
     def seen(self) -> JobSnapshot:
         """Return everything as of now."""
-        now, got_on_at = time.monotonic(), self._got_on_at
+        now, progress_at = time.monotonic(), self._progress_at
         return replace(
             self._seen,
             phase_s=now - self._phase_at,
-            got_on_s_ago=None if got_on_at is None else now - got_on_at,
+            progress_s_ago=None if progress_at is None else now - progress_at,
             beat_s_ago=now - self._beat_at,
         )
 

@@ -15,7 +15,7 @@ Phase = Literal["starting", "standby", "waiting", "running", "restarting", "stop
 class JobSnapshot:
     """The job. `because`: why it restarts, stands by or waits for Postgres before it knows, and `restarts_in_s` when.
 
-    Of phase `running`: `got_on_s_ago`, since a batch was committed or a trigger ended because there is nothing to read, None before
+    Of phase `running`: `progress_s_ago`, since a batch was committed or a trigger ended because there is nothing to read, None before
     the first time; `doing`, what Spark says that it does; `held_back`, why no batch is committed; `heartbeat_trouble`, why the last beat
     failed.
     """
@@ -25,7 +25,7 @@ class JobSnapshot:
     attempt: int
     because: str
     restarts_in_s: float
-    got_on_s_ago: float | None
+    progress_s_ago: float | None
     doing: str
     held_back: str | None
     beat_s_ago: float
@@ -46,7 +46,7 @@ def judge(seen: JobSnapshot, *, progress_s: float, owner_timeout_s: float) -> He
         "phase": seen.phase,
         "attempt": seen.attempt,
         "standby": seen.because if seen.phase == "standby" else None,
-        "got_on_s_ago": None if seen.got_on_s_ago is None else round(seen.got_on_s_ago, 1),
+        "progress_s_ago": None if seen.progress_s_ago is None else round(seen.progress_s_ago, 1),
         "spark": seen.doing or None,
         "held_back": seen.held_back,
         "run": seen.run,
@@ -75,10 +75,10 @@ def _running(seen: JobSnapshot, progress_s: float, owner_timeout_s: float) -> li
         reasons.append(f"no heartbeat for {seen.beat_s_ago:.0f} s: another run may take the outbox over")
     if seen.held_back is not None:
         reasons.append(f"held back: {seen.held_back}")
-    elif seen.got_on_s_ago is None:
+    elif seen.progress_s_ago is None:
         reasons.append(f"the query began {seen.phase_s:.0f} s ago and has done nothing yet: {seen.doing}")
-    elif seen.got_on_s_ago > progress_s:
+    elif seen.progress_s_ago > progress_s:
         reasons.append(
-            f"no batch and no trigger of the query has ended for {seen.got_on_s_ago:.0f} s: {seen.doing}"
+            f"no batch and no trigger of the query has ended for {seen.progress_s_ago:.0f} s: {seen.doing}"
         )
     return reasons

@@ -29,7 +29,7 @@ def ready(settings: Settings, condition: Condition) -> HealthVerdict:
 
 @contextmanager
 def served(settings: Settings, condition: Condition) -> Iterator[None]:
-    """Serve as `[metrics]` says until the block ends. Raises SettingsError where the port is not to be had."""
+    """Serve as `[metrics]` says until the block ends. Raises SettingsError where the port cannot be opened."""
     port = settings.metrics.port_of_job()
     if port == 0:
         yield

@@ -115,9 +115,9 @@ def test_each_who_needs_a_partition_is_named_and_the_others_go(old: Outbox, comm
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("UPDATE outbox.lane SET cursor_batch = 1, cursor_key = 'k0001' WHERE lane = 1", "lane 1 of epoch 1, {} 1) is through batch 0"),
-        ("DELETE FROM outbox.lane WHERE lane = 1", "{} 1) is through batch 0, held by nobody. Start `publisher run`"),
-        ("INSERT INTO outbox.lane_epoch VALUES (2, 9000, 1)", "lane 0 of epoch 2, {} 0) is through batch 8999"),
+        ("UPDATE outbox.lane SET cursor_batch = 1, cursor_key = 'k0001' WHERE lane = 1", "epoch 1, {} 1) has delivered up to batch 0"),
+        ("DELETE FROM outbox.lane WHERE lane = 1", "{} 1) has delivered up to batch 0, held by nobody. Start `publisher run`"),
+        ("INSERT INTO outbox.lane_epoch VALUES (2, 9000, 1)", "lane 0 of epoch 2, {} 0) has delivered up to batch 8999"),
     ],
 )  # fmt: skip
 def test_what_one_lane_has_not_delivered_stays_also_a_lane_that_nobody_has_run_yet(

@@ -7,7 +7,7 @@ import pytest
 from publisher.monitoring.health import LaneHealth, LaneState, ProcessHealth
 from publisher.monitoring.readiness import HealthSnapshot, LaneSnapshot, judge
 
-LANE = LaneSnapshot(epoch=1, lane=0, state="running", reason="", got_on_s_ago=0.5, seq=7)
+LANE = LaneSnapshot(epoch=1, lane=0, state="running", reason="", progress_s_ago=0.5, seq=7)
 OTHER = replace(LANE, lane=1)
 SEEN = HealthSnapshot(
     phase="running",
@@ -32,7 +32,7 @@ def test_lanes_that_get_on_are_ready() -> None:
         "lane": 0,
         "state": "running",
         "reason": None,
-        "got_on_s_ago": 0.5,
+        "progress_s_ago": 0.5,
         "seq": 7,
         "transaction_rows": None,
     }
@@ -41,10 +41,10 @@ def test_lanes_that_get_on_are_ready() -> None:
 @pytest.mark.parametrize(
     ("lane", "reason"),
     [
-        (replace(LANE, got_on_s_ago=60.9), None),
+        (replace(LANE, progress_s_ago=60.9), None),
         (
-            replace(LANE, got_on_s_ago=61.1),
-            "lane 0 has neither delivered nor found that there is nothing to deliver for 61 s",
+            replace(LANE, progress_s_ago=61.1),
+            "lane 0 has been stalled for 61 s: no transaction was committed, and rows may wait",
         ),
         (replace(LANE, state="opening", seq=None), "lane 0 has been opening for 0.5 s"),
         (
@@ -106,7 +106,7 @@ def test_a_lane_is_as_its_last_step_left_it() -> None:
     assert reasons(condition.seen())[0].startswith("lane 0 has been opening")
     lane.failed(LaneState.RETRYING, "Kafka: timed out")
     assert reasons(condition.seen()) == ["lane 0 is retrying: Kafka: timed out"]
-    lane.got_on(3)
+    lane.progressed(3)
     assert reasons(condition.seen()) == []
     lane.failed(LaneState.STOPPED, "gone")
     lane.moved(3)  # opened anew, and no further

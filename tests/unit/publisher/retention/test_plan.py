@@ -76,10 +76,10 @@ def test_by_size_one_that_is_refused_counts_on() -> None:
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (Needs(35, [lane(18)]), ["lane 0 of epoch 1", "through batch 18", "host:1", "Wait"]),
+        (Needs(35, [lane(18)]), ["lane 0 of epoch 1", "up to batch 18", "host:1", "Wait"]),
         (Needs(35, [lane(18, holder=None)]), ["held by nobody", "Start `publisher run`"]),
         (Needs(35, [lane(18, stopped_reason="kafka_lost: gone")]), ["stopped: kafka_lost: gone", "publisher status"]),
-        (Needs(35, [lane(35), lane(0, lane=1, holder=None)]), ["lane 1 of epoch 1", "through batch 0"]),
+        (Needs(35, [lane(35), lane(0, lane=1, holder=None)]), ["lane 1 of epoch 1", "up to batch 0"]),
         (Needs(35, [lane(35)], parked={3: 9, 12: 2, 19: 1}), ["3 parked rows", "12 to 19", "publisher parked list"]),
         (Needs(35, [lane(35)], replays=[ReplayNeed(7, "paused", 19, 30)]), ["replay 7 (paused)", "publisher replay cancel 7"]),
         (Needs(35, [lane(35)], open_at_upgrade={"p1": [OpenAtUpgrade("T", 2, 99, 4, 12, 15)]}), ["T/2", "offset 99", "spark-job run"]),

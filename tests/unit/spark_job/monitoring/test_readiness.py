@@ -14,7 +14,7 @@ SEEN = JobSnapshot(
     attempt=2,
     because="",
     restarts_in_s=0.0,
-    got_on_s_ago=0.4,
+    progress_s_ago=0.4,
     doing="Waiting for data to arrive",
     held_back=None,
     beat_s_ago=1.0,
@@ -35,7 +35,7 @@ def test_a_query_that_gets_on_is_ready() -> None:
         "phase": "running",
         "attempt": 2,
         "standby": None,
-        "got_on_s_ago": 0.4,
+        "progress_s_ago": 0.4,
         "spark": "Waiting for data to arrive",
         "held_back": None,
         "run": RUN,
@@ -68,15 +68,15 @@ def test_a_standby_is_ready_to_continue_and_says_for_whom() -> None:
         (replace(SEEN, phase="waiting", because="nobody can be asked"), "nobody can be asked"),
         (replace(SEEN, phase="stopping"), "the job is stopping"),
         (
-            replace(SEEN, got_on_s_ago=None, doing="Initializing sources"),
+            replace(SEEN, progress_s_ago=None, doing="Initializing sources"),
             "the query began 100 s ago and has done nothing yet: Initializing sources",
         ),
         (
-            replace(SEEN, got_on_s_ago=60.6, doing="Getting offsets"),
+            replace(SEEN, progress_s_ago=60.6, doing="Getting offsets"),
             "no batch and no trigger of the query has ended for 61 s: Getting offsets",
         ),
         (
-            replace(SEEN, got_on_s_ago=600, held_back="500 events wait"),
+            replace(SEEN, progress_s_ago=600, held_back="500 events wait"),
             "held back: 500 events wait",
         ),
         (
@@ -91,7 +91,7 @@ def test_a_job_that_does_not_get_on_says_why(seen: JobSnapshot, reason: str) -> 
 
 
 def test_a_batch_may_take_as_long_as_the_setting_says() -> None:
-    assert reasons(replace(SEEN, got_on_s_ago=59.9)) == []
+    assert reasons(replace(SEEN, progress_s_ago=59.9)) == []
 
 
 def test_the_condition_is_what_the_threads_said_last() -> None:
@@ -104,7 +104,7 @@ def test_the_condition_is_what_the_threads_said_last() -> None:
     condition.spark_does("Waiting for data to arrive", between_triggers=True)
     assert reasons(condition.seen()) == []
     condition.batch_computed(0)
-    condition._got_on_at = -1_000.0
+    condition._progress_at = -1_000.0
     condition.spark_does("Waiting for data to arrive", between_triggers=True)
     assert "no batch" in reasons(condition.seen())[0], "its commit hangs"
     condition.batch_committed(0)
