@@ -1,4 +1,4 @@
-"""This process in `outbox.publisher_process`: a thread that keeps it alive while the process lives, and each lease while its lane does."""
+"""This process in `outbox.publisher_process`: a thread renews its row, and the lease of each lane that makes progress."""
 
 import os
 import threading
@@ -35,7 +35,7 @@ class ProcessHeartbeat:
     """
 
     def __init__(self, context: Context, health: ProcessHealth) -> None:
-        """`health` is told of each beat."""
+        """`health`: receives each beat."""
         self._context = context
         self._health = health
         self._lease_s = context.settings.publisher.lease_s
@@ -54,7 +54,7 @@ class ProcessHeartbeat:
         """The lanes whose leases are not renewed."""
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.failed: Exception | None = None
-        """Why it beats no longer: the connection leads to another outbox, or a bug."""
+        """Why the heartbeat ended: the connection leads to another outbox, or a bug."""
 
     def start(self) -> None:
         """Start beating; the process is registered with the first beat."""
@@ -67,7 +67,7 @@ class ProcessHeartbeat:
         self._thread.join(timeout_s)
 
     def take_lanes(self, takes: bool) -> None:
-        """Count among the living, which share the lanes, or not: the process could not deliver them."""
+        """Take part in sharing the lanes, or not: a process that cannot deliver takes none."""
         if takes != self._takes_lanes:
             self._takes_lanes = takes
             self._wanted.set()

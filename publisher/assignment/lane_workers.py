@@ -1,4 +1,4 @@
-"""The workers of this process, a thread each: started for lanes that it holds, sent away from those that it gives up."""
+"""The workers of this process, a thread each: started for lanes that it holds, stopped for those that it gives up."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ class LaneWorkers:
     def __init__(
         self, context: Context, wakeup: Wakeup, changed: threading.Event, health: ProcessHealth
     ) -> None:
-        """`changed` is set whenever a worker ends; `health` is told of each."""
+        """`changed` is set whenever a worker ends; `health` receives each worker's state."""
         self._context = context
         self._health = health
         self._wakeup = wakeup
@@ -108,7 +108,7 @@ class LaneWorkers:
         return reasons or None
 
     def standing_still(self, epoch: Epoch) -> set[int]:
-        """Return this epoch's lanes that wait for somebody to mend them: another process would fare no better with one."""
+        """Return this epoch's lanes that stay stopped until somebody acts: another process could not deliver them either."""
         return {
             lane
             for (number, lane), worker in self._workers.items()

@@ -30,7 +30,7 @@ def erase(
     ] = None,
     keys_file: Annotated[
         Path | None,
-        typer.Option("--keys-file", help="Session keys, one a line: they are in no shell history."),
+        typer.Option("--keys-file", help="Session keys, one a line, which then are in no shell history."),
     ] = None,
     tombstones: Annotated[
         list[str] | None,
@@ -59,8 +59,8 @@ def erase(
 ) -> None:
     """Erase all that the outbox keeps of session keys, and the job's cache on this machine. Cannot be undone.
 
-    All services may run meanwhile. What is not delivered yet, what a replay needs, and sessions that are open are waited for. What Kafka
-    and backups keep is not reached: docs/privacy.md. Its login ([postgres] dsn) needs the role outbox_eraser.
+    All services may run meanwhile. The command waits for rows that are not delivered, rows that a replay needs, and open sessions. It does
+    not reach Kafka's topics and backups: docs/privacy.md. Its login ([postgres] dsn) needs the role outbox_eraser.
 
     Exit codes: 0 nothing is left, 1 something is left (the output says what to do; run it again), 2 wrong settings or no key, 4 another
     erasure runs, 6 Postgres or Kafka does not answer, 16 the login may not.
@@ -144,11 +144,11 @@ def _print(erasure: Erasure, cache: int, *, dry_run: bool) -> None:
         )
     if erasure.letters_without_key:
         out.print(
-            f"look at: {erasure.letters_without_key:,} dead letters have no session key, and may be the person's: "
-            "`spark-job dead-letters list --state all --keys-file FILE`, then --letter (docs/privacy.md)"
+            f"{erasure.letters_without_key:,} dead letters have no session key. Look for the person's: `spark-job dead-letters list "
+            "--state all --keys-file FILE`, then erase them by --letter (docs/privacy.md)"
         )
     if not dry_run:
         out.print(
-            f"{cache:,} files of the job's cache removed on this machine. Not reached: Kafka's topics, backups, logs of others, caches on "
-            "other machines (docs/privacy.md)"
+            f"{cache:,} files of the job's cache removed on this machine. Kafka's topics, backups, other logs and the caches on other "
+            "machines keep what they have (docs/privacy.md)"
         )

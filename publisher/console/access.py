@@ -43,7 +43,7 @@ class Access:
         self._guesses = guesses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it."""
+        """Forward a request, or refuse it."""
         if scope["type"] != "http":
             return
 
@@ -74,7 +74,7 @@ class Access:
                 )
 
     async def _refusal(self, scope: Scope) -> ASGIApp | None:
-        """Return what answers a request that does not go through."""
+        """Return the answer to a request that is refused, None where it is not."""
         path, headers = scope["path"], Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD") and not (scope["method"] == "POST" and path == "/login"):
             return PlainTextResponse("the console only shows\n", 405, headers={"Allow": "GET, HEAD"})

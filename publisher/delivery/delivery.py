@@ -59,7 +59,7 @@ Chunk = TypeVar("Chunk", bound=Rows)
 
 
 class Tenure(NamedTuple):
-    """What is ours from `open` to the first exception."""
+    """The connection and producer held from `open()` until the first exception."""
 
     connection: Connection
     producer: Producer
@@ -99,12 +99,12 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         self._progress_from: int | None = None
         """The end of the progress partition that this tenure's position was read from, until a write has proved it."""
         self.alive: LifeSign = unwatched
-        """Told of each step of a transaction, and of how long it may take."""
+        """Called with each step of a transaction, and how long it may take."""
         self.position: DeliveryPosition | None = None
         """After the last transaction that was recorded, None while it is not open."""
 
     def open(self) -> bool:
-        """Do steps 1 to 4. Returns False when it is another's, or not its turn.
+        """Do steps 1 to 4. Returns False when another process holds it, or it is not its turn.
 
         Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
@@ -164,7 +164,7 @@ class Delivery(ABC, Generic[Newest, Chunk]):
         return StepOutcome.CAUGHT_UP if chunk.is_last else StepOutcome.DELIVERED
 
     def discard(self) -> None:
-        """Throw the producer away, whatever it was doing; the next `open` finds out what came of it."""
+        """Close the producer, whatever it was doing; the next `open` reads the outcome."""
         if self._tenure is not None:
             tenure, self._tenure, self.position = self._tenure, None, None
             tenure.producer.purge()

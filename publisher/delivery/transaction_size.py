@@ -11,7 +11,7 @@ ONE_BY_ONE_EVENTS = 2_000
 class TransactionSize:
     """As much as the settings allow, until a transaction fails: then half of what that one carried, and so on.
 
-    A transaction that outlives its timeout is lost whole, so over a slow link or under a quota only smaller ones get through. The size
+    A transaction that outlives its timeout is lost whole, so over a slow link or under a quota only smaller ones are committed. The size
     grows by a quarter with each transaction that took less than a quarter of the timeout: it settles where they are well within it.
     """
 
@@ -40,7 +40,7 @@ class TransactionSize:
             )
 
     def committed(self, took_s: float) -> None:
-        """A transaction went through."""
+        """A transaction was committed."""
         if took_s < self._timeout_s / 4:
             self.rows = min(self._most_rows, self.rows + max(1, self.rows // 4))
             self.bytes = min(self._most_bytes, self.bytes + max(1_024, self.bytes // 4))
@@ -81,7 +81,7 @@ class RefusalBisection:
             self.rows = max(1, self.rows // 2)
 
     def delivered(self) -> None:
-        """A transaction went through: the refused row is in the next half, or there is none any more."""
+        """A transaction was committed: the refused row is in the next half, or no row is refused any longer."""
         if self.one_by_one:
             self.rows = None
         elif self.rows is not None:

@@ -1,4 +1,4 @@
-"""The job's cache of open sessions on this machine: free to lose at any time, so all of it goes (docs/architecture.md, Files)."""
+"""The job's cache of open sessions on this machine. The job can lose it at any time, so all of it goes (docs/architecture.md, Files)."""
 
 import os
 from pathlib import Path

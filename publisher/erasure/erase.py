@@ -1,4 +1,4 @@
-"""Erases session keys, round after round until nothing is left or the time is over. Killed anywhere, the next command goes on.
+"""Erases session keys, round after round until nothing is left or the time is over. After a kill the next command continues.
 
 For each key and window of batches, in one transaction of Postgres:
 
@@ -130,9 +130,9 @@ class Erasure:
             ]
             if open_still:
                 found.left.append(
-                    f"sessions that were open when this began are open still in {len(open_still)} input partitions "
-                    f"({', '.join(open_still[:_SHOWN])}): one may be the key's. Run it again after the session timeout; records of any key "
-                    "in those partitions let the job close them"
+                    f"sessions that were open when the command began are still open in {len(open_still)} input partitions "
+                    f"({', '.join(open_still[:_SHOWN])}), and one may be the key's. Run the command again after the session timeout; the "
+                    "job closes them when it reads records of any key in those partitions"
                 )
         return not self.is_something_left
 
@@ -159,7 +159,7 @@ class Erasure:
                 _ERASURE["erase_rows"], {"session_key": key, "batch_ids": [row.batch_id for row in ready]}
             ).fetchone() or (0,)
             if erased != len(ready):
-                raise UnavailableError("the rows changed meanwhile. Run the command again")
+                raise UnavailableError("the rows have changed meanwhile. Run the command again")
             sessions = sum(row.sessions for row in ready)
             self._record(rows=erased, sessions=sessions, tombstones=written)
             reach("erasure.before_commit")
@@ -222,12 +222,12 @@ class Erasure:
     def _note(self, found: ErasedKey, row: "_KeptRow") -> None:
         if not row.is_delivered:
             found.left.append(
-                f"the row of batch {row.batch_id} is not delivered yet, or its lane is within the batch: `publisher status`"
+                f"the row of batch {row.batch_id} is not delivered yet, or its lane has not finished the batch: `publisher status`"
             )
         for replay_id in row.replays:
             found.left.append(
-                f"replay {replay_id} needs the row of batch {row.batch_id}: wait until it is past it, pause it if it runs, or let it go on "
-                "or cancel it if it is paused"
+                f"replay {replay_id} needs the row of batch {row.batch_id}: if the replay runs, wait until it has passed the row, or pause "
+                "it; if it is paused, continue or cancel it"
             )
 
     def _hash(self, key: str) -> str:
@@ -241,7 +241,7 @@ class Erasure:
                 yield
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
-                "an audit, a resume, retention or the job holds a lock for longer than [postgres] lock_timeout_ms. What was erased is "
+                "an audit, a resume, retention or the job held a lock for longer than [postgres] lock_timeout_ms. What was erased stays "
                 "erased; run the command again for the rest"
             ) from error
 

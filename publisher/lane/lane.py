@@ -100,7 +100,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         return outcome
 
     def confirm(self) -> None:
-        """Raise LeaseLostError when the lane is another's by now: what was found wrong with it may be that one's doing."""
+        """Raise LeaseLostError if another process has taken the lane: what looks wrong may be its work."""
         if self._lease is not None:
             self._lease.renew(self._connection.get())
 
@@ -112,7 +112,7 @@ class Lane(Delivery[Newest, LaneChunk]):
             )
 
     def discard(self) -> None:
-        """Throw the producer away, whatever it was doing; and a chunk that nobody waits for any more."""
+        """Close the producer, whatever it was doing, and drop the chunk that was read ahead."""
         self._ahead = None
         if self._asked is not None:
             # Nothing else could be asked before its answer.
@@ -122,7 +122,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         self._let_large_row_go()
 
     def _let_large_row_go(self) -> None:
-        """The next lane may have its turn. A connection keeps the memory of its largest answer as long as it lasts."""
+        """Give the turn for large rows back. The connection goes, too: it keeps the memory of its largest answer."""
         if self._holds_large_row:
             self._holds_large_row = False
             held = self._connection.take()

@@ -13,17 +13,17 @@ _ROWS = queries("publisher", "rows")
 
 
 class StrayRows:
-    """Looks at each batch once. The first lane's only: for any other lane it does nothing."""
+    """Checks each batch once, for the first lane only; for any other lane it does nothing."""
 
     def __init__(self, epoch: Epoch, lane: int, position: DeliveryPosition) -> None:
-        """`position`: where the lane begins; what it has passed was looked at then."""
+        """`position`: where the lane begins; earlier batches were checked when it passed them."""
         at = position.cursor
         self._epoch = epoch
         self._looks = lane == 0
         self._checked = at.batch_id if at.session_key is None else at.batch_id - 1
 
     def check(self, connection: psycopg.Connection[Any], end: Cursor) -> None:
-        """Look at the batches up to `end`, which the ledger has. Raises StoppedError, psycopg.Error."""
+        """Check the batches up to `end`, which the ledger has. Raises StoppedError, psycopg.Error."""
         if not self._looks or end.batch_id <= self._checked:
             return
         row = connection.execute(

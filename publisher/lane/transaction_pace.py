@@ -8,7 +8,7 @@ _BURST_S = 1.0
 
 
 class TransactionPace:
-    """Lets `per_second` transactions through, and a second's worth at once after a rest. Thread-safe.
+    """Limits a process to `per_second` transactions a second, with bursts of one second's worth. Thread-safe.
 
     While there are fewer, none waits. Above it each lane waits for its turn and reads only then, so that the batches which were committed
     meanwhile share its transaction: with many lanes and small batches, transactions cost more than the rows in them.

@@ -1,4 +1,4 @@
-"""The loop around one lane: schedules its steps, starts it over after failures, and knows when it must stop."""
+"""The loop around one lane: it schedules the steps, reopens the lane after failures, and decides when it must stop."""
 
 import threading
 
@@ -42,7 +42,7 @@ class Worker:
         poll_s: float,
         stop_backoff: Backoff | None = None,
     ) -> None:
-        """`health` is told how the lane is; `wake`: there may be rows; `pace`: shared by the process."""
+        """`health`: receives the lane's state; `wake`: set when there may be rows; `pace`: shared by the process."""
         self._lane = lane
         self._health = health
         self._leave = threading.Event()
@@ -59,14 +59,14 @@ class Worker:
         self.stopped: str | None = None
         """Why the lane is stopped until somebody fixes it, None while it does not."""
         self.bug: Exception | None = None
-        """An exception while another was being handled: nobody knows what it left."""
+        """An exception raised while another was being handled; it leaves an unknown state."""
         self.done = False
         """Whether the lane has come to its epoch's end; it keeps its lease then."""
 
     def run(self, alive: LifeSign = unwatched) -> None:
         """Work until there is nothing left to do; call `alive` before each step. Sets `stopped`, `done` or `bug`; raises nothing.
 
-        What nothing explains holds this lane alone: ended by it, each process in turn would take the lane over and end.
+        An unexplained exception stops this lane only: if it ended the process, each process in turn would take the lane over and end.
         """
         self._lane.alive = alive
         try:
@@ -123,7 +123,7 @@ class Worker:
         return False
 
     def _discard(self) -> bool:
-        """Throw the lane's producer away; return whether the lane is open, which it is not."""
+        """Close the lane's producer; return False: the lane is not open."""
         self._health.producer = None
         self._lane.discard()
         return False
@@ -141,7 +141,7 @@ class Worker:
         return self.done
 
     def _now_running(self) -> None:
-        """Not before a step has succeeded, or a reason to stop that only a step finds would come and go."""
+        """Show the lane as running; only after a step, or a reason to stop that only a step finds would come and go."""
         self.stopped = None
         position = self._lane.position
         if position is not None:
@@ -155,7 +155,7 @@ class Worker:
             self._shown = reason
 
     def _moved(self) -> None:
-        """A lane that starts over may have delivered before: a refused record is found so."""
+        """Count progress that a lane made before it started over, as while it searches for a refused record."""
         position = self._lane.position
         if position is not None:
             self._health.moved(position.seq)

@@ -1,1 +1,1 @@
-"""What a publisher notes while it works: counters, the health of its lanes, a log of deliveries, whether it is ready."""
+"""Counters, the health of the lanes, the log of deliveries, and readiness of a running publisher."""

@@ -1,4 +1,4 @@
-"""How this process is: its threads write it as they go, the endpoint reads it. Nothing here waits or asks a server."""
+"""The health of this process: its threads write it, the endpoint reads it. Nothing here waits or queries a server."""
 
 import threading
 import time
@@ -162,7 +162,7 @@ class ProcessHealth:
         )
 
     def verdict(self) -> HealthVerdict:
-        """Return what `/healthz` says: every loop turns, and this process is no worse off than the others."""
+        """Return what `/healthz` says: whether every loop turns, and whether other processes deliver while this one cannot."""
         found = self.loops.verdict()
         reasons = [self._withdrawn] if self._cannot_deliver else []
         return HealthVerdict([*found.reasons, *reasons], found.details | {"leaves_lanes": self._withdrawn})

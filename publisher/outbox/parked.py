@@ -92,7 +92,7 @@ def requeue(
 ) -> Requeued:
     """Requeue what is chosen, several rows of one session key into batches one after the other, the oldest first.
 
-    `done` is told how many rows each batch took. Raises ContinuityError where there are no lanes, psycopg.Error.
+    `done` is called with the number of rows of each batch. Raises ContinuityError where there are no lanes, psycopg.Error.
     """
     result = Requeued()
     run_id = uuid4()

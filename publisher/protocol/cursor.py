@@ -10,7 +10,7 @@ from uuid import UUID
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Everything up to and including this point is through.
+    """All rows up to and including this position have been delivered or parked.
 
     `session_key` None: all of `batch_id`; else its rows up to this key, in the order of the keys' UTF-8 bytes.
     """
@@ -36,7 +36,7 @@ class Cursor:
         return self.batch_id, self.session_key
 
     def __str__(self) -> str:
-        """Say it without the session key: logs and `/readyz` are read by more people than the outbox is."""
+        """Leave the session key out: more people read logs and `/readyz` than the outbox."""
         return f"batch {self.batch_id}" + ("" if self.session_key is None else ", in the middle")
 
 
@@ -103,7 +103,7 @@ _FIRST_ROWS = 32
 
 
 class FetchSize:
-    """How many rows to ask for, so that what comes is within a number of bytes. Learns from what came."""
+    """How many rows to fetch for a number of bytes, learned from earlier fetches."""
 
     def __init__(self) -> None:
         self._bytes_per_row = 0.0
@@ -117,7 +117,7 @@ class FetchSize:
         return max(1, min(fitting, rows, _MOST_ROWS))
 
     def fetched(self, rows: int, bytes_: int, sizes: int) -> None:
-        """So many rows came, which really took `bytes_`, and were taken for `sizes` bytes."""
+        """Learn from a fetch: it returned `rows` rows of `bytes_` bytes, which had been estimated at `sizes` bytes."""
         if rows > 0 and bytes_ > 0:
             self._bytes_per_row = bytes_ / rows
             # Falls slowly: rows that shrink much may come in turn with others.

@@ -1,4 +1,4 @@
-"""Step 4: may a lane continue from what Kafka says? A pure decision; the words are what the operator reads."""
+"""Step 4: may a lane continue from what Kafka says? A pure decision; operators read its sentences."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ def decide(
 
     `record` is the newest progress record, `start` where a first transaction begins, `ledger_commit_id` that of
     the ledger's row at the cursor from which it would continue (None where there is no such row).
-    A resume that Postgres does not know yet is the trace of a crash, whatever Postgres knew before: it stands.
+    A resume that only Kafka has was followed by a crash, and counts, whatever Postgres knew before.
     """
     known = max(mirror.seq, mirror.last_delivery)
     if record is None:

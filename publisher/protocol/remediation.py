@@ -1,4 +1,4 @@
-"""What the person who reads why a lane stopped can do about it: the commands, the recommended one first. Pure text."""
+"""What an operator can do about a stopped lane: the commands, the recommended one first. Pure text."""
 
 from dataclasses import dataclass
 

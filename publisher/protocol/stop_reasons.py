@@ -1,4 +1,4 @@
-"""Why a lane or a replay is stopped, or starts over; docs/stopped-lanes.md has every reason with its way on."""
+"""Why a lane or a replay is stopped, or starts over; docs/stopped-lanes.md says what to do about each."""
 
 from enum import StrEnum
 

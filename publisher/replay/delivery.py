@@ -61,7 +61,7 @@ def explain_refused(replay_id: int, place: Place, found: Refusal) -> str:
 
 
 class StateChangedError(Exception):
-    """The replay does not run any more: somebody paused, cancelled or finished it."""
+    """The replay no longer runs: it was paused, cancelled or finished meanwhile."""
 
 
 class _Admission(Admission):
@@ -126,7 +126,7 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         progressed: Progressed = lambda _: None,
     ) -> None:
         """`paused_too`: a paused replay is resumed. `skip_refused`: rows that the target refuses for themselves are counted and left
-        out; else they stop the replay. `progressed` is told of each transaction.
+        out; else they stop the replay. `progressed` is called after each transaction.
         """
         publisher = context.settings.publisher
         outgoing = Outgoing(

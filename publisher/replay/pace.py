@@ -2,7 +2,7 @@
 
 
 class Pace:
-    """Lets `rate` events a second through, None: any number. What was sent too early is waited for afterwards."""
+    """Limits a replay to `rate` events a second, None: no limit. A transaction that was sent too early delays the next one."""
 
     def __init__(self, rate: int | None) -> None:
         self.rate = rate
@@ -13,7 +13,7 @@ class Pace:
         return max(0.0, self._due - now)
 
     def sent(self, events: int, began: float) -> None:
-        """Count a transaction that began at `began` (monotonic seconds). Time that went by unused is not saved up."""
+        """Count a transaction that began at `began` (monotonic seconds). Unused time does not accumulate."""
         if self.rate is not None:
             self._due = max(self._due, began) + events / self.rate
 

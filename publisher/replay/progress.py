@@ -23,7 +23,7 @@ _MOST_TOPICS_BYTES = 256 << 20
 class ReplayProgress:
     """What a replay has done after its transaction number `seq`. `rows`, `events` and `skipped` count from its beginning.
 
-    `cursor`: everything up to it is through, and its batch has `commit_id`. `topics`: the ids of the topics written so far.
+    `cursor`: all rows up to it have been sent or left out, and its batch has `commit_id`. `topics`: the ids of the topics written so far.
     """
 
     outbox_uuid: UUID
@@ -39,12 +39,12 @@ class ReplayProgress:
 
     @property
     def total(self) -> Totals:
-        """A replay counts in its own words."""
+        """Zero: replays have separate counters."""
         return NO_TOTALS
 
     @property
     def resumed(self) -> str | None:
-        """A replay is never moved."""
+        """None: no command moves a replay."""
         return None
 
     def encode(self) -> bytes:

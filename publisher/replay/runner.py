@@ -1,4 +1,4 @@
-"""Works through one replay: opened again after each failure, until it is done, stopped, paused or cancelled."""
+"""Runs one replay, and opens it again after each failure, until it is done, stopped, paused or cancelled."""
 
 import time
 from enum import StrEnum

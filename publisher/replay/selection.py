@@ -112,7 +112,7 @@ def count(
     filters: Filters,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Count:
-    """Count what the filters leave of the batches; `tick` is told of the batches that were looked at."""
+    """Count what the filters leave of the batches; `tick` is called with the number of batches counted so far."""
     found = Count()
     for first, last in _windows(batches):
         rows = connection.execute(

@@ -98,7 +98,7 @@ def make_plan(
 
 
 def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context) -> Replay:
-    """Make the replay. From here on retention keeps what it needs; raises ContinuityError where that was too late."""
+    """Make the replay. From here on retention keeps its rows; raises ContinuityError where some were dropped before."""
     batches, request = plan.batches, plan.request
     # Or one that has decided already would drop what was counted after the look below.
     hold_off_retention(connection)

@@ -62,7 +62,7 @@ class Replay:
 
     @property
     def eta(self) -> datetime | None:
-        """When it will be through at the speed it has, None where it does not run or has none yet."""
+        """When it will finish at its present speed; None where it does not run, or has no speed yet."""
         if self.state != "running" or not self.held or not self.measured_rate:
             return None
         return datetime.now(UTC) + timedelta(
@@ -108,7 +108,7 @@ def create(connection: Connection, new: NewReplay, keys: Sequence[str] | None) -
 
 
 def listed(connection: Connection, *, all_states: bool) -> list[Replay]:
-    """Return the replays that are not over, or all, oldest first."""
+    """Return the replays that have not ended, or all, oldest first."""
     return _rows(connection, None, all_states)
 
 
@@ -127,7 +127,7 @@ def keys(connection: Connection, replay_id: int) -> list[str]:
 
 
 def change(connection: Connection, replay_id: int, state: str) -> Replay:
-    """Pause or cancel it, where it is not over. Raises SettingsError where it is."""
+    """Pause or cancel a replay that has not ended. Raises SettingsError where it has."""
     command = {"paused": "publisher replay pause", "cancelled": "publisher replay cancel"}[state]
     with connection.transaction():
         changed = connection.execute(_REPLAYS["change"], {"replay_id": replay_id, "state": state}).rowcount
@@ -140,7 +140,7 @@ def change(connection: Connection, replay_id: int, state: str) -> Replay:
 
 
 def set_rate(connection: Connection, replay_id: int, rate: int | None) -> None:
-    """Change the rate, None: as fast as it goes. Whoever works on it learns it when it starts."""
+    """Change the rate, None: no limit. The new rate applies the next time the replay starts."""
     with connection.transaction():
         connection.execute(_REPLAYS["set_rate"], {"replay_id": replay_id, "events_per_second": rate})
         operations.record(

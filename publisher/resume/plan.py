@@ -1,4 +1,4 @@
-"""Where `publisher resume` lets a lane continue, and what that repeats or skips. A pure decision over what was found."""
+"""Where `publisher resume` lets a lane continue, and what that repeats or skips. A pure decision over the survey."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -62,7 +62,7 @@ class LaneSurvey:
 
     @property
     def known_seq(self) -> int:
-        """The greatest number that a transaction of this lane had, for all that is known."""
+        """The greatest known number of a transaction of this lane."""
         return max(
             self.newest.seq if self.newest is not None else 0, self.mirror.seq, self.mirror.last_delivery
         )
@@ -81,7 +81,7 @@ class ResendRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """One lane's way on. `again`: rows that are sent once more; `skipped`: never sent, nor will they be.
+    """How one lane continues. `again`: rows that are sent once more; `skipped`: never sent, nor will they be.
 
     `trusted`: left out because Postgres says that they were delivered, though Kafka does not show it.
     `unknown`: what Kafka has beyond the place where the histories part.
@@ -137,7 +137,7 @@ def target(found: LaneSurvey, way: Way, batch: int, position: DeliveryPosition |
 
 
 def move(found: LaneSurvey, to: Cursor) -> Move:
-    """Return what going on after `to` means."""
+    """Return what continuing after `to` repeats and skips."""
     by_kafka = found.kafka or found.start
     delivered = max(by_kafka, found.postgres)
     unknown = NO_TOTALS

@@ -96,7 +96,7 @@ class ResumePlan:
 
 
 class Planner:
-    """Looks at everything and decides."""
+    """Reads what a resume needs, and decides."""
 
     def __init__(self, connection: psycopg.Connection[Any], settings: Settings, topics: Topics) -> None:
         self._connection = connection
@@ -106,7 +106,7 @@ class Planner:
     def plan(
         self, request: ResumeRequest, surveyed: Callable[[int, int], None] = lambda done, total: None
     ) -> ResumePlan:
-        """Look at everything; `surveyed` is told how many lanes of how many are done.
+        """Look at everything; `surveyed` is called with the lanes done and all lanes.
 
         Raises ContinuityError where this is not the way, SettingsError, KafkaException, psycopg.Error.
         """
@@ -150,7 +150,7 @@ class Planner:
         return ResumePlan(request, binding, ledger, lanes, in_step, first)
 
     def fenced(self, plan: ResumePlan, lane: LanePlan) -> LanePlan | None:
-        """Return a lane's plan as it is now that its publisher is fenced; None where it went on to there by itself.
+        """Return a lane's plan as it is now that its publisher is fenced; None where it has reached that place by itself.
 
         Raises ContinuityError where the lane epochs are no longer those of the plan, and as `plan`.
         """

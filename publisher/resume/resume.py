@@ -1,4 +1,4 @@
-"""Moves lanes on request: the way out when Kafka and Postgres no longer tell one history.
+"""Moves lanes on request, when Kafka and Postgres no longer tell one history.
 
 The plan (planning.py) changed nothing. `act` then does for each lane what a publisher's transaction does (lane_move.py).
 A crash anywhere leaves a lane that either is as it was or continues from the record; giving the command again is always right.

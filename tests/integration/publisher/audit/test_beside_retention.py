@@ -98,5 +98,5 @@ def test_an_audit_begun_while_retention_runs_says_so(old: Settings, tmp_path: Pa
     settings = Settings.model_construct(postgres=hasty, kafka=old.kafka, publisher=old.publisher)
     with psycopg.connect(old.postgres.dsn.get_secret_value(), autocommit=True) as retention:
         retention.execute("SELECT pg_advisory_lock(hashtextextended('outbox.retention', 0))")
-        with pytest.raises(Exception, match="retention is at work"):
+        with pytest.raises(Exception, match="retention has held the outputs"):
             run_audit(settings, tmp_path)

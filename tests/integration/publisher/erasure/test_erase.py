@@ -221,7 +221,7 @@ def test_sessions_that_are_open_may_be_the_keys(outbox: Outbox, settings: Settin
         batch,
     )
     (of_key,) = erased(settings, "person-4711", code=1)["keys"]
-    assert f"open still in 1 input partitions ({TOPIC_ID}/0)" in of_key["left"][0]
+    assert f"still open in 1 input partitions ({TOPIC_ID}/0)" in of_key["left"][0]
 
 
 def test_letters_without_a_key_are_counted_and_go_by_their_place_once_they_are_discarded(

@@ -211,7 +211,7 @@ def test_a_lane_whose_thread_hangs_makes_it_unhealthy(
         wait_until(lambda: publisher.healthy()[0] == 503, "a process that is not healthy")
         reasons = publisher.healthy()[1]["reasons"]
         assert all(reason.startswith("lane 1/") and "has not turned for" in reason for reason in reasons)
-        publisher.wait_for_reason("lane 0 has neither delivered nor found that there is nothing to deliver")
+        publisher.wait_for_reason("lane 0 has been stalled for")
         release.set()
         hang.clear()
         publisher.wait_until_ready()

@@ -325,7 +325,7 @@ def test_whoever_begins_to_need_old_outputs_keeps_retention_away_meanwhile(
         psycopg.connect(old.dsn, autocommit=True) as retention,
     ):
         retention.execute("SELECT pg_advisory_lock(hashtextextended('outbox.retention', 0))")
-        with pytest.raises(UnavailableError, match="retention is at work"):
+        with pytest.raises(UnavailableError, match="retention has held the outputs"):
             hold_off_retention(other)
     assert command.run("run", "--yes")[0] == 0
 
