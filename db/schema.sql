@@ -2295,7 +2295,7 @@ END $$;
 --
 
 CREATE FUNCTION outbox.remembers(remembered bytea, key_bytes bytea) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE

@@ -29,7 +29,7 @@ COMMENT ON FUNCTION outbox.integer_at(bytea, integer) IS 'Part of remembers().';
 -- What a position remembers is OpenState.remembered of spark_job/sessions/state/open_state.py: the columns of a table of sessions, each aligned to
 -- 8 bytes, and after it what the clock needs of the last record, its key included. Looked at key by key: one may be a part of another.
 CREATE FUNCTION outbox.remembers(remembered bytea, key_bytes bytea) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE

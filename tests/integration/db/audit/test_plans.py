@@ -101,3 +101,15 @@ def test_the_latency_looks_at_few_deliveries_for_each_row(loaded: OutboxRows) ->
     ]
     assert looked_at
     assert max(looked_at) < 100
+
+
+def test_a_function_that_catches_errors_is_in_no_parallel_plan(outbox: OutboxRows) -> None:
+    """Its exception block is a subtransaction, which a parallel worker may not begin."""
+    found = dict(
+        outbox.rows(
+            "SELECT proname::text, proparallel::text FROM pg_proc"
+            " WHERE pronamespace = 'outbox'::regnamespace AND prosrc ~ 'EXCEPTION WHEN'"
+        )
+    )
+    assert {"try_json", "remembers"} <= found.keys()
+    assert "s" not in found.values()
