@@ -244,5 +244,5 @@ GRANT EXECUTE ON FUNCTION outbox.letters_of_key(text), outbox.erase_letters_of_k
 
 -- Former reasons have the key as it is.
 UPDATE outbox.replay
-SET reason = regexp_replace(reason, '^(the target refuses the row of batch \d+, session key) ''.*'', for itself', '\1 (not kept), for itself')
-WHERE reason LIKE 'the target refuses the row of batch %';
+SET reason = regexp_replace(reason, '^(row_refused: the target refuses the row of batch \d+, session key) ''.*'', for itself', '\1 (not kept), for itself')
+WHERE reason LIKE 'row_refused: the target refuses the row of batch %';

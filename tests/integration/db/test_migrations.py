@@ -216,12 +216,12 @@ def test_the_reason_of_a_replay_from_before_0013_loses_its_key(blank_database: s
         blank_database,
         "INSERT INTO outbox.replay (from_batch, to_batch, target_cluster_id, target_servers, rows_total, events_total, state, reason)"
         " VALUES (1, 7, 'c', 's', 1, 1, 'paused', %s), (1, 7, 'c', 's', 1, 1, 'paused', 'another reason')",
-        f"the target refuses the row of batch 7, session key '{key}', for itself (too_large): why. Nothing",
+        f"row_refused: the target refuses the row of batch 7, session key '{key}', for itself (too_large): why. Nothing",
     )
     upgrade(blank_database)
     assert query(blank_database, "SELECT reason FROM outbox.replay ORDER BY replay_id") == [
         (
-            "the target refuses the row of batch 7, session key (not kept), for itself (too_large): why. Nothing",
+            "row_refused: the target refuses the row of batch 7, session key (not kept), for itself (too_large): why. Nothing",
         ),
         ("another reason",),
     ]

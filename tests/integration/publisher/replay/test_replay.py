@@ -225,7 +225,7 @@ def test_a_row_that_the_target_refuses_stops_the_replay_until_it_is_mended_or_le
         stopped = replay(settings, "start", "--all", "--to-topic", narrow, "--yes")
         assert getattr(stopped.exception, "exit_code", None) == 5
         assert "row_refused" in str(stopped.exception)
-        assert "'large'" in str(stopped.exception)
+        assert 'session key "large"' in str(stopped.exception)
         shown = replayed(settings, "show", "1")
         assert (shown["state"], shown["events_sent"]) == ("stopped", 24)
         assert "row_refused" in shown["reason"]
