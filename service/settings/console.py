@@ -21,7 +21,7 @@ class ConsoleSettings(Section):
     token: SecretStr | None = None
     """Token to log in with, at least 16 characters; scripts send it as `Authorization: Bearer`. Empty: no login."""
     token_file: Path | None = None
-    """A file with the token. Wins over `token`."""
+    """A file with the token; wins over `token`."""
     behind_proxy: bool = False
     """A reverse proxy in front decides who may see it."""
     path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
@@ -29,13 +29,13 @@ class ConsoleSettings(Section):
     dsn: Dsn | None = None
     """A login with the role `outbox_auditor`. Empty: `[postgres] dsn`."""
     dsn_file: Path | None = None
-    """A file with the DSN; read for each connection. Wins over `dsn`."""
+    """A file with the DSN; wins over `dsn`."""
     show_values: bool = False
     """Show keys, headers and values of events, and error messages that quote them. Off: sizes only."""
     refresh_s: float = Field(default=1.0, ge=0.2, le=60)
     """Seconds between two queries of an open live page."""
     statement_timeout_ms: int = Field(default=5_000, ge=100, le=60_000)
-    """Milliseconds after which Postgres ends a query of the console."""
+    """Milliseconds after which Postgres ends a query."""
 
     @model_validator(mode="after")
     def _usable(self) -> Self:

@@ -18,7 +18,7 @@ class SourceSettings(Section):
     starting_offsets: Literal["earliest", "latest"] = "earliest"
     """Where the first generation starts. Later ones start where the ledger ends."""
     consumer_group: str = "outbox-spark-job"
-    """Group to which the job commits its offsets for lag tools. Recovery never reads it. Empty: none."""
+    """Group to which the job commits its offsets, for lag tools only. Empty: none."""
     format: Literal["json", "bytes", "avro", "protobuf", "json-schema"] = "json"
     """Format of the records' values (docs/formats.md); the last three need [schema_registry]."""
     schema_id: str = "payload"
@@ -108,14 +108,14 @@ class SessionSettings(Section):
 
 class TransformSettings(Section):
     function: str = Field(default="transform:transform", pattern=r"^[\w.]+:\w+$")
-    """The transform, `module:function`, importable by the job and its executors."""
+    """The transform, `module:function`."""
     on_error: Literal["dead_letter", "stop"] = "dead_letter"
     """After a transform raised: its session becomes a dead letter, or the job stops."""
 
 
 class JobSettings(Section):
     cache: str = "./cache"
-    """Folder on each executor's machine for the open sessions: worth keeping over a restart, free to lose."""
+    """Folder on each executor's machine for the open sessions: may be lost."""
     latency: Literal["lowest", "balanced", "cheapest"] | Annotated[int, Field(ge=0, le=3_600_000)] = (
         "balanced"
     )
@@ -124,7 +124,7 @@ class JobSettings(Section):
     tasks: int = Field(default=0, ge=0, le=10_000)
     """Most tasks of a batch; 0: Spark's cores, twice as many for a large batch with `master` local[*]."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
-    """Most input events of a batch, so that the first one after an outage fits in memory."""
+    """Most input events of a batch."""
     async_progress: bool = True
     """Keep Spark's own log of batches in memory; `false`: two small files a batch."""
     max_row_bytes: int = Field(default=67_108_864, ge=1_024, le=536_870_912)
@@ -143,7 +143,7 @@ class JobSettings(Section):
     max_backlog_events: int = Field(default=0, ge=0)
     """Undelivered output events at which the job commits no further batch; 0: no bound."""
     max_backlog_bytes: int = Field(default=0, ge=0)
-    """The same by bytes of the values of undelivered outputs; 0: no bound."""
+    """The same in bytes of values; 0: no bound."""
 
     @model_validator(mode="after")
     def _heart_beats_in_time(self) -> Self:

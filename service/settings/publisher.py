@@ -40,7 +40,7 @@ class PublisherSettings(Section):
     keep_deliveries_s: int = Field(default=259_200, ge=3_600, le=3_153_600_000)
     """Seconds for which the publisher keeps its log of deliveries (docs/retention.md)."""
     headers: tuple[Literal["batch", "session_key", "session_outputs"], ...] = ()
-    """Further headers beside `outbox-id`. Each costs speed."""
+    """Headers beside `outbox-id`. Each costs speed."""
     cloudevents: bool = False
     """Send CloudEvents 1.0 in binary content mode: headers `ce_id`, `ce_type`, … (docs/ecosystem.md). Costs speed."""
     cloudevents_source: str = Field(default="/spark-outbox/{outbox}", min_length=1)
@@ -48,7 +48,7 @@ class PublisherSettings(Section):
     cloudevents_type: str = Field(default="{topic}", min_length=1)
     """`ce_type`; `{topic}` stands for the output topic."""
     cloudevents_content_type: str = Field(default="application/json", min_length=1)
-    """`content-type` of every value; a transform that returns other bytes sets the header itself."""
+    """`content-type` of every value, unless the transform sets it."""
 
     @model_validator(mode="after")
     def _idle_below_lease(self) -> Self:

@@ -17,7 +17,7 @@ class RetentionSettings(Section):
     keep_letters_s: int | None = Field(default=None, ge=60, le=3_153_600_000)
     """Seconds to keep dead letters after they were resolved or discarded. Empty: for ever."""
     keep_letters_bytes: int | None = Field(default=None, ge=0)
-    """Most bytes of dead letters; the oldest resolved and discarded ones go first. Empty: no bound."""
+    """Most bytes of dead letters; the oldest closed ones go first. Empty: no bound."""
     drop_open_letters: bool = False
     """Let both limits remove open letters, too, after the others, by the age of their batch. Needs a grant."""
     keep_ledger_s: int = Field(default=2_592_000, ge=60, le=3_153_600_000)
@@ -31,7 +31,7 @@ class RetentionSettings(Section):
     dsn: Dsn | None = None
     """A login with the role `outbox_retention`. Empty: `[postgres] dsn`."""
     dsn_file: Path | None = None
-    """A file with the DSN; read for each connection. Wins over `dsn`."""
+    """A file with the DSN; wins over `dsn`."""
 
     @model_validator(mode="after")
     def _read_dsn(self) -> Self:

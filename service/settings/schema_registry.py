@@ -15,9 +15,9 @@ class SchemaRegistrySettings(Section):
     url: str = ""
     """The registry, `http(s)://host:port/path`; several, separated by commas, are asked in turn. Empty: none."""
     options: ClientOptions = Field(default={}, repr=False)
-    """Every option of confluent-kafka's schema registry client (`ssl.ca.location`, `basic.auth.user.info`, …)."""
+    """Options of confluent-kafka's client (`ssl.ca.location`, `basic.auth.user.info`, …)."""
     secret_options_file: Path | None = None
-    """A TOML file with more options, for passwords and tokens; read for each client. Wins over `options`."""
+    """A TOML file with more options, for passwords; wins over `options`."""
     timeout_s: float = Field(default=5, ge=0.1, le=600)
     """Seconds to wait for one answer of the registry."""
     auto_register: bool = False

@@ -18,7 +18,7 @@ class PostgresSettings(Section):
     dsn: Dsn = SecretStr("postgresql://localhost/outbox")
     """The outbox: a libpq URI, with user name and password percent-encoded (`@` is `%40`), or key=value pairs. Never printed."""
     dsn_file: Path | None = None
-    """A file with the DSN; read for each connection. Wins over `dsn`."""
+    """A file with the DSN; wins over `dsn`."""
     connect_timeout_s: int = Field(default=10, ge=1, le=600)
     """Seconds to wait for a connection."""
     lock_timeout_ms: Milliseconds = 30_000
@@ -62,13 +62,13 @@ class KafkaSettings(Section):
     bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
     """Brokers to start from, `host:port,host:port`."""
     options: ClientOptions = Field(default={}, repr=False)
-    """Every librdkafka option (`security.protocol`, `sasl.username`, `compression.type`, …)."""
+    """librdkafka's options (`security.protocol`, `compression.type`, …)."""
     secret_options_file: Path | None = None
-    """A TOML file with more options, for passwords; read for each client. Wins over `options`."""
+    """A TOML file with more options, for passwords; wins over `options`."""
     java_options: dict[str, str] = Field(default={}, repr=False)
-    """More options of Spark's Kafka client. It gets TLS and SASL of `options` by itself; these win."""
+    """More options of Spark's Kafka client, which also gets TLS and SASL of `options`; these win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
-    """Seconds to wait for an answer to one administrative request."""
+    """Seconds to wait for one administrative request."""
 
     def client(self, **extra: str | int | float | bool) -> ClientOptions:
         """Return the configuration of a librdkafka client: these options, then `extra`.
