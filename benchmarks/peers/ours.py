@@ -68,7 +68,7 @@ class Ours:
             "SOURCE__TOPICS": json.dumps([work.input_topic]),
             "SESSION__KEY": "key",
             "TRANSFORM__FUNCTION": "benchmarks.transforms:twenty",
-            "JOB__TRIGGER_MS": "0",
+            "JOB__LATENCY": "lowest",
             "JOB__MAX_EVENTS_PER_BATCH": "600000",
             "KAFKA__OPTIONS": json.dumps(_PRODUCER),
             "LOG__FORMAT": "json",

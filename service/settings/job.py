@@ -1,11 +1,13 @@
 """The settings of `spark-job`."""
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from service.settings.section import Section
+
+_MOST_LATENCY_MS = 3_600_000
 
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
 # A name is compared up to its first NUL, and one that is not UTF-8 has U+FFFD in it (service/record_headers.py).
@@ -113,14 +115,24 @@ class TransformSettings(Section):
     """After a transform raised: its session becomes a dead letter, or the job stops."""
 
 
+def _goal(value: object) -> object:
+    if value in ("lowest", "balanced", "cheapest"):
+        return value
+    text = str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and int(text) <= _MOST_LATENCY_MS):
+        raise ValueError(
+            f"{value!r} is not lowest, balanced or cheapest, nor milliseconds up to {_MOST_LATENCY_MS:,}"
+        )
+    return int(text)
+
+
 class JobSettings(Section):
     cache: str = "./cache"
     """Folder on each executor's machine for the open sessions: may be lost."""
-    latency: Literal["lowest", "balanced", "cheapest"] | Annotated[int, Field(ge=0, le=3_600_000)] = (
-        "balanced"
-    )
+    latency: Literal["lowest", "balanced", "cheapest"] | int = "balanced"
     """How soon a batch may follow the one before: `lowest` at once, `balanced` after 300 ms, `cheapest` after a second, or milliseconds;
     always at once where the job is behind."""
+    _latency = field_validator("latency", mode="before")(_goal)
     tasks: int = Field(default=0, ge=0, le=10_000)
     """Most tasks of a batch; 0: Spark's cores, twice as many for a large batch with `master` local[*]."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
