@@ -5,8 +5,8 @@ REMOVED = {
     "of the open sessions, which may be lost. Remove it; the old folder can be deleted",
     "job.buckets": "nothing is shuffled any more, so there are no buckets. Remove it",
     "job.shuffle_partitions": "nothing is shuffled any more: [job] tasks bounds the tasks of a batch, the cores by default. Remove it",
-    "job.trigger_ms": "[job] latency is how soon a batch may follow the one before: lowest, balanced, cheapest, or milliseconds. Remove it, "
-    "and set latency to what it was",
+    "job.trigger_ms": "[job] latency is how soon a batch may follow the one before: lowest, balanced, cheapest, or milliseconds. "
+    "Remove it, and set latency instead",
     "session.max_bucket_bytes": "open sessions are bounded for each input partition: [session] max_open_bytes. Remove it",
 }
 """{section.key: why, and what to do}."""

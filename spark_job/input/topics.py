@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from service.errors import (
@@ -18,11 +18,11 @@ from service.errors import (
     UnavailableError,
 )
 from service.host_names import hosts_of, none_exists
-from service.kafka_client import QUIET, UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
+from service.kafka_client import UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
 from service.kafka_topics import existing_topics, partition_offsets, topic_configs
-from service.renewable_client import Complaints, RenewableClient
 from service.settings import KafkaSettings
 from service.topic_ids import topic_id_text
+from spark_job.input.group_offsets import GroupOffsets
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.source import source_number
 
@@ -53,26 +53,13 @@ class InputTopics:
 
 
 class KafkaInput:
-    """Administrative questions about the input, and its consumer group; its clients live as long as a run."""
+    """Administrative questions about the input, and its consumer group; its client lives as long as a run."""
 
     def __init__(self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str) -> None:
         self._kafka = kafka
         self._topics = list(topics)
         self._admin = admin_client(kafka)
-        self._group = consumer_group
-        self._consumer = RenewableClient(self._new_consumer) if consumer_group else None
-
-    def _new_consumer(self, complaints: Complaints) -> Consumer:
-        return Consumer(
-            QUIET
-            | self._kafka.client()
-            | {
-                "group.id": self._group,
-                "enable.auto.commit": False,
-                "on_commit": self._on_commit,
-                "error_cb": complaints,
-            }
-        )
+        self._group = GroupOffsets(self._admin, consumer_group, kafka.request_timeout_s)
 
     def describe(self) -> InputTopics:
         """Ask for ids and partitions.
@@ -152,32 +139,19 @@ class KafkaInput:
         )
 
     def show_progress(self, end: Offsets, topics: InputTopics) -> None:
-        """Commit offsets to the consumer group, for lag tools only; recovery never reads them, so a failure is only logged."""
-        if self._consumer is None:
-            return
+        """Show offsets in the consumer group, for lag tools only; recovery never reads them, so a failure is only logged."""
         names = topics.names
-        offsets = [
-            KafkaTopicPartition(names[place.topic_id], place.partition, offset)
-            for place, offset in end.items()
-        ]
-        try:
-            consumer = self._consumer.client
-            consumer.commit(offsets=offsets, asynchronous=True)
-            consumer.poll(0)  # serves the client's queue; the consumer subscribes to nothing
-        except KafkaException as error:
-            self._on_commit(error.args[0], [])
-
-    def _on_commit(self, error: KafkaError | None, _offsets: list[KafkaTopicPartition]) -> None:
-        if self._consumer is not None:
-            self._consumer.note(error)
-        if error is not None:
-            log.warning("group_offsets_not_committed", group=self._group, error=error.str())
+        self._group.show(
+            [
+                KafkaTopicPartition(names[place.topic_id], place.partition, offset)
+                for place, offset in end.items()
+            ]
+        )
 
     def close(self) -> None:
-        """Let both clients go: what holds this object may live on."""
+        """Let the client go: what holds this object may live on."""
+        self._group.close()
         self._admin.close()
-        if self._consumer is not None:
-            self._consumer.close()
 
     def _explained(self, error: KafkaException) -> OutboxError:
         told = error.args[0]
