@@ -39,7 +39,7 @@ class KafkaNode(Kafka):
         settings: dict[str, str],
     ) -> None:
         """`controllers`: the port of each node's controller."""
-        super().__init__(data_dir, heap=heap, settings=_SETTINGS | settings, cluster_id=cluster_id)
+        super().__init__(data_dir, fast=True, heap=heap, settings=_SETTINGS | settings, cluster_id=cluster_id)
         self.node = node
         self._controllers = controllers
         self._controller_port = controllers[node]

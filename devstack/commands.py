@@ -40,7 +40,10 @@ def up(
     directory: Directory = DEFAULT_DIRECTORY,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="Postgres without fsync: faster, loses data if the machine crashes."),
+        typer.Option(
+            "--fast",
+            help="Postgres without fsync loses data if the machine crashes; Kafka's JVM compiles quickly, not well.",
+        ),
     ] = False,
     heap: Annotated[str, typer.Option(help="Heap of Kafka's JVM, as in -Xmx.", metavar="SIZE")] = "512m",
     spark_workers: Annotated[

@@ -27,6 +27,8 @@ appender.console.name = console
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{1} %m%n
 """
+QUICK = "-XX:TieredStopAtLevel=1"
+"""Option of a JVM that lives for a short time."""
 # What one node needs instead of the defaults for three, and what makes it start fast.
 ONE_NODE = {
     "process.roles": "broker,controller",
@@ -86,6 +88,7 @@ class Kafka(LocalServer):
         self,
         data_dir: Path,
         *,
+        fast: bool = False,
         heap: str = "512m",
         port: int = 0,
         settings: dict[str, str] | None = None,
@@ -96,11 +99,13 @@ class Kafka(LocalServer):
     ) -> None:
         """Describe a broker; nothing is started.
 
-        `heap` is the JVM's -Xmx. `settings` are further broker settings by name. `progress` is told of the
-        jars' first download. `cluster_id` is that of a cluster it belongs to (None: a new one). The rest is as for LocalServer.
+        `fast`: the JVM compiles quickly, not well, which costs a broker of a test half as much CPU. `heap` is the JVM's -Xmx. `settings`
+        are further broker settings by name. `progress` is told of the jars' first download. `cluster_id` is that of a cluster it belongs
+        to (None: a new one). The rest is as for LocalServer.
         """
         super().__init__(data_dir, port=port, detached=detached, running=running)
         self._cluster_id = cluster_id or new_cluster_id()
+        self._fast = fast
         self._heap = heap
         self._settings = settings or {}
         self._progress = progress
@@ -113,7 +118,8 @@ class Kafka(LocalServer):
 
     def _launch(self) -> ServerProcess:
         try:
-            java = [java_executable(), *self.java_options()]
+            options = self.java_options()
+            java = [java_executable(), *([QUICK] if self._fast else []), *options]
         except JarsError as error:
             raise DevstackError(str(error)) from error
         (self.data_dir / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
@@ -121,7 +127,7 @@ class Kafka(LocalServer):
         lines = (f"{name}={value}\n" for name, value in self._server_settings().items())
         properties.write_text("".join(lines), encoding="utf-8")
         if not (self._storage / "meta.properties").exists():
-            self._format(java, properties)
+            self._format([java_executable(), QUICK, *options], properties)
         return self._launch_server([*java, "kafka.Kafka", str(properties)])
 
     def _launch_server(self, command: list[str]) -> ServerProcess:

@@ -27,7 +27,9 @@ class Stack:
     @classmethod
     def local(cls, directory: Path, *, fast: bool = False, heap: str = "512m") -> Self:
         """Two local servers with their data under `directory`, not started."""
-        return cls(Postgres(directory / "postgres", fast=fast), Kafka(directory / "kafka", heap=heap))
+        return cls(
+            Postgres(directory / "postgres", fast=fast), Kafka(directory / "kafka", fast=fast, heap=heap)
+        )
 
     @classmethod
     def from_environment_or_start(
@@ -49,7 +51,7 @@ class Stack:
         stack = cls(
             external_postgres(environment)
             or Postgres(directory / "postgres", fast=fast, settings=dict(postgres_settings or {})),
-            external_kafka(environment) or Kafka(directory / "kafka", heap=heap),
+            external_kafka(environment) or Kafka(directory / "kafka", fast=fast, heap=heap),
         )
         stack.start()
         return stack

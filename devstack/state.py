@@ -87,7 +87,7 @@ def load(
     return DetachedStack(
         directory,
         Postgres(fast=fast, **life("postgres")),
-        Kafka(heap=heap, progress=progress, **life("kafka")),
+        Kafka(fast=fast, heap=heap, progress=progress, **life("kafka")),
         master,
         tuple(
             SparkWorker(master=master, number=number, **life(f"spark-worker-{number}"))

@@ -79,7 +79,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if containers_are_wanted(os.environ):
         yield request.getfixturevalue("container_kafka")
         return
-    server = Kafka(tmp_path_factory.mktemp("devstack") / "kafka")
+    server = Kafka(tmp_path_factory.mktemp("devstack") / "kafka", fast=True)
     server.start()
     yield server
     server.destroy()
@@ -112,7 +112,7 @@ def own_postgres(tmp_path: Path) -> Iterator[Postgres]:
 @pytest.fixture
 def own_kafka(tmp_path: Path) -> Iterator[Kafka]:
     """A broker that the test may kill."""
-    server = Kafka(tmp_path / "kafka")
+    server = Kafka(tmp_path / "kafka", fast=True)
     with ExitStack() as cleanup:
         cleanup.callback(server.destroy)
         server.start()

@@ -68,7 +68,7 @@ class Stand:
 def stand(kafka: KafkaServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stand]:
     """Spark as the job starts it."""
     folder = tmp_path_factory.mktemp("spark")
-    java = {"spark.driver.extraJavaOptions": f"-Duser.timezone={ZONE}"}
+    java = {"spark.driver.extraJavaOptions": f"-Duser.timezone={ZONE} -XX:TieredStopAtLevel=1"}
     session = LazySession(JobSettings(master="local[1]", cache=str(folder), spark_options=java))
     try:
         yield Stand(session.get(), kafka, folder, itertools.count())

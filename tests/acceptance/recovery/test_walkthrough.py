@@ -14,7 +14,7 @@ MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.support.pipeline.transforms:capit
 @pytest.fixture
 def output_kafka(tmp_path: Path) -> Iterator[Kafka]:
     """A Kafka of the test's own: it will be killed."""
-    server = Kafka(tmp_path / "output-kafka", heap="256m")
+    server = Kafka(tmp_path / "output-kafka", fast=True, heap="256m")
     server.start()
     yield server
     server.destroy()

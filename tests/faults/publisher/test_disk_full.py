@@ -30,7 +30,7 @@ class KafkaOnSmallDisk(Kafka):
     """The disk belongs to a process that sleeps: whoever enters its mount namespace sees the disk, the broker too."""
 
     def __init__(self, data_dir: Path, megabytes: int) -> None:
-        super().__init__(data_dir, heap=HEAP, settings=_SETTINGS)
+        super().__init__(data_dir, fast=True, heap=HEAP, settings=_SETTINGS)
         self._disk = self.data_dir / "disk"
         self._disk.mkdir(parents=True)
         owner = f"{os.getuid()}:{os.getgid()}"

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from devstack.kafka import Kafka
+from devstack.kafka import QUICK, Kafka
 from devstack.processes.port import LOOPBACK, ReservedPort
 from spark_job.spark.jars import java_executable
 from tests.support.secured.authority import Authority
@@ -92,7 +92,14 @@ class SecuredKafka:
 
     def run_tool(self, name: str, *words: str) -> None:
         """Run one of Kafka's own command line tools, by its class."""
-        command = [*self.kafka.java_options(), name, "--bootstrap-server", self.bootstrap_servers, *words]
+        command = [
+            QUICK,
+            *self.kafka.java_options(),
+            name,
+            "--bootstrap-server",
+            self.bootstrap_servers,
+            *words,
+        ]
         subprocess.run([java_executable(), *command], check=True, capture_output=True)
 
     def options(self, **changed: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ class ProxiedKafka(Kafka):
     """Clients that come through the proxy are sent back to the proxy; those of `bootstrap_servers` never meet it."""
 
     def __init__(self, data_dir: Path, proxy: KafkaProxy) -> None:
-        super().__init__(data_dir, heap=HEAP, settings=dict(QUICK))
+        super().__init__(data_dir, fast=True, heap=HEAP, settings=dict(QUICK))
         self._behind = ReservedPort()
         self._proxy = proxy
         proxy.target = self._behind.number

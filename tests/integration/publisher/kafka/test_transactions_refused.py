@@ -34,7 +34,7 @@ def test_a_broker_that_takes_no_such_transaction_stops_the_lanes(
     broker: dict[str, str],
     named: tuple[str, ...],
 ) -> None:
-    kafka = Kafka(tmp_path / "kafka", settings=broker)
+    kafka = Kafka(tmp_path / "kafka", fast=True, settings=broker)
     kafka.start()
     try:
         outbox = Outbox(new_database(), f"{topic_prefix}out")

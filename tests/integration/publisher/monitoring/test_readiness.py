@@ -130,7 +130,7 @@ def test_a_process_without_lanes_is_ready_while_others_hold_them(
 def test_a_server_that_is_away_makes_it_unready_and_never_unhealthy(
     tmp_path: Path, topic_prefix: str
 ) -> None:
-    postgres, kafka = Postgres(tmp_path / "postgres", fast=True), Kafka(tmp_path / "kafka")
+    postgres, kafka = Postgres(tmp_path / "postgres", fast=True), Kafka(tmp_path / "kafka", fast=True)
     try:
         postgres.start()
         kafka.start()

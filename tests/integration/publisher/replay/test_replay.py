@@ -289,7 +289,7 @@ def test_reading_opens_only_the_partitions_of_the_range_and_lists_without_the_wi
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Another Kafka cluster."""
-    server = Kafka(tmp_path_factory.mktemp("cluster") / "kafka")
+    server = Kafka(tmp_path_factory.mktemp("cluster") / "kafka", fast=True)
     server.start()
     yield server
     server.destroy()

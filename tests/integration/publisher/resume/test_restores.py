@@ -228,7 +228,7 @@ class Spare:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._server = Kafka(folder / "1")
+        self._server = Kafka(folder / "1", fast=True)
         self._server.start()
 
     @property
@@ -240,7 +240,7 @@ class Spare:
         """Put another cluster behind the same address, empty but for this topic."""
         port = self._server.port
         self._server.destroy()
-        self._server = Kafka(self._folder / uuid4().hex, port=port)
+        self._server = Kafka(self._folder / uuid4().hex, fast=True, port=port)
         self._server.start()
         create_topics(self.bootstrap_servers, {topic: (3, {})})
 
