@@ -101,6 +101,9 @@ EXEMPT = {
     "publisher.audit/rows/emitted_twice": "two may be any number of batches apart: an audit reads all that is kept, once",
 }
 
+ASKS_WHICH_THERE_ARE = {"publisher.console/ledger/findings"}
+"""Compares the ledger with the partitions that there are, which the catalogues hold: an entry or two for each."""
+
 NOT_PLANNED = ("LISTEN", "SET", "CREATE", "COPY")
 
 
@@ -222,7 +225,12 @@ def test_a_bounded_statement_locks_and_reads_what_its_window_has(
         row = connection.execute(explained, values, prepare=False).fetchone()
         assert row is not None
         assert locks(connection) <= MOST_LOCKS
-        assert blocks(row[0][0]["Plan"]) <= MOST_BLOCKS
+        partitions = (
+            2 * len(query(old.dsn, "SELECT FROM outbox.output_partition"))
+            if name in ASKS_WHICH_THERE_ARE
+            else 0
+        )
+        assert blocks(row[0][0]["Plan"]) <= MOST_BLOCKS + partitions
         connection.rollback()
 
 
