@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DIST := dist
 AUDIT := build/audit-tools
+SITE := build/site
 FUZZER := build/fuzz/atheris
 AXE := build/axe/node_modules/axe-core/axe.min.js
 MINUTES ?= 60
@@ -158,6 +159,16 @@ sbom: $(INSTALLED) $(AUDIT)/.installed ## Bills of materials of both services, p
 	$(AUDIT)/bin/python requirements/sbom.py --spark-jars $$($(BIN)/python -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent / "jars")')
 	$(BIN)/pytest tests/unit/requirements -m sbom
 
+$(SITE)/tools/.installed: requirements/site.txt
+	$(PYTHON) -m venv $(SITE)/tools
+	$(SITE)/tools/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/site.txt
+	@touch $@
+
+.PHONY: docs-site
+docs-site: $(SITE)/tools/.installed ## The pages as a site with a search: build/site/html; a link or an anchor that leads nowhere ends it
+	$(PYTHON) deploy/site/collect.py $(SITE)
+	NO_MKDOCS_2_WARNING=1 $(SITE)/tools/bin/mkdocs build --strict --config-file $(SITE)/mkdocs.yml
+
 .PHONY: format
 format: $(INSTALLED) ## Format the code
 	$(BIN)/ruff format .
@@ -176,6 +187,7 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra schema-registry pyproject.toml -c requirements/dev.txt -o requirements/schema-registry.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --extra publisher --extra console --extra migrate --extra schema-registry pyproject.toml -c requirements/dev.txt -o requirements/publisher.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --group audit -o requirements/audit.txt
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --group site -o requirements/site.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/fuzz.in -o requirements/fuzz.txt
 
 .PHONY: dist
