@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from devstack.kafka import QUICK, Kafka
 from devstack.processes.port import LOOPBACK, ReservedPort
 from spark_job.spark.jars import java_executable
 from tests.support.secured.authority import Authority
+from tests.support.waiting import wait_until
 
 USER = "publisher"
 PASSWORD = "right-horse-battery"
@@ -116,12 +118,20 @@ class SecuredKafka:
         asked = self._admin.create_acls(list(acls))
         for future in asked.values():
             future.result(30)
+        # The controller has them; the broker learns of them a moment later.
+        for acl in acls:
+            wait_until(partial(self._shows, acl, True), f"{acl}")
 
     def revoke(self, *acls: AclBinding) -> None:
         """Take rights away."""
         asked = self._admin.delete_acls([_filter(acl) for acl in acls])
         for future in asked.values():
             assert future.result(30), "no such right"
+        for acl in acls:
+            wait_until(partial(self._shows, acl, False), f"{acl} to be gone")
+
+    def _shows(self, acl: AclBinding, wanted: bool) -> bool:
+        return bool(self._admin.describe_acls(_filter(acl)).result(30)) is wanted
 
 
 def right(kind: str, name: str, operation: str, *, prefix: bool = False, user: str = USER) -> AclBinding:
