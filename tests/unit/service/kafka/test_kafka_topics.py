@@ -27,11 +27,13 @@ def settings(request: pytest.FixtureRequest) -> Iterator[KafkaSettings]:
 def test_a_leader_that_does_not_answer_leaves_no_partition_empty(settings: KafkaSettings) -> None:
     """librdkafka answers with the offset -1001 and no error: a lane would take its progress for lost, a start its input for cut."""
     topics = Topics(admin_client(settings), timeout_s=1, create=False)
-    with pytest.raises(KafkaException, match="the leader of events/0 does not answer") as raised:
+    # On a busy machine librdkafka itself may be too late to ask who the leader is.
+    silent = "the leader of events/0 does not answer|Failed to query partition leaders"
+    with pytest.raises(KafkaException, match=silent) as raised:
         topics.ends("events", [0])
     assert raised.value.args[0].code() == KafkaError._TIMED_OUT
     kafka = KafkaInput(settings, ["events"], "")
-    with pytest.raises(UnavailableError, match="the leader of events/0 does not answer"):
+    with pytest.raises(UnavailableError, match=f"{silent}|which cannot be reached from here"):
         kafka.bounds(InputTopics({"events": "id"}, {"events": [0]}), "latest")
     kafka.close()
 
