@@ -254,22 +254,15 @@ def test_what_is_no_place_of_a_letter_is_refused(outbox: Outbox, settings: Setti
     assert isinstance(erase(settings, "--letter", place).exception, SettingsError)
 
 
+def open_state(remembered: str) -> str:
+    """`outbox.batch.open_state` of one partition without open sessions. `remembered`: keys of too large ones, in base64."""
+    partition = {"safe": 0, "sessions": 0, "events": 0, "bytes": 0, "digest": "d", "tombstones": remembered}
+    return json.dumps({TOPIC_ID: {"0": partition}})
+
+
 def test_a_key_that_is_a_part_of_another_has_nothing_left(outbox: Outbox, settings: Settings) -> None:
     """What is kept of `user-123` is no reason to say that something is left of `user-12`."""
-    state = json.dumps(
-        {
-            TOPIC_ID: {
-                "0": {
-                    "safe": 0,
-                    "sessions": 0,
-                    "events": 0,
-                    "bytes": 0,
-                    "digest": "d",
-                    "tombstones": base64.b64encode(tombstones(**{"user-123": 5, "an-user-12": 7})).decode(),
-                }
-            }
-        }
-    )
+    state = open_state(base64.b64encode(tombstones(**{"user-123": 5, "an-user-12": 7})).decode())
     outbox.batch({**simple(1, 2), **person(1, outbox, "user-123")})
     deliver(settings)
     query(outbox.dsn, "UPDATE outbox.batch SET open_state = %s", state)
@@ -285,20 +278,7 @@ def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_i
         outbox.batch(simple(batch, 1))
     deliver(settings)
     remembered = base64.b64encode(tombstones(**{"person-4711": 5})).decode()
-    state = json.dumps(
-        {
-            TOPIC_ID: {
-                "0": {
-                    "safe": 0,
-                    "sessions": 0,
-                    "events": 0,
-                    "bytes": 0,
-                    "digest": "d",
-                    "tombstones": remembered,
-                }
-            }
-        }
-    )
+    state = open_state(remembered)
     query(outbox.dsn, "UPDATE outbox.batch SET open_state = %s WHERE batch_id = 1", state)
     query(
         outbox.dsn,
