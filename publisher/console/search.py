@@ -44,10 +44,11 @@ def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOu
     place = meaning(connection, query)
     if isinstance(place, str):
         outcome.meant = "a session key"
-        if is_kept(connection, place):
-            outcome.key = place
+        erased = erased_of_key(connection, place)
+        if erased and not is_kept(connection, place):
+            outcome.notes += map(str, erased[:MOST_CANDIDATES])
         else:
-            outcome.notes += map(str, erased_of_key(connection, place)[:MOST_CANDIDATES])
+            outcome.key = place
         return outcome
     if place is None:
         outcome.notes.append("no session and no dead letter has this key")
