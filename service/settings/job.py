@@ -1,12 +1,13 @@
 """The settings of `spark-job`."""
 
 import re
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from service.settings.section import Section
 
+Latency = Literal["lowest", "balanced", "cheapest"]
 _MOST_LATENCY_MS = 3_600_000
 
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
@@ -116,7 +117,7 @@ class TransformSettings(Section):
 
 
 def _goal(value: object) -> object:
-    if value in ("lowest", "balanced", "cheapest"):
+    if value in get_args(Latency):
         return value
     text = str(value)
     if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and int(text) <= _MOST_LATENCY_MS):
@@ -129,7 +130,7 @@ def _goal(value: object) -> object:
 class JobSettings(Section):
     cache: str = "./cache"
     """Folder on each executor's machine for the open sessions: may be lost."""
-    latency: Literal["lowest", "balanced", "cheapest"] | int = "balanced"
+    latency: Latency | int = "balanced"
     """How soon a batch may follow the one before: `lowest` at once, `balanced` after 300 ms, `cheapest` after a second, or milliseconds;
     always at once where the job is behind."""
     _latency = field_validator("latency", mode="before")(_goal)

@@ -7,13 +7,11 @@ goal says, which lets more events come together; and at once, where the job is b
 
 import time
 from collections.abc import Callable
-from typing import Literal
 
+from service.settings.job import Latency
 from spark_job.monitoring import metrics
 
-Latency = Literal["lowest", "balanced", "cheapest"]
-
-PERIODS_MS: dict[str, int] = {"lowest": 0, "balanced": 300, "cheapest": 1_000}
+PERIODS_MS: dict[Latency, int] = {"lowest": 0, "balanced": 300, "cheapest": 1_000}
 """Milliseconds from the start of a batch to that of the next one."""
 _LEAST_POLL_MS, _MOST_POLL_MS = 50, 500
 _SLICE_S = 0.02

@@ -3,8 +3,9 @@
 import pytest
 
 from service.settings import JobSettings
+from service.settings.job import Latency
 from spark_job.monitoring import metrics
-from spark_job.spark.pacing import Latency, Pacing, polling_delay_ms
+from spark_job.spark.pacing import Pacing, polling_delay_ms
 
 MOST = 1_000
 
