@@ -23,10 +23,9 @@ from db import operations, windows
 from db.session_keys import MAX_KEY_BYTES
 from db.statements import queries
 from db.windows import Window
-from publisher.erasure.letters import ErasedLetter
+from publisher.erasure.letters import ErasedLetter, LetterPlace
 from publisher.erasure.open_sessions import Position, read_position
 from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
-from publisher.lookup import positions
 from service.errors import FencedError, SettingsError, UnavailableError
 from service.fault_points import reach
 
@@ -71,7 +70,7 @@ class Erasure:
         self,
         connection: psycopg.Connection[Any],
         keys: Sequence[str],
-        letters: Sequence[positions.Position] = (),
+        letters: Sequence[LetterPlace] = (),
         writer: TombstoneWriter | None = None,
     ) -> None:
         """`letters`: where dead letters without a key are that go too. Raises FencedError where another erasure runs."""
@@ -179,7 +178,7 @@ class Erasure:
                 self._record(letters=erased)
             found.letters += erased
 
-    def _erase_letter(self, place: positions.Position, found: ErasedLetter) -> None:
+    def _erase_letter(self, place: LetterPlace, found: ErasedLetter) -> None:
         with self._changing():
             erased, still_open = self._connection.execute(
                 _ERASURE["erase_letter_at"], place._asdict()

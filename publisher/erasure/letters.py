@@ -1,12 +1,22 @@
 """Dead letters without a session key: nobody can say whose they are, so a person names each by the place of its record in the input."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from publisher.lookup.positions import Position
 from service.errors import SettingsError
 
 _WRITTEN = "TOPIC/PARTITION/OFFSET"
+
+
+class LetterPlace(NamedTuple):
+    """Where the record of a dead letter is in the input."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
 
 
 @dataclass(slots=True)
@@ -22,7 +32,7 @@ class ErasedLetter:
         return asdict(self)
 
 
-def parse_place(text: str) -> Position:
+def parse_place(text: str) -> LetterPlace:
     """Read TOPIC/PARTITION/OFFSET. Raises SettingsError."""
     topic, *numbers = text.rsplit("/", 2)
     if not topic or len(numbers) != 2 or not all(each.isascii() and each.isdigit() for each in numbers):
@@ -32,4 +42,4 @@ def parse_place(text: str) -> Position:
     partition, offset = map(int, numbers)
     if partition >= 1 << 31 or offset >= 1 << 63:
         raise SettingsError(f"--letter {text!r}: Kafka has no such partition or offset")
-    return Position(topic, partition, offset)
+    return LetterPlace(topic, partition, offset)
