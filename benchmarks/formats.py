@@ -21,8 +21,8 @@ import pyarrow as pa
 import typer
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from service.schemas.wire import framed
-from service.schemas.writer import Schemas, WriterSchema
+from service.formats.wire import framed
+from service.formats.writer import Schemas, WriterSchema
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings

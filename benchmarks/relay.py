@@ -46,7 +46,7 @@ from benchmarks.support.rounds import announce
 from benchmarks.support.servers import cpu_s, peak_mb, publisher_process
 from benchmarks.support.tally import Tally
 from devstack.stack import Stack
-from service import logs
+from service.observability import logs
 from service.settings import KafkaSettings, LogSettings, PublisherSettings, Settings
 
 STALLED_S = 120.0

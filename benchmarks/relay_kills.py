@@ -34,7 +34,7 @@ from benchmarks.support.rounds import announce
 from benchmarks.support.servers import launch_publisher
 from benchmarks.support.tally import Tally
 from devstack.stack import Stack
-from service import logs
+from service.observability import logs
 from service.settings import LogSettings, PublisherSettings
 
 LABELS = {

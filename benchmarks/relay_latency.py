@@ -43,7 +43,7 @@ from benchmarks.support.outbox import (
 from benchmarks.support.rounds import announce
 from benchmarks.support.servers import publisher_process
 from devstack.stack import Stack
-from service import logs
+from service.observability import logs
 from service.settings import LogSettings, PublisherSettings
 
 LABELS = {"p50_ms": "p50, ms", "p90_ms": "p90, ms", "p99_ms": "p99, ms"}

@@ -12,8 +12,8 @@ from psycopg.rows import TupleRow, tuple_row
 from db.refused import failed_connection
 from db.statements import queries
 from service.errors import DatabaseMissingError, SettingsError
+from service.lifecycle.tracebacks import release_frames
 from service.settings import PostgresSettings
-from service.tracebacks import release_frames
 
 _SESSION = queries("db", "session")
 

@@ -8,8 +8,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.json import Jsonb
 
 from db.statements import queries
+from service.lifecycle.process import host_name, user_name
 from service.printable import printable
-from service.process import host_name, user_name
 
 _OPERATIONS = queries("db", "operations")
 

@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 
 from db.connection import connect
 from service.errors import UnavailableError
-from service.monitoring.gauges import Gauges, Sample, families
+from service.lifecycle.threads import supervised
+from service.observability.gauges import Gauges, Sample, families
 from service.settings import MetricsSettings, Settings
-from service.threads import supervised
 
 _log = structlog.get_logger()
 

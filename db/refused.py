@@ -12,7 +12,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from service.errors import CredentialsRefusedError, HostUnknownError, UnavailableError
-from service.host_names import none_exists
+from service.kafka.host_names import none_exists
 from service.settings import PostgresSettings
 
 _QUOTES = "\"'`´«»„“”‘’「」"

@@ -21,7 +21,6 @@ from publisher.assignment.descriptors import ensure_descriptors
 from publisher.assignment.heartbeat import ProcessHeartbeat
 from publisher.assignment.lane_workers import LaneWorkers
 from publisher.assignment.withdrawal import Withdrawal
-from publisher.backoff import Backoff
 from publisher.delivery.context import Context, Timelines
 from publisher.delivery.handover import HandoverTurns, patience_s
 from publisher.delivery.large_rows import LargeRows
@@ -35,9 +34,11 @@ from publisher.outbox.wakeup import Wakeup
 from publisher.protocol.cursor import Epoch, LaneId
 from publisher.protocol.history import Identity
 from publisher.retention.deliveries import DeliveryPruning
-from service import kafka_client, tracing
 from service.errors import ContinuityError, SettingsError, UnavailableError, reason_of
-from service.monitoring.loops import Loop
+from service.kafka import client as kafka_client
+from service.lifecycle.backoff import Backoff
+from service.observability import tracing
+from service.observability.loops import Loop
 from service.settings import Settings
 
 _log = structlog.get_logger()

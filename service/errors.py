@@ -1,7 +1,7 @@
 """The errors that end a command with an explanation instead of a traceback.
 
-Every message names what happened, the value, and the command or setting that mends it. The exit code tells a supervisor whether a
-restart can help (docs/operations.md lists the codes).
+Every message names what happened, the value, and the command or setting that mends it. All exit codes stand here (docs/operations.md
+says what to do about each), and whether a process may try again by itself.
 """
 
 
@@ -9,6 +9,8 @@ class OutboxError(Exception):
     """Something that the person who runs the command must know and can mend."""
 
     exit_code = 1
+    may_pass = False
+    """Whether another attempt may succeed: a server comes back, or a smaller batch fits."""
 
 
 class SettingsError(OutboxError):
@@ -39,6 +41,7 @@ class UnavailableError(OutboxError):
     """A server did not answer in time; trying again may help."""
 
     exit_code = 6
+    may_pass = True
 
 
 class DatabaseMissingError(SchemaError, UnavailableError):
@@ -56,6 +59,8 @@ class HostUnknownError(SettingsError, UnavailableError):
 class MovedError(ContinuityError):
     """A server's data is not what this run knew of it; the next start checks again, and says what has to be decided."""
 
+    may_pass = True
+
 
 class RefusedError(OutboxError):
     """A server refuses what a service does: the credentials, a right, a table or a constraint is not as it expects."""
@@ -65,6 +70,76 @@ class RefusedError(OutboxError):
 
 class CredentialsRefusedError(RefusedError, UnavailableError):
     """A server refuses the credentials or the certificate. At the start they are wrong; later they may be about to be replaced."""
+
+
+class JobFailedError(OutboxError):
+    """The Spark query failed for a reason that this job does not know."""
+
+    exit_code = 10
+    may_pass = True
+
+
+class TransformFailedError(OutboxError):
+    """The transform raised and `[transform] on_error` is "stop"."""
+
+    exit_code = 11
+
+
+class BatchTooLargeError(OutboxError):
+    """A batch did not fit in memory; the next attempt takes a smaller one."""
+
+    exit_code = 13
+    may_pass = True
+
+
+class DiskFullError(OutboxError):
+    """No space is left for Spark's work files."""
+
+    exit_code = 14
+    may_pass = True
+
+
+class SparkLostError(OutboxError):
+    """The JVM in which Spark runs is gone."""
+
+    exit_code = 15
+    may_pass = True
+
+
+class WorkerDiedError(OutboxError):
+    """Spark's Python workers or executors ended by themselves, several times in one batch."""
+
+    exit_code = 17
+    may_pass = True
+
+
+class SmallestBatchError(OutboxError):
+    """Not even a batch of one event gets through."""
+
+    exit_code = 20
+
+
+class WorkerCodeChangedError(OutboxError):
+    """The code of a worker is not that of the run."""
+
+    exit_code = 18
+
+
+class DefectError(OutboxError):
+    """The job's own code raised what it never should."""
+
+    exit_code = 21
+    may_pass = True
+
+
+class ExhaustedError(OutboxError):
+    """No more descriptors or threads are to be had: another process may have what this one holds."""
+
+    exit_code = 22
+
+
+class SparkStartError(SparkLostError):
+    """Spark's JVM did not start."""
 
 
 def reason_of(error: Exception) -> str:

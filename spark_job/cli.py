@@ -117,9 +117,9 @@ def run(
     repeat something; without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
     """
     # Imported here: help and completion need neither Spark nor the settings.
-    from service import logs, tracing
+    from service.kafka.transport import name_unprotected
+    from service.observability import logs, tracing
     from service.settings import load_settings
-    from service.transport import name_unprotected
     from spark_job import job
     from spark_job.recovery.findings import AcceptedRisks
 

@@ -14,38 +14,39 @@ import psycopg
 import structlog
 from psycopg.rows import TupleRow
 
+from contract.output_topics import OutputTopics
 from db.connection import connect
 from db.migrate import require_current
-from service import fault_points, tracing
 from service.errors import OutboxError
-from service.fault_points import reach
-from service.logs import identify
-from service.output_topics import OutputTopics
+from service.lifecycle import fault_points
+from service.lifecycle.fault_points import reach
+from service.observability import tracing
+from service.observability.logs import identify
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.schemas import check_registry
 from spark_job.assembly.slices import OutputSchemaRules, TaskSettings, TransformOf
-from spark_job.attempts import AttemptPlan, Restarts
+from spark_job.failures.explain import explain, explained, is_of_size
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
+from spark_job.ledger import requests, runs, savepoints
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.batch_size import BatchSize
+from spark_job.ledger.requests import JobRequest, WithdrawnError
 from spark_job.monitoring.condition import Condition
-from spark_job.recovery import ownership, requests, runs
-from spark_job.recovery.batch_size import BatchSize
 from spark_job.recovery.findings import AcceptedRisks
-from spark_job.recovery.requests import JobRequest, WithdrawnError
-from spark_job.recovery.savepoints import store as savepoints
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.sink.computed import ResultReader
-from spark_job.spark.batches import RunContext
-from spark_job.spark.endings import Interruption
-from spark_job.spark.failures import explain, explained, is_of_size
-from spark_job.spark.query import QueryLoop
 from spark_job.spark.session import LazySession
-from spark_job.standby import Standby
 from spark_job.status import endpoint
+from spark_job.stream.batches import RunContext
+from spark_job.stream.endings import Interruption
+from spark_job.stream.query import QueryLoop
+from spark_job.supervisor.attempts import AttemptPlan, Restarts
+from spark_job.supervisor.standby import Standby
 
 log = structlog.get_logger()
 

@@ -20,7 +20,7 @@ from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
-from service import logs
+from service.observability import logs
 from tests.support.servers.choice import containers_are_wanted
 from tests.support.servers.memory import folder_in_memory
 

@@ -8,7 +8,7 @@ from confluent_kafka import Message
 
 from benchmarks.support.tally import Tally
 from benchmarks.support.topic_reader import TopicReader
-from service.record_headers import headers_of
+from service.kafka.record_headers import headers_of
 
 
 class TallyReader:

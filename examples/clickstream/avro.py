@@ -11,8 +11,8 @@ import orjson
 from confluent_kafka.schema_registry import Schema
 
 from examples.clickstream.events import END, ENTRY, START, Record
-from service.schemas.registry import registry_client, registry_errors
-from service.schemas.wire import framed
+from service.formats.registry import registry_client, registry_errors
+from service.formats.wire import framed
 from service.settings import SchemaRegistrySettings
 
 _OPTIONAL = ("user", "platform", "channel", "lifecycle", "page", "product")

@@ -24,7 +24,7 @@ from examples.clickstream.reading import ReadError
 from examples.clickstream.topics import CLICKS, CONFIG, Config
 from service.commands.progress import progress_bar
 from service.errors import SettingsError
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError
+from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from service.settings import load_settings
 
 REGISTRY_ERRORS = (RegistryAwayError, RegistryRefusedError)

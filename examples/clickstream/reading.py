@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from service.record_headers import headers_of
+from service.kafka.record_headers import headers_of
+from service.kafka.topic_ids import topic_id_text
 from service.settings import KafkaSettings
-from service.topic_ids import topic_id_text
 
 _TIMEOUT_S = 60.0
 

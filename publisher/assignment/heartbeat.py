@@ -9,14 +9,14 @@ import structlog
 
 from db.connection import connect, longest_wait_s
 from db.statements import queries
-from publisher.backoff import Backoff
 from publisher.delivery.context import Context
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import check_unchanged
 from publisher.protocol.cursor import LaneId
 from service.errors import UnavailableError
-from service.monitoring.loops import Loop
-from service.process import host_name
+from service.lifecycle.backoff import Backoff
+from service.lifecycle.process import host_name
+from service.observability.loops import Loop
 
 _PROCESSES = queries("publisher", "processes")
 _WAKEUPS = queries("publisher", "wakeups")

@@ -7,9 +7,9 @@ deliver meanwhile. Where nobody does, the lanes stay where they are: a move woul
 import time
 from collections.abc import Callable, Sequence
 
-from publisher.backoff import Backoff
 from publisher.monitoring.health import LaneState
 from publisher.monitoring.readiness import LaneSnapshot
+from service.lifecycle.backoff import Backoff
 
 Clock = Callable[[], float]
 

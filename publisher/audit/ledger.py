@@ -14,11 +14,11 @@ from typing import Any
 
 import psycopg
 
+from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.scope import AuditedRange, Scope, ranges
-from publisher.protocol.cursor import Cursor
 
 _DELIVERIES = queries("publisher.audit", "deliveries")
 _LEDGER = queries("publisher.audit", "ledger")

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 
 import psycopg
 
+from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
 from publisher.outbox.erased import newest_erasure
-from publisher.protocol.cursor import Cursor
 from service.errors import SettingsError
 
 _DELIVERIES = queries("publisher.audit", "deliveries")

@@ -16,13 +16,13 @@ from publisher.audit.findings import EXAMPLES, AuditReport
 from publisher.audit.readback.lost import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import database
-from service import logs
 from service.commands.options import Config, Json
 from service.commands.output import console, document, print_json
 from service.commands.progress import progress_bar
 from service.commands.tables import Table
 from service.commands.times import SINCE, parse_moment
 from service.errors import UnavailableError
+from service.observability import logs
 from service.settings import load_settings
 
 

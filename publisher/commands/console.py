@@ -7,12 +7,12 @@ import typer
 
 from publisher.commands.common import database
 from publisher.console.server import serving
-from publisher.shutdown import stop_on_signals
-from service import logs
 from service.commands.options import Config
 from service.commands.output import console as terminal
+from service.kafka.transport import name_unprotected
+from service.lifecycle.shutdown import stop_on_signals
+from service.observability import logs
 from service.settings import load_settings
-from service.transport import name_unprotected
 
 DEFAULT_PORT = 8181
 

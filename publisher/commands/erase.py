@@ -13,12 +13,13 @@ from publisher.erasure.erase import ErasedKey, Erasure, check_key
 from publisher.erasure.letters import parse_place
 from publisher.erasure.tombstones import TombstoneWriter
 from publisher.outbox.identity import read_identity
-from service import fault_points, logs
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, print_json
 from service.commands.session_keys import read_keys
 from service.errors import RefusedError, SettingsError, UnavailableError
+from service.lifecycle import fault_points
+from service.observability import logs
 from service.settings import Settings, load_settings
 
 _SHOWN = 20

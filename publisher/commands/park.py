@@ -8,11 +8,11 @@ from confluent_kafka import KafkaException
 from publisher.commands.common import database
 from publisher.kafka.topics import Topics
 from publisher.outbox import parked_topics
-from service import kafka_client
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, print_json
 from service.errors import SettingsError, UnavailableError
+from service.kafka import client as kafka_client
 from service.settings import Settings, load_settings
 
 

@@ -20,13 +20,13 @@ from publisher.outbox.parked import (
     newest_batch,
     requeue,
 )
-from service import fault_points
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Limit, Yes
 from service.commands.output import console, print_json
 from service.commands.progress import progress_bar
 from service.commands.tables import Table, print_fields
 from service.errors import OutboxError, UnavailableError
+from service.lifecycle import fault_points
 from service.settings import load_settings
 
 _PARKED = queries("publisher", "parked")

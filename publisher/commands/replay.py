@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from contract.output_topics import OutputTopics
 from publisher.commands.common import database
 from publisher.delivery.context import Context
 from publisher.kafka.compaction import compacted_topics
@@ -20,18 +21,18 @@ from publisher.replay.showing import count_table, counting, print_replay, progre
 from publisher.replay.starting import ReplayPlan, ReplayRequest, answering, make, make_plan
 from publisher.replay.store import Replay
 from publisher.replay.target import check_target, check_topics, kafka_settings, open_target
-from publisher.shutdown import stop_on_signals
-from service import fault_points, logs
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, error_console, print_json
 from service.commands.session_keys import read_keys
 from service.commands.times import SINCE, parse_moment
 from service.errors import ContinuityError, FencedError, SettingsError
-from service.fault_points import reach
-from service.kafka_client import admin_client
-from service.output_topics import OutputTopics
-from service.process import host_name
+from service.kafka.client import admin_client
+from service.lifecycle import fault_points
+from service.lifecycle.fault_points import reach
+from service.lifecycle.process import host_name
+from service.lifecycle.shutdown import stop_on_signals
+from service.observability import logs
 from service.settings import Settings, load_settings
 
 _SHOWN_KEYS = 10

@@ -7,21 +7,22 @@ import psycopg
 import typer
 from confluent_kafka import KafkaException
 
+from contract.cursor import Cursor
 from publisher.commands.common import database
 from publisher.kafka.topics import Topics
-from publisher.protocol.cursor import Cursor
 from publisher.protocol.remediation import replaced_topic
 from publisher.resume.plan import Way
 from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.rebinding import AcceptedRebinding
 from publisher.resume.resume import Resume
-from service import fault_points, kafka_client
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import error_console, print_json
 from service.commands.progress import progress_bar
 from service.commands.tables import Table
 from service.errors import SettingsError, UnavailableError
+from service.kafka import client as kafka_client
+from service.lifecycle import fault_points
 from service.settings import load_settings
 
 

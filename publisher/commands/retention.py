@@ -21,16 +21,17 @@ from publisher.retention.keeper import (
 from publisher.retention.letters import LettersSurvey, is_limited
 from publisher.retention.plan import Decision
 from publisher.retention.survey import RetentionSurvey, survey
-from publisher.shutdown import stop_on_signals
-from service import fault_points, logs
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, print_json
 from service.commands.tables import Table
 from service.commands.times import parse_pause
 from service.errors import FencedError, SettingsError, UnavailableError
+from service.kafka.transport import name_unprotected
+from service.lifecycle import fault_points
+from service.lifecycle.shutdown import stop_on_signals
+from service.observability import logs
 from service.settings import RetentionSettings, Settings, load_settings
-from service.transport import name_unprotected
 
 app = typer.Typer(no_args_is_help=True, help="Drop old outputs that are delivered, prune the ledger.")
 _log = structlog.get_logger()

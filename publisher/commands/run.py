@@ -11,13 +11,14 @@ from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import OutboxIdentity
 from publisher.protocol.cursor import Epoch
 from publisher.relay import Relay
-from publisher.shutdown import stop_on_signals
 from publisher.status import endpoint
-from service import fault_points, logs, tracing
-from service.allocators import suit_transactions
 from service.commands.options import Config
+from service.kafka.transport import name_unprotected
+from service.lifecycle import fault_points
+from service.lifecycle.allocators import suit_transactions
+from service.lifecycle.shutdown import stop_on_signals
+from service.observability import logs, tracing
 from service.settings import Settings, load_settings
-from service.transport import name_unprotected
 
 _log = structlog.get_logger()
 

@@ -8,8 +8,9 @@ import typer
 from confluent_kafka import KafkaException
 
 from publisher.commands.common import database
-from publisher.lookup.meaning import SessionKey, meaning
-from publisher.lookup.outputs import (
+from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
+from publisher.trace.meaning import SessionKey, meaning
+from publisher.trace.outputs import (
     Identity,
     Output,
     found_in_kafka,
@@ -17,9 +18,8 @@ from publisher.lookup.outputs import (
     outputs_of_id,
     outputs_of_key,
 )
-from publisher.lookup.positions import FoundThere, OutboxId, Position, find_there, parse_place
-from publisher.lookup.records import Copy, RecordThere, record_at
-from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
+from publisher.trace.positions import FoundThere, OutboxId, Position, find_there, parse_place
+from publisher.trace.records import Copy, RecordThere, record_at
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.commands.tables import Table

@@ -34,8 +34,8 @@ from publisher.console.rendering import Rendering, query
 from publisher.console.schemas import SchemaLookup, ShownValues
 from publisher.console.search import SearchOutcome
 from service.errors import OutboxError, UnavailableError
+from service.lifecycle.tracebacks import release_frames
 from service.settings import Settings
-from service.tracebacks import release_frames
 
 _log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.connection_limit import ConnectionLimit
+from service.observability.connection_limit import ConnectionLimit
 
 MOST_CONNECTIONS = 64
 REQUEST_S = 5.0

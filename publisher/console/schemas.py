@@ -12,12 +12,12 @@ import structlog
 
 from publisher.console.masking import shown_bytes, shown_text
 from service.errors import SettingsError
-from service.schemas.registry import RegistrySchemas
-from service.schemas.values import as_json
-from service.schemas.wire import WireFormatError, split
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
+from service.formats.registry import RegistrySchemas
+from service.formats.values import as_json
+from service.formats.wire import WireFormatError, split
+from service.formats.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
+from service.lifecycle.threads import supervised
 from service.settings import SchemaRegistrySettings
-from service.threads import supervised
 
 _log = structlog.get_logger()
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaException
 
 from publisher.console.reader import Connection
-from publisher.lookup.meaning import is_kept, meaning
-from publisher.lookup.positions import (
+from publisher.outbox.erased import erased_at_end, erased_of_key
+from publisher.trace.meaning import is_kept, meaning
+from publisher.trace.positions import (
     MOST_CANDIDATES,
     Candidate,
     LetterThere,
@@ -15,8 +16,7 @@ from publisher.lookup.positions import (
     find_there,
     parse_place,
 )
-from publisher.lookup.records import RecordThere, record_at
-from publisher.outbox.erased import erased_at_end, erased_of_key
+from publisher.trace.records import RecordThere, record_at
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 

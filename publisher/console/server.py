@@ -9,8 +9,8 @@ import structlog
 
 from publisher.console.alerts.observed import NotReady
 from service.errors import SettingsError
+from service.lifecycle.threads import supervised
 from service.settings import Settings
-from service.threads import supervised
 
 _log = structlog.get_logger()
 

@@ -9,9 +9,9 @@ from db.statements import queries
 from publisher.console.masking import shown_detail, shown_headers, shown_key
 from publisher.console.reader import Connection, Found, read
 from publisher.console.schemas import ShownValue, ShownValues
-from publisher.lookup.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
-from publisher.lookup.records import Copy
 from publisher.outbox.permitted import permitted
+from publisher.trace.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
+from publisher.trace.records import Copy
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 

@@ -4,6 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
+from contract.output_topics import OutputTopics
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic, Topics
@@ -11,7 +12,6 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, Refusal, TopicLimits, refusal
 from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
-from service.output_topics import OutputTopics
 from service.settings import KafkaSettings
 
 

@@ -23,9 +23,9 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StartOverError
-from service.fault_points import reach
-from service.monitoring.loops import LifeSign, unwatched
-from service.renewable_client import Complaints
+from service.kafka.renewable_client import Complaints
+from service.lifecycle.fault_points import reach
+from service.observability.loops import LifeSign, unwatched
 
 _log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ import threading
 import time
 
 from publisher.protocol.stop_reasons import HandoverStuckError
-from service.monitoring.loops import LifeSign
+from service.observability.loops import LifeSign
 
 HANDING_OVER = "hands rows to Kafka's client"
 _WAITING = "waits for its turn to hand rows to Kafka's client"

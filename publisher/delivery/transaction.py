@@ -11,10 +11,10 @@ from publisher.delivery.handover import HandoverTurns
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import SENT_NOW, DeliveryReport, Row
 from publisher.protocol.refusals import RECORD_ERRORS, Place, RecordRefusedError, Refusal
-from service.fault_points import reach
-from service.kafka_rights import needing
-from service.monitoring.loops import LifeSign, unwatched
-from service.renewable_client import Complaints
+from service.kafka.renewable_client import Complaints
+from service.kafka.rights import needing
+from service.lifecycle.fault_points import reach
+from service.observability.loops import LifeSign, unwatched
 
 # How long a transaction in flight may still wait for Kafka once its process is to stop.
 _STOP_GRACE_S = 10.0

@@ -19,15 +19,15 @@ from typing import Any
 
 import psycopg
 
+from contract.session_keys import MAX_KEY_BYTES
 from db import operations, windows
-from db.session_keys import MAX_KEY_BYTES
 from db.statements import queries
 from db.windows import Window
 from publisher.erasure.letters import ErasedLetter, LetterPlace
 from publisher.erasure.open_sessions import Position, read_position
 from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
 from service.errors import FencedError, SettingsError, UnavailableError
-from service.fault_points import reach
+from service.lifecycle.fault_points import reach
 
 _ERASURE = queries("publisher.erasure", "erasure")
 

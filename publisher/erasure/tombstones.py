@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
+from contract.output_topics import OutputTopics
 from publisher.kafka.compaction import compacted_topics
 from publisher.kafka.fencing import fencing_producer
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity
 from publisher.protocol.records import ANY_PARTITION, ERASED_HEADER
 from service.errors import SettingsError, UnavailableError
-from service.kafka_client import admin_client
-from service.kafka_rights import needing
-from service.output_topics import OutputTopics
+from service.kafka.client import admin_client
+from service.kafka.rights import needing
 from service.settings import Settings
 
 _BATCH_BYTES = 1_000_000

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from service.errors import SettingsError
-from service.kafka_client import QUIET, KafkaAdmin, admin_client
-from service.kafka_reading import RangeReader
-from service.kafka_rights import needing
+from service.kafka.client import QUIET, KafkaAdmin, admin_client
+from service.kafka.reading import RangeReader
+from service.kafka.rights import needing
 from service.settings import KafkaSettings
 
 # The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from service.kafka_client import KafkaAdmin
-from service.kafka_topics import topic_configs
+from service.kafka.client import KafkaAdmin
+from service.kafka.topics import topic_configs
 
 
 def compacted_topics(

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from publisher.kafka import clients
 from publisher.kafka.topics import Topics
 from publisher.protocol.stop_reasons import StoppedError, StopReason
-from service.kafka_rights import needing
-from service.renewable_client import Complaints
+from service.kafka.renewable_client import Complaints
+from service.kafka.rights import needing
 from service.settings import KafkaSettings
 
 _SLICE_S = 1.0

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
+from contract.progress import Progress, lane_of_key
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import explanation
 from publisher.kafka.topics import Topics
-from publisher.protocol.progress import Progress, lane_of_key
 from publisher.protocol.stop_reasons import StoppedError, StopReason
-from service.kafka_reading import EndNotReachedError, RangeReader
+from service.kafka.reading import EndNotReachedError, RangeReader
 from service.settings import KafkaSettings
 
 _FIRST_WINDOW = 256

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-from service.renewable_client import answer
-from service.tracebacks import without_traceback
+from service.kafka.renewable_client import answer
+from service.lifecycle.tracebacks import without_traceback
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ from publisher.kafka.single_flight import SingleFlight
 from publisher.kafka.written_ends import WrittenEnds
 from publisher.protocol import remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
-from service.kafka_client import KafkaAdmin
-from service.kafka_rights import needing
-from service.kafka_topics import MISSING_S, existing_topics, known_topics, partition_offsets, topic_configs
-from service.topic_ids import topic_id_text
+from service.kafka.client import KafkaAdmin
+from service.kafka.rights import needing
+from service.kafka.topic_ids import topic_id_text
+from service.kafka.topics import MISSING_S, existing_topics, known_topics, partition_offsets, topic_configs
 
 _log = structlog.get_logger()
 

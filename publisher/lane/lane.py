@@ -6,6 +6,8 @@ from collections.abc import Sequence, Set
 import psycopg
 import structlog
 
+from contract.cursor import Cursor
+from contract.progress import Progress
 from db.statements import queries
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, Delivery, StepOutcome
@@ -26,7 +28,7 @@ from publisher.outbox.deliveries import (
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
-from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import (
     DeliveryPosition,
     Mirror,
@@ -36,13 +38,12 @@ from publisher.protocol.history import (
     decide,
 )
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.progress import Progress
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
-from service import tracing
-from service.allocators import give_back
-from service.tracebacks import release_frames
+from service.lifecycle.allocators import give_back
+from service.lifecycle.tracebacks import release_frames
+from service.observability import tracing
 
 _LANES = queries("publisher", "lanes")
 

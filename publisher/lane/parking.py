@@ -6,6 +6,8 @@ from typing import Any
 import psycopg
 import structlog
 
+from contract.cursor import Cursor
+from contract.output_topics import OutputTopics
 from db.statements import queries
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
@@ -16,12 +18,10 @@ from publisher.monitoring import metrics
 from publisher.outbox.identity import bind_topics, check_topics
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.parked_topics import standing
-from publisher.protocol.cursor import Cursor
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, Refusal
 from publisher.protocol.stop_reasons import TopicMissingError
-from service.output_topics import OutputTopics
 
 _PARKED = queries("publisher", "parked")
 

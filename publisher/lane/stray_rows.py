@@ -4,8 +4,9 @@ from typing import Any
 
 import psycopg
 
+from contract.cursor import Cursor
 from db.statements import queries
-from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import DeliveryPosition
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 

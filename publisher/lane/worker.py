@@ -6,18 +6,18 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
-from publisher.backoff import Backoff
 from publisher.delivery.delivery import StepOutcome
 from publisher.lane.lane import Lane
 from publisher.lane.transaction_pace import TransactionPace
 from publisher.monitoring import metrics
 from publisher.monitoring.health import LaneHealth, LaneState
 from publisher.protocol.stop_reasons import HandoverStuckError, StartOverError, StoppedError, StopReason
-from service.allocators import collect_after_failure
 from service.errors import FencedError, UnavailableError, reason_of
-from service.kafka_client import UNAUTHORISED
-from service.monitoring.loops import LifeSign, unwatched
-from service.tracebacks import release_frames
+from service.kafka.client import UNAUTHORISED
+from service.lifecycle.allocators import collect_after_failure
+from service.lifecycle.backoff import Backoff
+from service.lifecycle.tracebacks import release_frames
+from service.observability.loops import LifeSign, unwatched
 
 _log = structlog.get_logger()
 

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from db.connection import longest_wait_s
 from publisher.monitoring.readiness import HealthSnapshot, LaneSnapshot
-from service.monitoring.loops import Loop, Loops
-from service.monitoring.verdict import HealthVerdict
+from service.observability.loops import Loop, Loops
+from service.observability.verdict import HealthVerdict
 from service.settings import Settings
 
 # Between its steps a loop waits for less than this: backoff (worker.py, relay.py, wakeup.py).

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from prometheus_client import Counter
 
 from publisher.monitoring.metrics import REGISTRY
-from service.monitoring.best_effort import best_effort
-from service.monitoring.bulk_histogram import BulkHistogram
+from service.observability.best_effort import best_effort
+from service.observability.bulk_histogram import BulkHistogram
 
 # What is further away than this is no latency: old input that is played back, or a clock that is wrong. As on the console.
 _EARLIEST_S, _LATEST_S = -5.0, 86_400.0

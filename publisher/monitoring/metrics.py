@@ -10,7 +10,7 @@ from publisher.protocol.records import Row
 from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import HandoverStuckError
 from service.errors import FencedError
-from service.monitoring.best_effort import best_effort
+from service.observability.best_effort import best_effort
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)

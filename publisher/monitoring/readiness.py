@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.monitoring.verdict import HealthVerdict
+from service.observability.verdict import HealthVerdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
+from contract.cursor import Cursor
+from contract.progress import Progress
 from db.statements import queries
 from publisher.outbox.lease import Lease, LeaseLostError
-from publisher.protocol.cursor import Cursor
-from publisher.protocol.progress import Progress
 
 _DELIVERIES = queries("publisher", "deliveries")
 _LEDGER = queries("publisher", "ledger")

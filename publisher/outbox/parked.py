@@ -11,12 +11,12 @@ from uuid import UUID, uuid4
 
 import psycopg
 
+from contract.session_keys import lane_hash
 from db import operations, windows
-from db.session_keys import lane_hash
 from db.statements import queries
 from db.windows import Window
 from service.errors import ContinuityError
-from service.fault_points import reach
+from service.lifecycle.fault_points import reach
 
 _LEDGER = queries("publisher", "ledger")
 _PARKED = queries("publisher", "parked")

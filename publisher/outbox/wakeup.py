@@ -12,11 +12,11 @@ import structlog
 
 from db.connection import connect, longest_wait_s
 from db.statements import queries
-from publisher.backoff import Backoff
 from service.errors import UnavailableError
-from service.monitoring.loops import Loop, Loops
+from service.lifecycle.backoff import Backoff
+from service.lifecycle.threads import supervised
+from service.observability.loops import Loop, Loops
 from service.settings import PostgresSettings
-from service.threads import supervised
 
 _WAKEUPS = queries("publisher", "wakeups")
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from publisher.protocol.cursor import Cursor
-from publisher.protocol.progress import NO_TOTALS, Progress, Totals
+from contract.cursor import Cursor
+from contract.progress import NO_TOTALS, Progress, Totals
 from publisher.protocol.remediation import LANE, RESTORED, Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 

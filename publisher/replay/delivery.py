@@ -9,6 +9,8 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from contract.cursor import Cursor
+from contract.output_topics import OutputTopics
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, Delivery, StepOutcome
@@ -23,7 +25,7 @@ from publisher.outbox.deliveries import commit_id_at
 from publisher.outbox.lease import LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol import remediation
-from publisher.protocol.cursor import ChunkLimits, Cursor
+from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition, Mirror, decide
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
@@ -35,8 +37,7 @@ from publisher.replay.reader import ReplayChunk, ReplayReader
 from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import check_target
 from service.errors import UnavailableError
-from service.fault_points import reach
-from service.output_topics import OutputTopics
+from service.lifecycle.fault_points import reach
 
 _log = structlog.get_logger()
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import orjson
 
-from publisher.protocol.cursor import Cursor
-from publisher.protocol.progress import NO_TOTALS, Totals, cursor, number, text
+from contract.cursor import Cursor
+from contract.progress import NO_TOTALS, Totals, cursor, number, text
 
 PARTITIONS = 16
 """Of the replays' progress topic: an open transaction hides the records behind it from the replays of its partition only."""

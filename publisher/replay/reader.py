@@ -8,9 +8,10 @@ from uuid import UUID
 
 import psycopg
 
+from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
-from publisher.protocol.cursor import ChunkLimits, Cursor, FetchSize
+from publisher.protocol.cursor import ChunkLimits, FetchSize
 from publisher.protocol.history import DeliveryPosition, check_ledger
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes

@@ -7,14 +7,14 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
-from publisher.backoff import Backoff
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import StepOutcome
 from publisher.protocol.stop_reasons import StartOverError, StoppedError
 from publisher.replay.delivery import ReplayDelivery, StateChangedError
 from publisher.replay.target import explained
 from service.errors import UnavailableError, reason_of
-from service.tracebacks import release_frames
+from service.lifecycle.backoff import Backoff
+from service.lifecycle.tracebacks import release_frames
 
 _log = structlog.get_logger()
 

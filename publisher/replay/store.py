@@ -10,10 +10,10 @@ import orjson
 import psycopg
 from psycopg.types.json import Jsonb
 
+from contract.cursor import Cursor
 from db import operations
 from db.statements import queries
 from publisher.outbox.lease import LeaseLostError
-from publisher.protocol.cursor import Cursor
 from publisher.replay.progress import ReplayProgress
 from service.errors import SettingsError
 

@@ -14,9 +14,9 @@ from publisher.outbox.identity import OutboxIdentity, name_outbox
 from publisher.protocol.history import Identity
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from publisher.replay.store import Replay
-from service import kafka_client
 from service.errors import SettingsError, UnavailableError
-from service.kafka_client import UNAUTHORISED
+from service.kafka import client as kafka_client
+from service.kafka.client import UNAUTHORISED
 from service.settings import KafkaSettings, Settings
 from service.settings.section import read_toml
 

@@ -7,6 +7,8 @@ from uuid import UUID
 
 from confluent_kafka import Producer
 
+from contract.output_topics import OutputTopics
+from contract.progress import Progress, Totals, progress_key
 from db import operations
 from db.statements import queries
 from publisher.assignment.membership import add_lanes
@@ -24,13 +26,11 @@ from publisher.outbox.deliveries import commit_id_at, record_delivery, record_re
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.protocol.history import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.progress import Progress, Totals, progress_key
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, RecordRefusedError, Refusal, no_row_s_fault
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.resume.planning import LanePlan, Planner, ResumePlan
 from service.errors import ContinuityError
-from service.output_topics import OutputTopics
 
 _LEASES = queries("publisher", "leases")
 _RESUMES = queries("publisher", "resumes")

@@ -5,9 +5,10 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from publisher.protocol.cursor import Cursor, Epoch
+from contract.cursor import Cursor
+from contract.progress import NO_TOTALS, Progress, Totals
+from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import DeliveryPosition, Identity, Mirror, check_later, decide
-from publisher.protocol.progress import NO_TOTALS, Progress, Totals
 from publisher.protocol.stop_reasons import StoppedError
 from service.errors import ContinuityError
 

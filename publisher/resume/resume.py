@@ -21,8 +21,8 @@ from publisher.resume.planning import LanePlan, Planner, ResumePlan
 from publisher.resume.rebinding import rebind
 from publisher.retention.hold_off import hold_off_retention
 from service.errors import FencedError
-from service.fault_points import reach
-from service.process import host_name
+from service.lifecycle.fault_points import reach
+from service.lifecycle.process import host_name
 from service.settings import Settings
 
 _RESUMES = queries("publisher", "resumes")

@@ -7,14 +7,15 @@ from uuid import UUID
 
 import psycopg
 
+from contract.cursor import Cursor
+from contract.progress import Progress, Totals, lane_of_key
 from db import windows
 from db.statements import queries
 from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
-from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import Mirror
-from publisher.protocol.progress import Progress, Totals, lane_of_key
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.resume.plan import LaneSurvey, ResendRange
 from service.settings import Settings

@@ -8,7 +8,7 @@ import psycopg
 from db.statements import queries
 from publisher.retention.recording import record
 from service.errors import UnavailableError
-from service.fault_points import reach
+from service.lifecycle.fault_points import reach
 
 _PARTITIONS = queries("publisher.retention", "partitions")
 

@@ -7,7 +7,7 @@ import psycopg
 
 from db.statements import queries
 from publisher.retention.recording import record
-from service.fault_points import reach
+from service.lifecycle.fault_points import reach
 from service.settings import RetentionSettings
 
 _LETTERS = queries("publisher.retention", "letters")

@@ -9,7 +9,7 @@ from db.statements import queries
 from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.letters import remove_letters
 from publisher.retention.recording import record
-from service.fault_points import reach
+from service.lifecycle.fault_points import reach
 from service.settings import RetentionSettings
 
 _PRUNING = queries("publisher.retention", "pruning")

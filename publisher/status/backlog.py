@@ -6,9 +6,9 @@ from typing import Any
 
 import psycopg
 
+from contract.cursor import Cursor
 from db import windows
 from db.statements import queries
-from publisher.protocol.cursor import Cursor
 
 _LANES = queries("publisher", "lanes")
 

@@ -1,4 +1,4 @@
-"""The HTTP endpoint of `publisher run`: metrics, health and readiness (service/monitoring/endpoint.py)."""
+"""The HTTP endpoint of `publisher run`: metrics, health and readiness (service/observability/endpoint.py)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ from publisher.monitoring import metrics
 from publisher.monitoring.health import ProcessHealth
 from publisher.monitoring.readiness import judge
 from publisher.status.outbox_metrics import PublisherOutboxMetrics
-from service.monitoring import endpoint
-from service.monitoring.gauges import Gauges, Sample, families
-from service.monitoring.verdict import HealthVerdict
+from service.observability import endpoint
+from service.observability.gauges import Gauges, Sample, families
+from service.observability.verdict import HealthVerdict
 from service.settings import Settings
 
 

@@ -10,7 +10,7 @@ from db.connection import snapshot
 from db.polling import PolledGauges
 from db.statements import queries
 from publisher.status.publisher_status import LaneStatus, read_lanes
-from service.monitoring.gauges import Gauges, Sample
+from service.observability.gauges import Gauges, Sample
 
 _LANES = queries("publisher", "lanes")
 _PARKED = queries("publisher", "parked")

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
 from publisher.assignment.membership import Process, read_living
 from publisher.outbox import parked_topics
 from publisher.outbox.identity import OutboxIdentity, read_identity
-from publisher.protocol.cursor import Cursor
 from publisher.status import backlog
 from publisher.status.backlog import Backlog
 

@@ -8,10 +8,11 @@ from pydantic import Field, field_validator, model_validator
 from service.settings.section import Section
 
 Latency = Literal["lowest", "balanced", "cheapest"]
+_PERIODS_MS: dict[Latency, int] = {"lowest": 0, "balanced": 300, "cheapest": 1_000}
 _MOST_LATENCY_MS = 3_600_000
 
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
-# A name is compared up to its first NUL, and one that is not UTF-8 has U+FFFD in it (service/record_headers.py).
+# A name is compared up to its first NUL, and one that is not UTF-8 has U+FFFD in it (service/kafka/record_headers.py).
 _HEADER = re.compile(r"header:[^\0\ufffd]+")
 
 
@@ -157,6 +158,11 @@ class JobSettings(Section):
     """Undelivered output events at which the job commits no further batch; 0: no bound."""
     max_backlog_bytes: int = Field(default=0, ge=0)
     """The same in bytes of values; 0: no bound."""
+
+    @property
+    def period_ms(self) -> int:
+        """Milliseconds from the start of a batch to that of the next one, as `latency` has them."""
+        return self.latency if isinstance(self.latency, int) else _PERIODS_MS[self.latency]
 
     @model_validator(mode="after")
     def _heart_beats_in_time(self) -> Self:

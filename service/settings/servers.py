@@ -115,7 +115,7 @@ class LogSettings(Section):
 
 
 class InjectionSettings(Section):
-    """`[testing]`, which docs/configuration.md mentions only: see service/fault_points.py."""
+    """`[testing]`, which docs/configuration.md mentions only: see service/lifecycle/fault_points.py."""
 
     fault_file: Path | None = None
     """The plan of the faults that a test injects."""

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import orjson
 
-from service.fault_points import reach
+from service.lifecycle.fault_points import reach
 from spark_job.assembly.slices import Slice
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.state.binary import BinaryReader, aligned

@@ -1,4 +1,4 @@
-"""What ends a task. Spark hands failures on as text: by the names of these classes the driver knows them (spark/spark_text.py)."""
+"""What ends a task. Spark hands failures on as text: by the names of these classes the driver knows them (failures/spark_text.py)."""
 
 
 class TransformStoppedError(Exception):

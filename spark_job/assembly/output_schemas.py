@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from service.schemas.registry import RegistrySchemas, configuration, registry_errors, schemas_of
-from service.schemas.writer import RegistryRefusedError
+from service.formats.registry import RegistrySchemas, configuration, registry_errors, schemas_of
+from service.formats.writer import RegistryRefusedError
 from spark_job.api import OutputSchema, WithSchema
 from spark_job.assembly.slices import OutputSchemaRules
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
-from service.output_topics import OutputTopics
+from contract.output_topics import OutputTopics
 from spark_job.api import OutputColumns, OutputEvent, WithSchema
 from spark_job.assembly import pgcopy
 from spark_job.assembly.trace_context import NO_CONTEXT, TraceContext, missing

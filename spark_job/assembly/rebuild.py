@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import Any
 
-from service.fault_points import reach
+from service.lifecycle.fault_points import reach
 from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.assembly.schemas import judged_again, schemas_for
 from spark_job.assembly.slices import Judge, Slice, TaskSettings

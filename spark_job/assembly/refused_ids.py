@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from service.schemas.writer import Schemas, UnusableSchema
+from service.formats.writer import Schemas, UnusableSchema
 
 if TYPE_CHECKING:
     import numpy as np

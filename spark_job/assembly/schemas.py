@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.errors import SettingsError
-from service.schemas.registry import RegistrySchemas, registry_client, schemas_of
-from service.schemas.writer import RegistryRefusedError, Schemas, UnusableSchema, WriterSchema
+from service.formats.registry import RegistrySchemas, registry_client, schemas_of
+from service.formats.writer import RegistryRefusedError, Schemas, UnusableSchema, WriterSchema
 from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.assembly.slices import TaskSettings
 from spark_job.sessions.parsing.formats import has_schemas, why_unusable

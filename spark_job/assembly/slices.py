@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from service.output_topics import OutputTopics
+from contract.output_topics import OutputTopics
 from spark_job.assembly.refused_ids import NOTHING_REFUSED, RefusedIds
 from spark_job.input.columns import RecordColumns
 from spark_job.sessions.settings import AssemblySettings
@@ -96,4 +96,4 @@ class TaskSettings:
     """Of the client of the schema registry; empty where there is none."""
     output_schemas: OutputSchemaRules = OutputSchemaRules()
     fault_file: str | None = None
-    """The plan of the faults that a test injects (service/fault_points.py)."""
+    """The plan of the faults that a test injects (service/lifecycle/fault_points.py)."""

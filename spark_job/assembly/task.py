@@ -20,10 +20,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from db.session_keys import lane_hash
-from service import allocators, fault_points
-from service.fault_points import reach
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError
+from contract.session_keys import lane_hash
+from service.formats.writer import RegistryAwayError, RegistryRefusedError
+from service.lifecycle import allocators, fault_points
+from service.lifecycle.fault_points import reach
 from spark_job.assembly import letters, rows
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.errors import CodeChangedError, TransformStoppedError

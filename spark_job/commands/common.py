@@ -14,8 +14,8 @@ from db.statements import queries
 from service.commands.output import error_console
 from service.errors import UnavailableError
 from service.settings import Settings
-from spark_job.recovery.positions import position
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger import position
+from spark_job.ledger.generations import Connection
 
 _LEDGER = queries("spark_job", "ledger")
 _WRITER = queries("spark_job", "writer")
@@ -31,7 +31,7 @@ Timeout = Annotated[
 def outbox(settings: Settings, command: str) -> Iterator[Connection]:
     """Connect in autocommit mode, as the running job does; pg_stat_activity shows the command."""
     # Imported here: help and completion need neither Spark nor Kafka's client.
-    from spark_job.spark.failures import explained
+    from spark_job.failures.explain import explained
 
     with connect(settings.postgres, f"spark-job {command}", autocommit=True) as connection:
         require_current(connection)

@@ -7,10 +7,10 @@ import typer
 
 from service.commands.options import Config
 from service.errors import RefusedError, SettingsError, UnavailableError
+from service.formats.registry import schemas_of
+from service.formats.values import readable
+from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.printable import printable, printable_json
-from service.schemas.registry import schemas_of
-from service.schemas.values import readable
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import load_settings
 
 

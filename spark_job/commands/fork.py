@@ -35,10 +35,10 @@ def fork(
 
     The outbox is the one that the settings name; it must be migrated and empty. `spark-job run` continues from there.
     """
+    from spark_job.failures.explain import explained
     from spark_job.recovery.findings import AcceptedRisks
-    from spark_job.recovery.savepoints import by_command, preview
-    from spark_job.recovery.savepoints.exported import ExportedSavepoint
-    from spark_job.spark.failures import explained
+    from spark_job.savepoints import by_command, preview
+    from spark_job.savepoints.exported import ExportedSavepoint
 
     settings = load_settings(config)
     exported = ExportedSavepoint.read(file)

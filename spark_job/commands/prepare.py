@@ -46,8 +46,8 @@ def prepare() -> None:
 def _run_spark(archive: Path) -> None:
     from spark_job.spark import class_archive, jvm, jvm_environment
     from spark_job.spark.session import start_session, stop_session
-    from spark_job.spark.warm_up import load_streaming, warm_up
     from spark_job.spark.work_folder import WorkFolder
+    from spark_job.stream.warm_up import load_streaming, warm_up
 
     folder = WorkFolder()
     try:

@@ -7,9 +7,9 @@ from service.settings import Settings
 from spark_job.commands import request_client
 from spark_job.commands.common import errors, outbox, progress
 from spark_job.commands.kafka import kafka_input
-from spark_job.recovery.positions.generations import Generation, newest_generation
-from spark_job.recovery.savepoints import by_command, preview
-from spark_job.recovery.savepoints.restoring import Restore
+from spark_job.ledger.generations import Generation, newest_generation
+from spark_job.recovery.restoring import Restore
+from spark_job.savepoints import by_command, preview
 
 
 def restore(

@@ -13,8 +13,8 @@ from service.commands.tables import Table
 from service.errors import SettingsError, UnavailableError
 from service.settings import Settings, load_settings
 from spark_job.commands.common import Timeout, errors, outbox, outbox_uuid, writer_lock
-from spark_job.recovery.savepoints import store as savepoints
-from spark_job.recovery.savepoints.store import Savepoint, SavepointValidity
+from spark_job.ledger import savepoints
+from spark_job.ledger.savepoints import Savepoint, SavepointValidity
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -93,7 +93,7 @@ def export(
     config: Config = None,
 ) -> None:
     """Write a savepoint as a small JSON file, from which `spark-job fork` begins another outbox."""
-    from spark_job.recovery.savepoints.exported import ExportedSavepoint
+    from spark_job.savepoints.exported import ExportedSavepoint
 
     with outbox(load_settings(config), "savepoint") as connection:
         uuid = outbox_uuid(connection)
@@ -153,7 +153,7 @@ def restore(
     """
     from spark_job.commands import restore as restoring
     from spark_job.recovery.findings import AcceptedRisks
-    from spark_job.recovery.savepoints.restoring import Restore
+    from spark_job.recovery.restoring import Restore
 
     accepted = AcceptedRisks(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
     asked = Restore(name, policy.value, accepted)

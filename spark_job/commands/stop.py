@@ -12,10 +12,9 @@ from service.errors import SettingsError
 from service.settings import load_settings
 from spark_job.commands import request_client
 from spark_job.commands.common import Timeout, outbox, progress, writer_lock
-from spark_job.recovery import runs
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.savepoints import store as savepoints
-from spark_job.recovery.savepoints.store import Savepoint
+from spark_job.ledger import runs, savepoints
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.savepoints import Savepoint
 
 _ATTEMPT_S = 20.0  # longer than an attempt takes to connect and look for requests
 

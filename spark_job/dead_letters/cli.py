@@ -23,8 +23,8 @@ from service.printable import printable
 from service.settings import Settings, load_settings
 from spark_job.dead_letters import shown, store
 from spark_job.dead_letters.store import Filter
-from spark_job.recovery.positions import generations
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger import generations
+from spark_job.ledger.generations import Connection
 
 if TYPE_CHECKING:
     from spark_job.dead_letters.retry import Retry, RetryOutcome
@@ -111,7 +111,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show all of a letter: why, the traceback, and each kept event with its value (as hex where it is not UTF-8)."""
-    from spark_job.recovery.positions.judges import (
+    from spark_job.ledger.judges import (
         assembly_of,  # Arrow's imports cost time that `list` need not pay
     )
 
@@ -144,9 +144,9 @@ def _decoder(settings: Settings, of: str) -> Callable[[bytes], str | None] | Non
     options = settings.schema_registry.client()
     if of in ("json", "bytes") or not options:
         return None
-    from service.schemas.registry import schemas_of
-    from service.schemas.values import readable
-    from service.schemas.writer import RegistryAwayError, RegistryRefusedError
+    from service.formats.registry import schemas_of
+    from service.formats.values import readable
+    from service.formats.writer import RegistryAwayError, RegistryRefusedError
 
     def shown_as(value: bytes) -> str | None:
         try:

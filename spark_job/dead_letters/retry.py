@@ -18,14 +18,14 @@ from uuid import uuid4
 
 from psycopg.rows import dict_row
 
+from contract.output_topics import OutputTopics
+from contract.session_keys import lane_hash
 from db import operations, windows
-from db.session_keys import lane_hash
 from db.statements import queries
 from db.windows import Window
 from service.errors import RefusedError, SettingsError, UnavailableError
-from service.output_topics import OutputTopics
-from service.schemas.registry import schemas_of
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
+from service.formats.registry import schemas_of
+from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
@@ -38,14 +38,15 @@ from spark_job.dead_letters import store
 from spark_job.dead_letters.rebuild import NotWholeError, events_of, session_of, sessions_of
 from spark_job.dead_letters.store import Filter, LetterToRetry, StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery import ownership
-from spark_job.recovery.positions import generations, position
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.judges import assembly_of
+from spark_job.ledger import generations, position
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sink import batch, ledger, storing, superseded
+from spark_job.sink import batch, storing, superseded
+from spark_job.sink import ledger as ledger
 from spark_job.sink.batch import SessionRow
 from spark_job.sink.ledger import LedgerEntry
 

@@ -10,8 +10,8 @@ from psycopg.rows import class_row, dict_row
 from db import operations
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery import ownership
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.generations import Connection
 
 _LETTERS = queries("spark_job", "letters")
 

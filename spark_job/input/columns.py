@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from service.record_headers import headers_of
+from service.kafka.record_headers import headers_of
 
 _LOG_APPEND_TIME = 2  # confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
 

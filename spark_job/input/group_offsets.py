@@ -11,7 +11,7 @@ from concurrent.futures import Future
 import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 
-from service.kafka_client import KafkaAdmin
+from service.kafka.client import KafkaAdmin
 
 log = structlog.get_logger()
 

@@ -88,7 +88,7 @@ def read_records(
 
 
 def _header(name: str) -> Column:
-    """The last header of that name, its bytes; NULL where there is none. A name ends at a NUL, as in `service/record_headers.py`."""
+    """The last header of that name, its bytes; NULL where there is none. A name ends at a NUL, as in `service/kafka/record_headers.py`."""
     values = F.transform(
         F.filter(F.col("headers"), lambda h: (h["key"] == name) | h["key"].startswith(f"{name}\0")),
         lambda h: h["value"],

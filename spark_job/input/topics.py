@@ -17,11 +17,11 @@ from service.errors import (
     SettingsError,
     UnavailableError,
 )
-from service.host_names import hosts_of, none_exists
-from service.kafka_client import UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
-from service.kafka_topics import existing_topics, partition_offsets, topic_configs
+from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
+from service.kafka.host_names import hosts_of, none_exists
+from service.kafka.topic_ids import topic_id_text
+from service.kafka.topics import existing_topics, partition_offsets, topic_configs
 from service.settings import KafkaSettings
-from service.topic_ids import topic_id_text
 from spark_job.input.group_offsets import GroupOffsets
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.source import source_number

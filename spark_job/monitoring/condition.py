@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from service.monitoring.loops import Loop, Loops
+from service.observability.loops import Loop, Loops
 from spark_job.monitoring.readiness import JobSnapshot, Phase
 
 # What the main thread may take between two turns. A start may download Spark's jars; a running query is asked ten times a second, by a JVM

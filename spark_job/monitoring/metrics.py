@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from service.monitoring.best_effort import best_effort
+from service.observability.best_effort import best_effort
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)

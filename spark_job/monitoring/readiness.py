@@ -6,7 +6,7 @@ A standby is ready when it could continue in the owner's place: with Spark warm,
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from service.monitoring.verdict import HealthVerdict
+from service.observability.verdict import HealthVerdict
 
 Phase = Literal["starting", "standby", "waiting", "running", "restarting", "stopping"]
 

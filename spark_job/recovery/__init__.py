@@ -1,1 +1,1 @@
-"""Where a start continues: findings, generations, runs, savepoints, ownership."""
+"""The start: where the outbox is, what Kafka and the settings say of that, and how the job continues."""

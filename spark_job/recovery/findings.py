@@ -10,10 +10,10 @@ from typing import Any
 
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.positions.description import changes, has_newer_rules
-from spark_job.recovery.positions.lineage import Lineage
-from spark_job.recovery.positions.open_partitions import OpenPartitions
-from spark_job.recovery.positions.position import InputPosition
+from spark_job.ledger.description import changes, has_newer_rules
+from spark_job.ledger.lineage import Lineage
+from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.ledger.position import InputPosition, deleted
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,7 @@ class Opening:
 def here(at: InputPosition) -> From:
     """Return the current position."""
     of = at.generation
-    lineage = of.lineage.followed(of.assembly, of.start, at.safe_offsets)
-    return From(at.end, at.open, lineage, of.topics, of.assembly, of.policy, of.revision)
+    return From(at.end, at.open, at.lineage, of.topics, of.assembly, of.policy, of.revision)
 
 
 def decide(
@@ -161,22 +160,6 @@ def first(now: Input, start: Offsets, accepted: AcceptedRisks, findings: Sequenc
         now.assembly,
         "fresh start: the first generation",
     )
-
-
-def with_added(end: Offsets, topics: Mapping[str, str], earliest: Offsets) -> Offsets:
-    """Return a former position's end with the partitions that its topics have got since: all of theirs lies after it, from 0 on."""
-    return Offsets({**{where: 0 for where in earliest if where.topic_id in topics}, **end})
-
-
-def deleted(end: Offsets, opened: OpenPartitions, earliest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """Return what Kafka's retention has taken of what a position still needs: {partition: [first, end)}.
-
-    A partition that `end` does not name begins at its earliest record.
-    """
-    safe = opened.safe(end)
-    return {
-        where: (safe[where], first) for where, first in earliest.items() if safe.get(where, first) < first
-    }
 
 
 def _place(at: InputPosition) -> str:

@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, KafkaException
 
 from db.statements import queries
 from service.errors import ContinuityError, UnavailableError
-from service.kafka_client import QUIET, KafkaAdmin, admin_client
-from service.kafka_reading import RangeReader
-from service.kafka_rights import needing
-from service.kafka_topics import existing_topics, partition_offsets
+from service.kafka.client import QUIET, KafkaAdmin, admin_client
+from service.kafka.reading import RangeReader
+from service.kafka.rights import needing
+from service.kafka.topics import existing_topics, partition_offsets
 from service.settings import Settings
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger.generations import Connection
 
 _LEDGER = queries("spark_job", "ledger")
 

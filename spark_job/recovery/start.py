@@ -12,21 +12,22 @@ import structlog
 from db import operations
 from db.statements import queries
 from service.errors import OutboxError, UnavailableError
-from service.fault_points import reach
+from service.lifecycle.fault_points import reach
 from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
-from spark_job.recovery import findings, ownership, published, requests, runs
-from spark_job.recovery.batch_size import BatchSize, next_size
+from spark_job.ledger import generations, position, requests, runs
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.batch_size import BatchSize, next_size
+from spark_job.ledger.description import described
+from spark_job.ledger.generations import Connection, Generation
+from spark_job.ledger.position import InputPosition
+from spark_job.ledger.requests import JobRequest
+from spark_job.ledger.runs import Begun
+from spark_job.recovery import findings, published
 from spark_job.recovery.findings import AcceptedRisks, Finding, Input, Opening, Resumption
-from spark_job.recovery.positions import generations, position
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.generations import Connection, Generation
-from spark_job.recovery.positions.position import InputPosition
 from spark_job.recovery.published import Delivered
-from spark_job.recovery.requests import JobRequest
-from spark_job.recovery.runs import Begun
-from spark_job.recovery.savepoints.restoring import Restore, greatest_position, open_restored
+from spark_job.recovery.restoring import Restore, greatest_position, open_restored
 
 _LEDGER = queries("spark_job", "ledger")
 

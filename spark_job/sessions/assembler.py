@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.schemas.writer import NO_SCHEMAS, Schemas
+from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.anomalies import Anomalies, find_anomalies
 from spark_job.sessions.clock import NEVER
 from spark_job.sessions.events import Events

@@ -14,7 +14,7 @@ from service.errors import SettingsError
 from spark_job.assembly import pgcopy, rows, session_row
 from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery.positions.open_partitions import OpenPartition
+from spark_job.ledger.open_partitions import OpenPartition
 
 _ROWS_AT_ONCE = 10_000
 

@@ -16,16 +16,17 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from service import tracing
 from service.errors import ContinuityError, MovedError
-from service.fault_points import reach
-from service.monitoring.best_effort import best_effort
+from service.lifecycle.fault_points import reach
+from service.observability import tracing
+from service.observability.best_effort import best_effort
 from spark_job.input.offsets import Offsets
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.position import InputPosition
 from spark_job.monitoring import metrics
-from spark_job.recovery import ownership
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.position import InputPosition
-from spark_job.sink import batch, ledger, storing, superseded
+from spark_job.sink import batch, storing, superseded
+from spark_job.sink import ledger as ledger
 from spark_job.sink.batch import BatchResult, OutputRow
 from spark_job.sink.computed import BatchRange, ComputedBatch
 from spark_job.sink.erased import ErasedKeys

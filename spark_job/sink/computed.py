@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import InputPosition, StreamRow
+from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
+from spark_job.ledger.position import InputPosition, StreamRow
 from spark_job.sink import batch
 from spark_job.sink.batch import BatchResult
 

@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.position import InputPosition
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.position import InputPosition
 from spark_job.sink.batch import BatchResult
 
 _ERASED = queries("spark_job", "erased")

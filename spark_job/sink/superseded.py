@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.position import InputPosition
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.position import InputPosition
 from spark_job.sink.batch import SessionRow
 
 _LETTERS = queries("spark_job", "letters")

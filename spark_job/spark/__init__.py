@@ -1,1 +1,1 @@
-"""Spark itself: its session, jars, JVM, query and failures."""
+"""Spark itself: its session, its jars and its JVM."""

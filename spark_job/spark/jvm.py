@@ -18,7 +18,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession, SQLContext
 
-from service.threads import supervised
+from service.lifecycle.threads import supervised
 from spark_job.spark.start_failure import start_failure
 
 _OUT_OF_MEMORY = 52  # Spark's exit code after an OutOfMemoryError that nothing caught (SparkExitCode.OOM)

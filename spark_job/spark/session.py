@@ -20,12 +20,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from service.errors import SettingsError
+from service.kafka.transport import SPARK_CHANNELS
 from service.settings import JobSettings
-from service.transport import SPARK_CHANNELS
 from spark_job.assembly.transform import share_working_directory
 from spark_job.spark import class_archive, jvm, jvm_environment
 from spark_job.spark.jars import java_executable, spark_connector_jars
-from spark_job.spark.pacing import polling_delay_ms
 from spark_job.spark.parallelism import CORES_OPTION, cores, local_threads
 from spark_job.spark.result_server import UNIX_SOCKETS, serve_results_over_tcp
 from spark_job.spark.shipping import ship_code
@@ -69,6 +68,7 @@ _OPTIONS = {
 # In local mode Spark gives a task one chance: a worker that is killed once would end the query.
 _LOCAL = re.compile(r"local(\[[\d*]+\])?")
 _TASK_ATTEMPTS = 4
+_LEAST_POLL_MS, _MOST_POLL_MS = 50, 500
 _ALL_CORES = "local[*]"
 # A batch repeats the same few loops. What runs ten times as often as HotSpot's defaults ask for is worth its optimising compiler, which
 # otherwise took half of the JVM's time in the first minutes, on code of planning and start.
@@ -161,7 +161,12 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
 
 def _polling(settings: JobSettings) -> dict[str, str]:
     """How soon Kafka is asked again when there was nothing new. Spark's own 10 ms cost an idle job a quarter of a core."""
-    return {"spark.sql.streaming.pollingDelay": f"{polling_delay_ms(settings.latency)}ms"}
+    return {"spark.sql.streaming.pollingDelay": f"{polling_delay_ms(settings.period_ms)}ms"}
+
+
+def polling_delay_ms(period_ms: int) -> int:
+    """Return how soon Kafka is asked again, where batches are so far apart."""
+    return min(_MOST_POLL_MS, max(_LEAST_POLL_MS, period_ms // 3))
 
 
 def protected_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:

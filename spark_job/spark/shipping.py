@@ -13,11 +13,12 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
+import contract
 import db
 import service
 import spark_job
 
-_PACKAGES = (spark_job, service, db)
+_PACKAGES = (spark_job, contract, service, db)
 _NAME = "spark-outbox.zip"
 # The same bytes for the same code: a zip's times begin here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)

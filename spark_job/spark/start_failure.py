@@ -6,8 +6,7 @@ import re
 import resource
 from collections.abc import Sequence
 
-from service.errors import OutboxError, SettingsError
-from spark_job.spark.errors import DiskFullError, ExhaustedError, SparkStartError
+from service.errors import DiskFullError, ExhaustedError, OutboxError, SettingsError, SparkStartError
 
 _ENDED = "Spark's JVM did not start"
 # (signs, error, what it means and what mends it), the first that fits counts.

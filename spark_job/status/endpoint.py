@@ -1,4 +1,4 @@
-"""The HTTP endpoint of `spark-job run`: metrics, health and readiness (service/monitoring/endpoint.py), over all its attempts."""
+"""The HTTP endpoint of `spark-job run`: metrics, health and readiness (service/observability/endpoint.py), over all its attempts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,9 +7,9 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from db.polling import max_age_s, polling
-from service.monitoring import endpoint
-from service.monitoring.gauges import Gauges, Sample, families
-from service.monitoring.verdict import HealthVerdict
+from service.observability import endpoint
+from service.observability.gauges import Gauges, Sample, families
+from service.observability.verdict import HealthVerdict
 from service.settings import Settings
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException, TopicCollection
 
 from service.errors import SettingsError
-from service.kafka_client import KafkaAdmin, admin_client
-from service.kafka_topics import partition_offsets
+from service.kafka.client import KafkaAdmin, admin_client
+from service.kafka.topic_ids import topic_id_text
+from service.kafka.topics import partition_offsets
 from service.settings import KafkaSettings
-from service.topic_ids import topic_id_text
 from spark_job.input.offsets import Offsets, TopicPartition
 
 # What a look may wait for Kafka, over all topics; the next look at Postgres waits with it.

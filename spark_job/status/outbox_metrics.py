@@ -9,10 +9,10 @@ import psycopg
 from db.connection import snapshot
 from db.polling import PolledGauges
 from db.statements import queries
-from service.monitoring.gauges import Gauges, Sample
+from service.observability.gauges import Gauges, Sample
+from spark_job.ledger import position
+from spark_job.ledger.position import InputPosition
 from spark_job.monitoring.metrics import LETTER_REASONS
-from spark_job.recovery.positions import position
-from spark_job.recovery.positions.position import InputPosition
 from spark_job.status.input_lag import Ends
 from spark_job.status.job_status import open_work
 

@@ -8,15 +8,16 @@ from uuid import UUID
 
 from confluent_kafka import Producer
 
+from contract.cursor import Cursor
+from contract.progress import Progress
 from publisher.delivery.context import Context
 from publisher.delivery.delivery import Connection, StepOutcome, Tenure
 from publisher.kafka.progress_reader import Newest
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.outbox.lease import Lease
-from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import Identity
-from publisher.protocol.progress import Progress
 from publisher.protocol.records import Row
 from service.settings import KafkaSettings, PublisherSettings
 

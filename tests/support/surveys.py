@@ -2,9 +2,10 @@
 
 from uuid import UUID
 
-from publisher.protocol.cursor import Cursor, Epoch
+from contract.cursor import Cursor
+from contract.progress import Progress, Totals
+from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import Identity, Mirror
-from publisher.protocol.progress import Progress, Totals
 from publisher.resume.plan import LaneSurvey
 
 OUTBOX, COMMIT = UUID(int=1), UUID(int=2)

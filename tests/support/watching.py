@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from service.record_headers import headers_of
+from service.kafka.record_headers import headers_of
 from tests.support.reading import end_offsets
 from tests.support.waiting import wait_until
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
 from publisher.audit.readback import state as states
@@ -24,7 +25,6 @@ from publisher.audit.readback.digest import (
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.scope import AuditedRange, RecordedResume, Scope, ranges
-from publisher.protocol.cursor import Cursor
 from publisher.protocol.records import SENT_NOW, Row, records
 
 _DELIVERIES = queries("publisher.audit", "deliveries")

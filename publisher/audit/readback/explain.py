@@ -13,8 +13,8 @@ from publisher.audit.readback.compare import Alteration, Comparison, Disorder
 from publisher.audit.readback.digest import ExpectedOutput, ReceivedOutput, is_own
 from publisher.kafka.clients import committed_reader
 from publisher.protocol.records import Header, OutputRecord, Row, records
-from service.kafka_reading import EndNotReachedError
-from service.record_headers import headers_of
+from service.kafka.reading import EndNotReachedError
+from service.kafka.record_headers import headers_of
 from service.settings import KafkaSettings
 
 _ROWS = queries("publisher.audit", "rows")

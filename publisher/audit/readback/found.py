@@ -23,8 +23,8 @@ from publisher.audit.readback.topics import unavailable
 from publisher.kafka.clients import committed_reader, reading
 from publisher.protocol.records import ERASED_HEADER
 from service.errors import UnavailableError
-from service.kafka_reading import EndNotReachedError, RangeReader
-from service.record_headers import headers_of
+from service.kafka.reading import EndNotReachedError, RangeReader
+from service.kafka.record_headers import headers_of
 from service.settings import Settings
 
 SAVE_S = 5.0

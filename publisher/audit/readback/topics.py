@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
-from service.kafka_client import UNAUTHORISED, admin_client
-from service.kafka_topics import existing_topics, partition_offsets
+from service.kafka.client import UNAUTHORISED, admin_client
+from service.kafka.topic_ids import topic_id_text
+from service.kafka.topics import existing_topics, partition_offsets
 from service.settings import KafkaSettings
-from service.topic_ids import topic_id_text
 
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,

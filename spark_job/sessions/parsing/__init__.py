@@ -5,7 +5,7 @@ one reader for each `[source] format`:
 
     json            json_documents    blocks of documents through Arrow's JSON reader
     json-schema     formats           the same, behind the head
-    avro            avro              by a plan of the schema (service/schemas/avro); avro_columns takes all records through it at once
+    avro            avro              by a plan of the schema (service/formats/avro); avro_columns takes all records through it at once
     protobuf        protobuf          message by message through Google's library
     bytes           formats           nothing is read
 

@@ -8,10 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.schemas.avro.plan import Plan, plan_of
-from service.schemas.avro.single import NotOfSchemaError, SingleValue
-from service.schemas.wire import HEAD_BYTES
-from service.schemas.writer import SchemaUnusableError, WriterSchema
+from service.formats.avro.plan import Plan, plan_of
+from service.formats.avro.single import NotOfSchemaError, SingleValue
+from service.formats.wire import HEAD_BYTES
+from service.formats.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.avro_columns import AvroColumns, Kept
 from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
 from spark_job.sessions.parsing.fields import ReadColumns, wanted_fields

@@ -1,6 +1,6 @@
 """The values of one Avro schema by its plan, all of them one step at a time: a few numpy operations for each field, however many records.
 
-Values with long arrays, or that nest deeply, leave the columns for service/schemas/avro/single.py, which says the same of them.
+Values with long arrays, or that nest deeply, leave the columns for service/formats/avro/single.py, which says the same of them.
 """
 
 from typing import Any
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.schemas.avro.plan import Fixed, Items, Node, Plan, Sequence, Sized, Union, Varint, Wrong
-from service.schemas.avro.single import NotOfSchemaError, SingleValue
-from service.schemas.budget import MORE, MORE_FOR_EACH_BYTE, MOST_MORE
+from service.formats.avro.plan import Fixed, Items, Node, Plan, Sequence, Sized, Union, Varint, Wrong
+from service.formats.avro.single import NotOfSchemaError, SingleValue
+from service.formats.budget import MORE, MORE_FOR_EACH_BYTE, MOST_MORE
 from spark_job.sessions.settings import FieldPath
 
 Int = npt.NDArray[np.int64]

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.schemas.wire import HEAD_BYTES
-from service.schemas.writer import Schemas, UnusableSchema, WriterSchema
+from service.formats.wire import HEAD_BYTES
+from service.formats.writer import Schemas, UnusableSchema, WriterSchema
 from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
 from spark_job.sessions.parsing.fields import ReadColumns, ReadFields, ValueDecoder, text_paths, wanted_fields
 from spark_job.sessions.parsing.heads import heads

@@ -1,11 +1,11 @@
-"""The schema ids of a column of values in Confluent's wire format (service/schemas/wire.py says what it is), and of a header column."""
+"""The schema ids of a column of values in Confluent's wire format (service/formats/wire.py says what it is), and of a header column."""
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from service.schemas.wire import HEAD_BYTES
+from service.formats.wire import HEAD_BYTES
 from spark_job.sessions.parsing.column_bytes import gathered, views
 from spark_job.sessions.settings import AssemblySettings
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from service.schemas.budget import MOST_NAME_CHARS
-from service.schemas.proto_budget import always_fits, check_claims
-from service.schemas.protobuf import enum_name, message_class, why_unusable
-from service.schemas.wire import HEAD_BYTES, message_path
-from service.schemas.writer import SchemaUnusableError, WriterSchema
+from service.formats.budget import MOST_NAME_CHARS
+from service.formats.proto_budget import always_fits, check_claims
+from service.formats.protobuf import enum_name, message_class, why_unusable
+from service.formats.wire import HEAD_BYTES, message_path
+from service.formats.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.fields import ReadColumns, wanted_fields
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.settings import AssemblySettings, FieldPath

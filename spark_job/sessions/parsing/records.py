@@ -12,8 +12,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from db.session_keys import MAX_KEY_BYTES
-from service.schemas.writer import NO_SCHEMAS, Schemas
+from contract.session_keys import MAX_KEY_BYTES
+from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import Events
 from spark_job.sessions.parsing.column_bytes import as_text, text_of

@@ -13,7 +13,7 @@ from itertools import cycle
 
 import pytest
 
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.reading import read_to_end
 

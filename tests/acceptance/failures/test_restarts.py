@@ -9,7 +9,7 @@ import pytest
 
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from tests.support.pipeline.pipeline import Pipeline
 
 NOBODY = "postgresql://127.0.0.1:1/outbox"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import KafkaServer
-from service.schemas.wire import framed
+from service.formats.wire import framed
 from tests.support.pipeline import verdict
 from tests.support.pipeline.transforms import CARTS, PAGES
 from tests.support.processes.commands import run_command

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.scraping import asked, free_port, scrape
 

@@ -9,9 +9,9 @@ import pytest
 from db.migrate import upgrade
 from devstack.postgres import Postgres
 from service.errors import UnavailableError
-from spark_job.sink import ledger
+from spark_job.failures.explain import explain
+from spark_job.sink import ledger as ledger
 from spark_job.sink.commit import CommittedBatch
-from spark_job.spark.failures import explain
 from tests.support.faults.outbox_batches import SESSIONS, Batches, connected
 from tests.support.proxies.postgres import Cut, PostgresProxy, When
 from tests.support.servers.postgres_on_small_disk import PostgresOnSmallDisk

@@ -8,7 +8,7 @@ import pytest
 
 from devstack.cluster import KafkaCluster, KafkaNode
 from publisher.kafka.topics import Topics
-from service.kafka_client import admin_client
+from service.kafka.client import admin_client
 from service.settings import KafkaSettings
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells

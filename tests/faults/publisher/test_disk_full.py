@@ -11,7 +11,7 @@ import pytest
 
 from devstack.kafka import Kafka
 from devstack.processes.process import ServerProcess, launch
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells
 from tests.support.faults.publisher_scenario import PATIENCE_S, PublisherScenario, SetUp

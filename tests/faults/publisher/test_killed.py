@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import (
     AFTER_KAFKAS_COMMIT,

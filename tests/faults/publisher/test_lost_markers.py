@@ -14,7 +14,7 @@ import pytest
 
 from devstack.kafka import Kafka
 from publisher.protocol.stop_reasons import StopReason
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from spark_job.spark.jars import java_executable, resolve
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells

@@ -7,7 +7,7 @@ import pytest
 from db.migrate import upgrade
 from devstack.postgres import Postgres
 from devstack.processes.server import LocalServer
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells
 from tests.support.faults.publisher_scenario import PublisherScenario, SetUp

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PAGE, PublisherCell, run_cells
 from tests.support.faults.publisher_scenario import PublisherScenario, SetUp

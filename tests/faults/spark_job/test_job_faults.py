@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import KafkaServer
-from service.fault_points import FaultPlan
+from service.lifecycle.fault_points import FaultPlan
 from tests.support.faults.faulty_jobs import OF_A_TASK, OF_THE_DRIVER, FailingDriver, FaultyJob, KilledWorker
 from tests.support.faults.job_cells import DRIVER, PAGE, TASK, JobCell, Situation
 from tests.support.faults.job_scenario import JobScenario, options

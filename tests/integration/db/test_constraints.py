@@ -8,7 +8,7 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Jsonb
 
-from db.session_keys import MAX_KEY_BYTES
+from contract.session_keys import MAX_KEY_BYTES
 from tests.support.outbox.valid_rows import NO_OFFSETS, PARENTS, RUN, VALID, OutboxRows
 
 OTHER_RUN = uuid.UUID(int=2)

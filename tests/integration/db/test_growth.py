@@ -76,12 +76,12 @@ BOUNDED: dict[str, dict[str, Any]] = {
     "publisher.console/ledger/batch_latency": {"batch_id": "last", "rows": 10},
     "publisher.console/ledger/batch_sessions": {"batch_id": "last", "lane": 0, "after": "", "rows": 10},
     "publisher.console/ledger/findings": RANGE | {"rows": 10},
-    "publisher.lookup/keys/has_row": KEY,
+    "publisher.trace/keys/has_row": KEY,
     "publisher.console/story/sessions": KEY | {"rows": 10},
     "publisher.console/story/history": KEY | {"rows": 10},
     "publisher.console/story/values": KEY | {"batch_ids": ["last"], "rows": 10},
     "publisher.console/story/replays": KEY | {"rows": 10},
-    "publisher.lookup/positions/sessions": {
+    "publisher.trace/positions/sessions": {
         "batch_id": "first",
         "batches": 64,
         "most_sessions": 10,

@@ -13,8 +13,8 @@ from pydantic import SecretStr
 from db.connection import connect
 from db.migrate import ROLES
 from service.settings import PostgresSettings
-from spark_job.recovery import ownership
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.generations import Connection
 from tests.support.sink.batches import SinkRun, session
 
 WRITER, PUBLISHER, AUDITOR, RETENTION, _ = ROLES

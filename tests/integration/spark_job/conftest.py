@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger.generations import Connection
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from spark_job.spark import jvm
-from spark_job.spark.ended_query import let_go
+from spark_job.stream.ended_query import let_go
 from tests.support.held.figures import Held
 
 class Call:

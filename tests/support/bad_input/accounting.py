@@ -19,8 +19,8 @@ from spark_job.assembly import rebuild, task
 from spark_job.assembly.session_row import N_FIELDS
 from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.judges import assembly_of
+from spark_job.ledger.description import described
+from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink.batch import Letter, SessionRow, parts

@@ -5,7 +5,7 @@
 
 from contextlib import suppress
 
-from publisher.protocol.progress import Progress, lane_of_key, progress_key
+from contract.progress import Progress, lane_of_key, progress_key
 from publisher.replay.progress import ReplayProgress
 from spark_job.recovery.published import Delivered
 

@@ -5,10 +5,10 @@ import base64
 import numpy as np
 import pyarrow as pa
 
-from service.schemas.budget import most_values
-from service.schemas.values import as_json, decoded
-from service.schemas.wire import HEAD_BYTES, framed
-from service.schemas.writer import SchemaUnusableError, WriterSchema
+from service.formats.budget import most_values
+from service.formats.values import as_json, decoded
+from service.formats.wire import HEAD_BYTES, framed
+from service.formats.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.formats import why_unusable
 from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.settings import AssemblySettings, Format

@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from service.errors import SettingsError
 from service.settings import Settings, load_settings
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.judges import assembly_of
+from spark_job.ledger.description import described
+from spark_job.ledger.judges import assembly_of
 
 
 def check_settings(data: bytes) -> Settings | None:

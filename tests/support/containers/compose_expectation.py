@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient
 
 from examples.clickstream.topics import CLICKS, CONFIG, LOAD
 from examples.clickstream.transform import transform
+from service.kafka.topic_ids import topic_id_text
 from service.settings import load_settings
-from service.topic_ids import topic_id_text
 from tests.support.pipeline.expectation import Expectation, Share, expect, read_topic
 from tests.support.queries import query
 

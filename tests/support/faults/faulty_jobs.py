@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.faults.state import has_told_all, input_ends, open_transactions
 from tests.support.pipeline.pipeline import Pipeline
 

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from service.fault_points import FaultPlan
+from service.lifecycle.fault_points import FaultPlan
 from tests.support.faults.faulty_jobs import FaultyJob
 from tests.support.faults.job_cells import BEFORE_THE_STARTS_COMMIT, JobCell, Situation
 from tests.support.faults.matrix import HELD, Group, MatrixRow

@@ -15,7 +15,7 @@ from rich.console import Group as Tables
 from rich.console import RenderableType
 from rich.table import Table
 
-from service.fault_points import POINTS
+from service.lifecycle.fault_points import POINTS
 
 NOT_RUN = "not run"
 HELD = "ok"

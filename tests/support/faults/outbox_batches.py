@@ -10,9 +10,9 @@ from db.connection import connect
 from service.errors import OutboxError
 from service.settings import PostgresSettings
 from spark_job import OutputEvent
-from spark_job.recovery.positions import position
+from spark_job.failures.explain import explain
+from spark_job.ledger import position
 from spark_job.sink.commit import CommittedBatch
-from spark_job.spark.failures import explain
 from tests.support.sink.batches import Row, SinkRun, letter, session
 
 Connection = psycopg.Connection[TupleRow]

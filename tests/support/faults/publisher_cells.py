@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.fault_points import POINTS
+from service.lifecycle.fault_points import POINTS
 from tests.support.faults.matrix import HELD, Group, Matrix, MatrixPage, MatrixRow
 from tests.support.faults.publisher_scenario import PublisherScenario
 

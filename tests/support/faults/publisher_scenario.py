@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import psycopg
 
+from contract.progress import Progress
 from devstack.topics import create_topics
-from publisher.protocol.progress import Progress
-from service.fault_points import Fault, FaultPlan
+from service.lifecycle.fault_points import Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.processes.publishers import publisher_service, settings_for

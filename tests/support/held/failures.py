@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 
 from devstack.processes.port import LOOPBACK
 from devstack.topics import create_topics
-from service import fault_points
-from service.fault_points import FaultPlan, InjectedFaultError
+from service.lifecycle import fault_points
+from service.lifecycle.fault_points import FaultPlan, InjectedFaultError
 from service.settings import Settings
 from tests.support.pipeline.feed import clean, write
 from tests.support.pipeline.options import small

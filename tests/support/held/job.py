@@ -17,10 +17,10 @@ import typer
 from service.errors import OutboxError
 from service.settings import Settings
 from spark_job.assembly import transform
-from spark_job.attempts import AttemptPlan, Restarts
 from spark_job.job import attempt
 from spark_job.monitoring.condition import Condition
 from spark_job.spark.session import LazySession
+from spark_job.supervisor.attempts import AttemptPlan, Restarts
 from tests.support.held.failures import Failure, Failures, striking
 from tests.support.held.figures import Held
 

@@ -18,27 +18,29 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from pyspark import SparkConf
 
-from service import fault_points
 from service.errors import ContinuityError
-from service.fault_points import Action, Fault, FaultPlan, InjectedFaultError
+from service.lifecycle import fault_points
+from service.lifecycle.fault_points import Action, Fault, FaultPlan, InjectedFaultError
 from service.settings import JobSettings, SessionSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.assembly import rebuild, task, transform
 from spark_job.input.offsets import Offsets
 from spark_job.job import task_settings
+from spark_job.ledger import requests, runs
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.description import described
+from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring.condition import Condition
-from spark_job.recovery import ownership, published, requests, runs
+from spark_job.recovery import published
 from spark_job.recovery.findings import AcceptedRisks
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.judges import assembly_of
 from spark_job.recovery.published import Delivered
-from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.sink.computed import ResultReader
-from spark_job.spark.batches import RunContext
+from spark_job.stream.batches import RunContext
 from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
 from tests.support.histories.random_log import TOPIC, RandomLog
 from tests.support.histories.spark_stand_in import Frame, MemoryLoop

@@ -14,15 +14,15 @@ from spark_job.assembly import rows
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
+from spark_job.ledger.batch_size import BatchSize
 from spark_job.monitoring.condition import Condition
-from spark_job.recovery.batch_size import BatchSize
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed import BatchRange
-from spark_job.spark.batches import BatchSteps, RunContext
-from spark_job.spark.endings import Interruption, QueryEnding, State
 from spark_job.spark.task_options import SparkTask
+from spark_job.stream.batches import BatchSteps, RunContext
+from spark_job.stream.endings import Interruption, QueryEnding, State
 from tests.support.histories.random_log import RandomLog
 from tests.support.reference.message import Message
 from tests.support.reference.model import Record

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 from service.errors import ContinuityError, FencedError
-from service.fault_points import POINTS, InjectedFaultError
+from service.lifecycle.fault_points import POINTS, InjectedFaultError
 from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
-from spark_job.recovery import ownership
-from spark_job.recovery.positions import position
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.savepoints import store as savepoints
-from spark_job.recovery.savepoints.restoring import greatest_position
+from spark_job.ledger import position, savepoints
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.description import described
+from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.start import RequestRefusedError
 from spark_job.sink.commit import Sink
 from tests.support.histories.expected_outbox import Places

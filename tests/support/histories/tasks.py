@@ -19,13 +19,13 @@ from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
+from spark_job.ledger.description import described
+from spark_job.ledger.generations import Generation
+from spark_job.ledger.lineage import Lineage
+from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.ledger.position import InputPosition, StreamRow
+from spark_job.ledger.slices import slices_of
 from spark_job.recovery import findings
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.generations import Generation
-from spark_job.recovery.positions.lineage import Lineage
-from spark_job.recovery.positions.open_partitions import OpenPartitions
-from spark_job.recovery.positions.position import InputPosition, StreamRow
-from spark_job.recovery.positions.slices import slices_of
 from spark_job.sessions.settings import AssemblySettings, Format
 from spark_job.sink import batch
 from spark_job.sink.batch import AssembledBatch, Letter, SessionRow

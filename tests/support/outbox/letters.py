@@ -9,7 +9,7 @@ from service.settings import Settings
 from spark_job import OutputEvent, Session
 from spark_job.dead_letters.retry import Retry, RetryOutcome
 from spark_job.dead_letters.store import Filter
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger.generations import Connection
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.commit import CommittedBatch
 from tests.support.sink.batches import Row, SinkRun, letter, still_open

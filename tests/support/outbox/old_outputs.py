@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from service.fault_points import Fault, FaultPlan
+from service.lifecycle.fault_points import Fault, FaultPlan
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.support.outbox.batches import OFFSETS
 from tests.support.processes.environment import without_settings

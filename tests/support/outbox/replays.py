@@ -26,7 +26,7 @@ def replay(settings: Settings, *arguments: str) -> Result:
     outside: dict[str, str | None] = {name: None for name in os.environ if name.startswith("OUTBOX_")}
     runner = CliRunner(env=outside | variables_of(settings))
     # Loggers are kept for good, and the stderr of this call is closed after it.
-    with mock.patch("service.logs.configure"):
+    with mock.patch("service.observability.logs.configure"):
         return runner.invoke(app, ["replay", *arguments])
 
 

@@ -16,7 +16,7 @@ from publisher.kafka.clients import committed_reader
 from publisher.kafka.progress_reader import StoredProgress, records_backwards
 from publisher.kafka.topics import Topics
 from service.errors import OutboxError
-from service.kafka_client import admin_client
+from service.kafka.client import admin_client
 from service.settings import KafkaSettings, Settings
 from tests.support.json_documents import json_document
 from tests.support.outbox.batches import Outbox

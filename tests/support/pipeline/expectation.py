@@ -10,8 +10,8 @@ import orjson
 from service.settings import SessionSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.api import Position, utc
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.judges import assembly_of
+from spark_job.ledger.description import described
+from spark_job.ledger.judges import assembly_of
 from tests.support.pipeline.transforms import RefusedSessionError, twenty
 from tests.support.reading import read_to_end
 from tests.support.reference.model import ExpectedSession, Record, expected_sessions

@@ -17,7 +17,7 @@ import psycopg
 from confluent_kafka.admin import AdminClient
 
 from devstack.topics import create_topics
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import SessionSettings
 from tests.support.pipeline import verdict
 from tests.support.pipeline.expectation import WHOLE, Expectation, Share, expect, read_topic

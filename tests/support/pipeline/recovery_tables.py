@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from publisher.protocol.progress import Progress
+from contract.progress import Progress
 from tests.support.pages.compared import Row
 from tests.support.queries import query
 from tests.support.reading import read_to_end

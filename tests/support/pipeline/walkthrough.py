@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from devstack.kafka import Kafka
 from devstack.topics import create_topics
-from service.fault_points import Action, Fault, FaultPlan
-from service.topic_ids import topic_id_text
+from service.kafka.topic_ids import topic_id_text
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.pages.compared import ComparedPage
 from tests.support.pipeline import verdict
 from tests.support.pipeline.options import environment

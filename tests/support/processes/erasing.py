@@ -38,7 +38,7 @@ def erase(
     outside: dict[str, str | None] = {name: None for name in os.environ if name.startswith("OUTBOX_")}
     impatient = {"OUTBOX_POSTGRES__LOCK_TIMEOUT_MS": str(lock_timeout_ms)}
     runner = CliRunner(env=outside | variables(settings, cache=cache) | impatient)
-    with mock.patch("service.logs.configure"):
+    with mock.patch("service.observability.logs.configure"):
         return runner.invoke(app, ["erase", "--yes", "--wait", "0", *arguments])
 
 

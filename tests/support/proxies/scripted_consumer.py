@@ -1,4 +1,4 @@
-"""Stand-ins for what a consumer of librdkafka gives to `service.kafka_reading`."""
+"""Stand-ins for what a consumer of librdkafka gives to `service.kafka.reading`."""
 
 from collections.abc import Iterable
 from typing import Any

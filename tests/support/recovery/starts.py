@@ -11,12 +11,12 @@ from service.settings import Settings
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.recovery import ownership, requests, runs
+from spark_job.ledger import generations, requests, runs
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.generations import Connection, Generation
+from spark_job.ledger.open_partitions import OpenPartition
+from spark_job.ledger.requests import JobRequest
 from spark_job.recovery.findings import AcceptedRisks
-from spark_job.recovery.positions import generations
-from spark_job.recovery.positions.generations import Connection, Generation
-from spark_job.recovery.positions.open_partitions import OpenPartition
-from spark_job.recovery.requests import JobRequest
 from spark_job.recovery.start import Start, Started
 from tests.support.reference.tombstones import tombstones
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun

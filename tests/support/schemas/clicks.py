@@ -11,7 +11,7 @@ import fastavro
 import orjson
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
-from service.schemas.wire import framed
+from service.formats.wire import framed
 from tests.support.schemas.registry import Registry
 
 AVRO = json.dumps(

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from service.schemas.registry import close_schemas
+from service.formats.registry import close_schemas
 
 Options = dict[str, str | int | float | bool]
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from devstack.topics import create_topics
-from service.topic_ids import topic_id_text
+from service.kafka.topic_ids import topic_id_text
 from tests.support.reading import end_offsets
 from tests.support.waiting import wait_until
 

@@ -9,7 +9,7 @@ import psycopg
 import pyarrow as pa
 from psycopg.rows import TupleRow
 
-from db.session_keys import lane_hash
+from contract.session_keys import lane_hash
 from db.statements import queries
 from service.settings import JobSettings
 from spark_job import OutputEvent
@@ -18,13 +18,13 @@ from spark_job.assembly.outputs import encode
 from spark_job.assembly.pgcopy import int8s, nullable
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.recovery import ownership, runs
-from spark_job.recovery.positions import generations, position
-from spark_job.recovery.positions.generations import Generation
-from spark_job.recovery.positions.lineage import Lineage
-from spark_job.recovery.positions.open_partitions import OpenPartitions
-from spark_job.recovery.positions.position import InputPosition
-from spark_job.recovery.runs import Begun
+from spark_job.ledger import generations, position, runs
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.generations import Generation
+from spark_job.ledger.lineage import Lineage
+from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.ledger.position import InputPosition
+from spark_job.ledger.runs import Begun
 from spark_job.sink.commit import CommittedBatch, Sink
 from spark_job.sink.computed import BatchRange, ResultReader
 from tests.support.outbox.closed_sessions import closed, fields

@@ -3,9 +3,9 @@
 from typing import Any, LiteralString
 
 from spark_job.input.offsets import Offsets
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.monitoring import metrics
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.open_partitions import OpenPartitions
 
 
 def one(connection: Connection, query: LiteralString) -> Any:

@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.formats import ENTRIES, as_table, events, measured, ways
-from service.schemas.values import decoded
+from service.formats.values import decoded
 from spark_job.sessions.settings import AssemblySettings
 
 

@@ -16,9 +16,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from publisher.shutdown import LONGEST_END_S
-from service.monitoring import endpoint
-from service.monitoring.verdict import HealthVerdict
+from service.lifecycle.shutdown import LONGEST_END_S
+from service.observability import endpoint
+from service.observability.verdict import HealthVerdict
 from service.settings import PublisherSettings, Settings, load_settings
 from tests.support.paths import ROOT
 from tests.support.processes.publishers import EIGHT_LANES_BYTES

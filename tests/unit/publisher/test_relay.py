@@ -17,7 +17,7 @@ from publisher.protocol.cursor import Epoch
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.relay import Relay
 from service.errors import ContinuityError
-from service.monitoring.loops import Loops
+from service.observability.loops import Loops
 from service.settings import PostgresSettings, PublisherSettings, Settings
 
 EPOCH = Epoch(1, 1, 2)

@@ -7,10 +7,11 @@ import json
 import pytest
 import structlog
 
-from service import logs, probe
+from service import probe
 from service.commands.main import run_command
 from service.commands.output import console, document, error_console
 from service.errors import UnavailableError
+from service.observability import logs
 from service.printable import printable, printable_json
 from service.settings import LogSettings
 from tests.support.paths import ROOT
@@ -101,7 +102,7 @@ OWN_WORDS = {
     "service/commands/output.py",
     "service/commands/version.py",
     "service/configuration.py",
-    "service/logs.py",
+    "service/observability/logs.py",
     "service/probe.py",
     "spark_job/commands/decode.py",
     "spark_job/commands/savepoint.py",

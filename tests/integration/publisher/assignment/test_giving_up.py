@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from devstack.kafka import KafkaServer
 from publisher.kafka import fencing
 from publisher.monitoring.health import ProcessHealth
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import KafkaSettings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained, spread

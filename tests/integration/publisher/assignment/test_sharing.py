@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from devstack.kafka import KafkaServer
-from service import fault_points
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle import fault_points
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained, holders, spread, status_of
 from tests.support.processes.publishers import RelayThread, publisher_service, settings_for

@@ -12,13 +12,13 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from db.session_keys import lane_hash
+from contract.session_keys import lane_hash
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.commands.parked import RowError, app
 from publisher.outbox.parked import Choice, Requeued, RowName, discard, newest_batch, requeue
 from service.errors import SettingsError
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import drained

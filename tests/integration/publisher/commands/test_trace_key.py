@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, TopicPartition
 from typer.testing import CliRunner, Result
 
 from publisher.cli import app
-from service.record_headers import headers_of
+from service.kafka.record_headers import headers_of
 from service.settings import Settings
 from tests.support.json_documents import json_document
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple

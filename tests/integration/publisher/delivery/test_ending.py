@@ -10,7 +10,7 @@ import pytest
 
 from devstack.kafka import Kafka
 from devstack.topics import create_topics
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.processes.publishers import publisher_service, settings_for
@@ -61,7 +61,7 @@ def test_a_stop_does_not_wait_for_a_kafka_that_answers_nothing(
 def test_an_end_that_hangs_where_nobody_thought_of_is_forced() -> None:
     hangs = (
         "import threading\n"
-        "from publisher.shutdown import stop_on_signals\n"
+        "from service.lifecycle.shutdown import stop_on_signals\n"
         "with stop_on_signals(threading.Event(), longest_end_s=0.1):\n"
         "    print('ready', flush=True)\n"
         "    threading.Event().wait()\n"

@@ -8,8 +8,8 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from publisher.kafka.topics import Topics
-from service import fault_points
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle import fault_points
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.processes.publishers import RelayThread, publisher_service, settings_for

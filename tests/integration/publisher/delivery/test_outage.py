@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from contract.progress import Progress
 from db.migrate import upgrade
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
@@ -12,8 +13,7 @@ from devstack.topics import create_topics
 from publisher.kafka.clients import committed_reader
 from publisher.kafka.progress_reader import newest_of, records_backwards
 from publisher.kafka.topics import Topics
-from publisher.protocol.progress import Progress
-from service.kafka_client import admin_client
+from service.kafka.client import admin_client
 from service.settings import KafkaSettings
 from tests.support.lanes import RECORD
 from tests.support.outbox.batches import Outbox, simple

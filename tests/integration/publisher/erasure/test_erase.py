@@ -10,7 +10,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from db.session_keys import MAX_KEY_BYTES
+from contract.session_keys import MAX_KEY_BYTES
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.errors import FencedError, RefusedError, SettingsError

@@ -13,7 +13,7 @@ from publisher.audit import audit as audits
 from publisher.audit.audit import AuditRequest
 from publisher.audit.readback import kafka as readback
 from publisher.audit.scope import Limits
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
 from tests.support.outbox.audits import counted, failed, run_audit
 from tests.support.outbox.batches import Outbox, Session, simple

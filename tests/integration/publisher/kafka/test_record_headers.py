@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.cli import app
-from service.record_headers import UNREADABLE, headers_of
+from service.kafka.record_headers import UNREADABLE, headers_of
 from service.settings import Settings
 from tests.support.json_documents import json_document
 from tests.support.outbox.audits import counted, run_audit

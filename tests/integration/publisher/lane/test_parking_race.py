@@ -9,7 +9,7 @@ import pytest
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.outbox.parked import Choice, newest_batch, requeue
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.processes.publishers import RelayThread, publisher_service, settings_for

@@ -7,7 +7,7 @@ from psycopg import OperationalError
 
 from devstack.kafka import KafkaServer
 from publisher.outbox.deliveries import record_delivery
-from service.fault_points import InjectedFaultError
+from service.lifecycle.fault_points import InjectedFaultError
 from tests.support.outbox.batches import Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
 from tests.support.processes.publishers import RelayThread, settings_for

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import psycopg
 import pytest
 
+from contract.cursor import Cursor
 from db.statements import queries
 from publisher.lane.reader import LaneReader
-from publisher.protocol.cursor import ChunkLimits, Cursor
+from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition
 from publisher.protocol.records import value_bytes
 from tests.support.outbox.batches import Outbox, Session

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import deliver

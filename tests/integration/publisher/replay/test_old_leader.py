@@ -8,7 +8,7 @@ import pytest
 
 from publisher.kafka.topics import Topics
 from publisher.replay import progress
-from service.fault_points import Action, Fault, FaultPlan
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import deliver

@@ -14,7 +14,7 @@ from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
 from publisher.replay import reader
 from service.errors import SettingsError
-from service.schemas.wire import framed
+from service.formats.wire import framed
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from contract.cursor import Cursor
+from contract.progress import Progress
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
-from publisher.protocol.cursor import Cursor
-from publisher.protocol.progress import Progress
 from service.errors import ContinuityError, SettingsError, UnavailableError
-from service.fault_points import Action, Fault, FaultPlan, arm
+from service.lifecycle.fault_points import Action, Fault, FaultPlan, arm
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained

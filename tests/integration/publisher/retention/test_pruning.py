@@ -6,10 +6,10 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
+from contract.cursor import Cursor
 from db.statements import queries
 from publisher.audit.scope import Limits
 from publisher.outbox.deliveries import parked_up_to
-from publisher.protocol.cursor import Cursor
 from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.keeper import run_once
 from publisher.status.outbox_metrics import PublisherOutboxMetrics

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from publisher.retention.hold_off import hold_off_retention
 from service.errors import UnavailableError
-from service.fault_points import Action, Fault
+from service.lifecycle.fault_points import Action, Fault
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once

@@ -21,15 +21,15 @@ from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.errors import MovedError, OutboxError
+from service.kafka.topic_ids import topic_id_text
 from service.settings import load_settings
-from service.topic_ids import topic_id_text
 from spark_job import OutputEvent
 from spark_job.cli import app
-from spark_job.recovery import ownership
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.generations import Generation, newest_generation
-from spark_job.recovery.savepoints import exported as exported_savepoints
-from spark_job.recovery.savepoints import store as savepoints
+from spark_job.ledger import savepoints
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.description import described
+from spark_job.ledger.generations import Generation, newest_generation
+from spark_job.savepoints import exported as exported_savepoints
 from tests.support.paths import ROOT
 from tests.support.sink.batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.waiting import wait_until

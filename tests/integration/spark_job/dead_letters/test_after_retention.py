@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from spark_job import OutputEvent
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger.generations import Connection
 from tests.support.outbox.letters import failed, retry, states
 from tests.support.sink.batches import SinkRun, session, still_open
 

@@ -7,13 +7,13 @@ import orjson
 import psycopg
 import pytest
 
-from service.schemas import registry as registry_module
+from service.formats import registry as registry_module
 from service.settings import Settings
 from spark_job.assembly.pgcopy import nullable
 from spark_job.dead_letters.retry import Retry, RetryOutcome
 from spark_job.dead_letters.store import Filter
-from spark_job.recovery.positions.generations import Connection
-from spark_job.sink import ledger
+from spark_job.ledger.generations import Connection
+from spark_job.sink import ledger as ledger
 from tests.support.outbox import letters as kept_letters
 from tests.support.outbox.letters import HERE, WHOLE, outputs, with_letters
 from tests.support.schemas.clicks import AVRO, avro_encoder

@@ -16,20 +16,19 @@ from psycopg.rows import dict_row
 
 from db.statements import queries
 from devstack.databases import PostgresServer
-from service.schemas.writer import Schemas
+from service.formats.writer import Schemas
 from spark_job.assembly import rebuild, task
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.rebuild import Rebuilt
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.input.offsets import Offsets
-from spark_job.recovery import ownership, start
+from spark_job.ledger import generations, position, savepoints, slices
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.judges import judges_of
+from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
+from spark_job.ledger.position import InputPosition, StreamRow
+from spark_job.recovery import restoring, start
 from spark_job.recovery.findings import From, here
-from spark_job.recovery.positions import generations, position, slices
-from spark_job.recovery.positions.judges import judges_of
-from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import InputPosition, StreamRow
-from spark_job.recovery.savepoints import restoring
-from spark_job.recovery.savepoints import store as savepoints
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import AssembledSessions, DeadLetter
 from spark_job.sessions.settings import AssemblySettings

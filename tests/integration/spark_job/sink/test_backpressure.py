@@ -9,8 +9,8 @@ from psycopg.rows import TupleRow
 
 from service.settings import JobSettings
 from spark_job import OutputEvent
+from spark_job.ledger import writer as ownership
 from spark_job.monitoring.condition import Condition
-from spark_job.recovery import ownership
 from spark_job.sink import backpressure
 from spark_job.sink.backpressure import Backlog, BacklogReader, Backpressure
 from tests.support.sink.batches import SinkRun, session

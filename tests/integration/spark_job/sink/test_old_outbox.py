@@ -15,11 +15,11 @@ from spark_job.dead_letters import store
 from spark_job.dead_letters.store import Filter
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
-from spark_job.recovery import ownership, published
+from spark_job.ledger import position, savepoints
+from spark_job.ledger import writer as ownership
+from spark_job.recovery import published
 from spark_job.recovery.findings import AcceptedRisks
-from spark_job.recovery.positions import position
-from spark_job.recovery.savepoints import store as savepoints
-from spark_job.recovery.savepoints.restoring import greatest_position
+from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.start import Start
 from spark_job.sink.backpressure import BacklogReader
 from spark_job.status import job_status as status

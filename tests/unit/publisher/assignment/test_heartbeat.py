@@ -9,7 +9,7 @@ import pytest
 from publisher.assignment import heartbeat as module
 from publisher.assignment.heartbeat import ProcessHeartbeat
 from publisher.monitoring.health import LaneHealth, ProcessHealth
-from service.monitoring.loops import Loops
+from service.observability.loops import Loops
 from service.settings import PostgresSettings, PublisherSettings
 from tests.support.waiting import wait_until
 

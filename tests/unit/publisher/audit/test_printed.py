@@ -47,7 +47,7 @@ def test_the_printed_command_names_the_lost_keys_themselves_and_the_settings_of_
 
     monkeypatch.setattr(command, "database", database)
     monkeypatch.setattr(command, "load_settings", lambda _: SimpleNamespace(log=None))
-    monkeypatch.setattr("service.logs.configure", lambda _: None)
+    monkeypatch.setattr("service.observability.logs.configure", lambda _: None)
     monkeypatch.setattr(command, "run_audit", lambda *_: report)
     monkeypatch.chdir(tmp_path)
     Path("my settings.toml").write_text("", "utf-8")

@@ -4,13 +4,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from contract.cursor import Cursor
 from publisher.audit.readback.digest import FOUND, ReceivedOutput
 from publisher.audit.readback.found import FoundReader
 from publisher.audit.readback.kafka import where_to_begin
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.topics import Topic
 from publisher.audit.scope import RecordedResume, Scope
-from publisher.protocol.cursor import Cursor
 from service.settings import KafkaSettings, PublisherSettings
 
 

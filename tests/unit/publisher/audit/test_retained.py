@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from contract.cursor import Cursor
 from publisher.audit.readback.digest import Mark
 from publisher.audit.readback.expected import Bounds, ExpectedReader, Passed
-from publisher.protocol.cursor import Cursor
 
 
 def reader(lows: dict[str, int]) -> ExpectedReader:

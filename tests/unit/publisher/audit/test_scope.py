@@ -6,9 +6,9 @@ from struct import Struct
 
 import pytest
 
+from contract.cursor import Cursor
 from publisher.audit.readback.spill import Spill
 from publisher.audit.scope import AuditedRange, RecordedResume, Scope, kept_ranges
-from publisher.protocol.cursor import Cursor
 from service.errors import OutboxError
 
 

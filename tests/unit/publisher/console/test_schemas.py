@@ -14,7 +14,7 @@ import pytest
 from publisher.console import schemas
 from publisher.console.rendering import Rendering
 from publisher.console.schemas import AGAIN_S, MOST_VALUE_BYTES, SchemaLookup, ShownValue, ShownValues
-from service.schemas.wire import framed
+from service.formats.wire import framed
 from service.settings import ConsoleSettings, SchemaRegistrySettings
 from tests.support.schemas.clicks import AVRO, registered
 from tests.support.schemas.registry import Registry, registry

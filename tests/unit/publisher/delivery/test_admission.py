@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import pytest
 
+from contract.output_topics import OutputTopics
 from publisher.delivery.admission import Admission
 from publisher.kafka.topics import OutputTopic
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, Refusal
 from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
-from service.output_topics import OutputTopics
 from service.settings import KafkaSettings
 
 

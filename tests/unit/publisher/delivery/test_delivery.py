@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaError
 
+from contract.progress import Totals
 from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.kafka.progress_reader import Newest
 from publisher.outbox.lease import Lease, LeaseLostError
-from publisher.protocol.progress import Totals
 from publisher.protocol.refusals import RecordRefusedError, Refusal
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from tests.support.lanes import RECORD, opened

@@ -7,7 +7,7 @@ import pytest
 
 from publisher.delivery.handover import HandoverTurns, patience_s
 from publisher.protocol.stop_reasons import HandoverStuckError
-from service.monitoring.loops import Loops, unwatched
+from service.observability.loops import Loops, unwatched
 
 PATIENCE_S = 0.2
 

@@ -11,10 +11,11 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.cursor import Cursor
 from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import LaneReader, PendingChunk
-from publisher.protocol.cursor import ChunkLimits, Cursor
+from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import RecordRefusedError

@@ -13,8 +13,8 @@ from publisher.delivery.handover import HandoverTurns
 from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
-from service.monitoring.loops import LifeSign
-from service.renewable_client import Complaints
+from service.kafka.renewable_client import Complaints
+from service.observability.loops import LifeSign
 from tests.support.lanes import PLAIN, RECORD
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka.topics import Topics
 from publisher.protocol.stop_reasons import StoppedError
-from service.renewable_client import RenewableClient
+from service.kafka.renewable_client import RenewableClient
 
 LANES = 16
 DEADLINE_S = 30.0

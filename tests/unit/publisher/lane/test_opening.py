@@ -11,7 +11,7 @@ from publisher.delivery.context import Context
 from publisher.kafka.progress_reader import StoredProgress
 from publisher.lane import lane as lanes
 from publisher.protocol.cursor import Epoch
-from service.monitoring.loops import Loops
+from service.observability.loops import Loops
 from service.settings import KafkaSettings, PublisherSettings
 
 PARTITIONS = 1_024

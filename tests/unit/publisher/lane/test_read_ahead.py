@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
+from contract.cursor import Cursor
 from publisher.delivery.delivery import Tenure
 from publisher.delivery.handover import HandoverTurns
 from publisher.kafka.written_ends import WrittenEnds
@@ -15,7 +16,7 @@ from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.lease import Lease
-from publisher.protocol.cursor import Cursor, Epoch
+from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import DeliveryPosition
 from service.settings import KafkaSettings, PublisherSettings
 from tests.support.lanes import COMMIT, IDENTITY, PLAIN

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from psycopg import errors
 from structlog.testing import capture_logs
 
-from publisher.backoff import Backoff
 from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.lane.transaction_pace import TransactionPace
@@ -14,6 +13,7 @@ from publisher.lane.worker import Worker
 from publisher.monitoring.health import LaneHealth
 from publisher.outbox.lease import LeaseLostError
 from publisher.protocol.stop_reasons import StoppedError, StopReason
+from service.lifecycle.backoff import Backoff
 
 
 class FakeLane:

@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 from publisher.monitoring import latency
 from publisher.monitoring.latency import RowTimes
 from publisher.monitoring.metrics import REGISTRY
-from service.monitoring.bulk_histogram import BulkHistogram
+from service.observability.bulk_histogram import BulkHistogram
 
 
 def samples(collector: Collector) -> dict[str, float]:

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from publisher.lane.transaction_pace import TransactionPace
 from publisher.outbox.wakeup import Wakeup
-from service.monitoring.loops import Loops
+from service.observability.loops import Loops
 from service.settings import PostgresSettings
 
 

@@ -5,7 +5,8 @@ from uuid import uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.protocol.cursor import Cursor, FetchSize, LedgerRow, first_gap
+from contract.cursor import Cursor
+from publisher.protocol.cursor import FetchSize, LedgerRow, first_gap
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=4)
 ROWS = st.sets(st.tuples(st.integers(1, 6), KEYS), max_size=40)

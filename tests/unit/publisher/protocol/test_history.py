@@ -6,9 +6,9 @@ from uuid import UUID
 import orjson
 import pytest
 
-from publisher.protocol.cursor import Cursor
+from contract.cursor import Cursor
+from contract.progress import Progress, Totals
 from publisher.protocol.history import DeliveryPosition, Mirror, check_later, check_parked, decide
-from publisher.protocol.progress import Progress, Totals
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from tests.support.lanes import COMMIT, IDENTITY, OTHER, RECORD
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.backoff import Backoff
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import (
     NO_EXTRAS,
@@ -19,6 +18,7 @@ from publisher.protocol.records import (
     value_bytes,
 )
 from publisher.protocol.refusals import TopicLimits, refusal
+from service.lifecycle.backoff import Backoff
 from tests.support.lanes import PLAIN
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.protocol.cursor import Cursor
+from contract.cursor import Cursor
 from publisher.protocol.history import DeliveryPosition, Identity, Mirror, decide
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import NO_EXTRAS, Row

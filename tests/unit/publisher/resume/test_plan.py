@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.protocol.cursor import Cursor, Epoch
-from publisher.protocol.progress import lane_of_key, progress_key
+from contract.cursor import Cursor
+from contract.progress import lane_of_key, progress_key
+from publisher.protocol.cursor import Epoch
 from publisher.resume.plan import LaneSurvey, Way, healthy, move, target
 from service.errors import ContinuityError
 from tests.support.surveys import IDENTITY, found, record

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from publisher.protocol.cursor import Cursor, Epoch
+from contract.cursor import Cursor
+from publisher.protocol.cursor import Epoch
 from publisher.resume.plan import Way, move
 from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.survey import LaneEpoch

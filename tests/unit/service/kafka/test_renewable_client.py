@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka.topics import Topics
-from service import renewable_client
-from service.kafka_client import admin_client, no_answer
-from service.renewable_client import Complaints, RenewableClient
+from service.kafka import renewable_client
+from service.kafka.client import admin_client, no_answer
+from service.kafka.renewable_client import Complaints, RenewableClient
 from service.settings import KafkaSettings
 from tests.support.servers.nameless_broker import NamelessBroker
 from tests.support.waiting import wait_until

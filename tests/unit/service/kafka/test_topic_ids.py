@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.topic_ids import topic_id_text
+from service.kafka.topic_ids import topic_id_text
 
 
 @pytest.mark.guarantee(50)

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from service.schemas.wire import framed
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError
+from service.formats.wire import framed
+from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from spark_job import OutputEvent, OutputSchema, Session, WithSchema
 from spark_job.assembly import rebuild, rows
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError

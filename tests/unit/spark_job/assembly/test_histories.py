@@ -13,8 +13,8 @@ import pytest
 from service.settings import SessionSettings, Settings
 from spark_job.assembly import rebuild
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.judges import assembly_of
+from spark_job.ledger.description import described
+from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.settings import AssemblySettings
 from tests.support.histories.tasks import Job, kafka
 from tests.support.reference.model import Expected, Record, expected_sessions

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from service.output_topics import OutputTopics
+from contract.output_topics import OutputTopics
 from spark_job import OutputEvent
 from spark_job.assembly import pgcopy
 from spark_job.assembly.outputs import InvalidOutputError, encode

@@ -14,16 +14,16 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from service.schemas import registry as registry_module
-from service.schemas.registry import RegistrySchemas, schemas_of
-from service.schemas.wire import framed
-from service.schemas.writer import RegistryAwayError, UnusableSchema, WriterSchema
+from service.formats import registry as registry_module
+from service.formats.registry import RegistrySchemas, schemas_of
+from service.formats.wire import framed
+from service.formats.writer import RegistryAwayError, UnusableSchema, WriterSchema
 from service.settings import SessionSettings
 from spark_job.assembly import rebuild, rows, schemas
 from spark_job.assembly.output_schemas import output_encoder
 from spark_job.assembly.refused_ids import RefusedIds, RefusedRange
 from spark_job.assembly.slices import OutputSchemaRules
-from spark_job.recovery.positions.open_partitions import OpenPartition
+from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.sessions.settings import AssemblySettings
 from tests.support.histories.tasks import Job, kafka, run_task, slice_of, task_settings
 from tests.support.reference.model import Record

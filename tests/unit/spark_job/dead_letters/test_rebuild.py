@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.schemas.registry import schemas_of
+from service.formats.registry import schemas_of
 from service.settings import Settings
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.retry import refusal
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.judges import assembly_of
+from spark_job.ledger.description import described
+from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.session import to_session
 from spark_job.sessions.settings import AssemblySettings

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from service import kafka_reading
+from service.kafka import reading as kafka_reading
 from spark_job.input import reading
 from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_records
 from tests.support.proxies.scripted_consumer import EOF, Answer, ScriptedConsumer

@@ -9,12 +9,12 @@ import pytest
 
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.ledger.generations import Generation
+from spark_job.ledger.lineage import Former, Lineage
+from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
+from spark_job.ledger.position import InputPosition, StreamRow, with_added
 from spark_job.recovery import findings
 from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input, Opening, Resumption
-from spark_job.recovery.positions.generations import Generation
-from spark_job.recovery.positions.lineage import Former, Lineage
-from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.positions.position import InputPosition, StreamRow
 from tests.support.reference.tombstones import tombstones
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
@@ -273,7 +273,7 @@ def test_a_restore_needs_the_same_flags_where_its_own_position_does_not_fit_any_
 def test_what_is_deleted_of_a_partition_that_was_added_after_a_savepoint_is_lost_to_a_reissue() -> None:
     """A start instead begins at its earliest record: nobody has read it, or the position would name it."""
     now = seen(earliest={P2: 7}, latest={P2: 9})
-    of = replace(SAVED, end=findings.with_added(SAVED.end, SAVED.topics, now.earliest))
+    of = replace(SAVED, end=with_added(SAVED.end, SAVED.topics, now.earliest))
     assert of.end == Offsets({P0: 60, P1: 50, P2: 0})
     with pytest.raises(ContinuityError, match=r"topic/2: offsets 0 to 6 \(7\).* 7 records were never read"):
         findings.open_wanted(of, RESTORED, now, NOTHING, greatest_revision=3)

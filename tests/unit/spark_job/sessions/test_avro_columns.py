@@ -12,10 +12,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.schemas.avro.plan import Plan, plan_of
-from service.schemas.avro.single import NotOfSchemaError, SingleValue
-from service.schemas.wire import framed
-from service.schemas.writer import WriterSchema
+from service.formats.avro.plan import Plan, plan_of
+from service.formats.avro.single import NotOfSchemaError, SingleValue
+from service.formats.wire import framed
+from service.formats.writer import WriterSchema
 from spark_job.sessions.parsing.avro_columns import AvroColumns
 from spark_job.sessions.parsing.column_bytes import views
 from spark_job.sessions.parsing.records import read_records

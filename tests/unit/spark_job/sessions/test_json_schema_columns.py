@@ -11,9 +11,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.schemas.values import decoded
-from service.schemas.wire import HEAD_BYTES, split
-from service.schemas.writer import WriterSchema
+from service.formats.values import decoded
+from service.formats.wire import HEAD_BYTES, split
+from service.formats.writer import WriterSchema
 from spark_job.sessions.parsing.records import Records, read_records
 from spark_job.sessions.settings import AssemblySettings
 

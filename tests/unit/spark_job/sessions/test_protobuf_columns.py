@@ -15,9 +15,9 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.schemas.protobuf import decode
-from service.schemas.wire import message_path, split
-from service.schemas.writer import WriterSchema
+from service.formats.protobuf import decode
+from service.formats.wire import message_path, split
+from service.formats.writer import WriterSchema
 from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.settings import MAX_TS_MS, MIN_TS_MS, AssemblySettings
 from tests.support.schemas.clicks import class_of

@@ -13,7 +13,7 @@ from service.errors import SettingsError
 from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.outputs import EncodedOutputs, encode
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery.positions.open_partitions import OpenPartition
+from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.sink import batch
 from spark_job.sink.batch import SessionRow
 from tests.support.bad_input import copied

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from service.errors import SettingsError
+from service.kafka.transport import SPARK_CHANNELS
 from service.settings import JobSettings
-from service.transport import SPARK_CHANNELS
 from spark_job.spark import session
 from spark_job.spark.work_folder import WorkFolder
 

@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_our_packages_are_sent_once_also_where_the_transform_is_one_of_ours() -> None:
     names = [name for name, _ in modules("spark_job.api:Session")]
     assert len(names) == len(set(names))
-    assert {"spark_job/assembly/task.py", "service/errors.py", "db/session_keys.py"} <= set(names)
+    assert {"spark_job/assembly/task.py", "service/errors.py", "contract/session_keys.py"} <= set(names)
 
 
 def test_a_transform_in_a_file_of_its_own_is_sent(folder: Path) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
+from spark_job.ledger import savepoints
+from spark_job.ledger.description import described
+from spark_job.ledger.generations import Connection
 from spark_job.recovery import published
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.published import Delivered
-from spark_job.recovery.savepoints import store as savepoints
 from tests.support.recovery.starts import OUTPUT, TOMBSTONES, leave, settings
 from tests.support.sink.batches import SinkRun, session, still_open
 

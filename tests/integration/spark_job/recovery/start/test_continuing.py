@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import psycopg
 import pytest
 
-from service.errors import ContinuityError, UnavailableError
+from service.errors import BatchTooLargeError, ContinuityError, UnavailableError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery import ownership, runs
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.open_partitions import OpenPartition, OpenPartitions
-from spark_job.spark.errors import BatchTooLargeError
+from spark_job.ledger import runs
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.description import described
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from tests.support.recovery.starts import (
     ADDED,
     MOST,

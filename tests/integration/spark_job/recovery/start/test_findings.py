@@ -8,9 +8,9 @@ import pytest
 from service.errors import ContinuityError
 from service.settings import Settings
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.open_partitions import OpenPartition
+from spark_job.ledger.description import described
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.open_partitions import OpenPartition
 from tests.support.recovery.starts import (
     MOST,
     OPEN,

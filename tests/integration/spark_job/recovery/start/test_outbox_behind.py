@@ -7,9 +7,9 @@ import pytest
 
 from service.errors import ContinuityError, UnavailableError
 from service.settings import Settings
+from spark_job.ledger import generations
+from spark_job.ledger.generations import Connection
 from spark_job.recovery import published
-from spark_job.recovery.positions import generations
-from spark_job.recovery.positions.generations import Connection
 from spark_job.recovery.published import Delivered
 from tests.support.recovery.starts import OPEN, begins_at, everything, newest, settings, start
 from tests.support.sink.batches import P0, P1, SinkRun

@@ -11,8 +11,9 @@ from service.errors import ContinuityError, FencedError
 from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
-from spark_job.recovery import ownership, published
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.generations import Connection
+from spark_job.recovery import published
 from spark_job.recovery.published import Delivered
 from tests.support.queries import query
 from tests.support.recovery.starts import Input, ask, settings, start

@@ -7,9 +7,9 @@ import pytest
 
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets
-from spark_job.recovery import requests
-from spark_job.recovery.positions.generations import Connection
-from spark_job.recovery.positions.open_partitions import OpenPartition
+from spark_job.ledger import requests
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.recovery.published import Delivered
 from spark_job.recovery.start import RequestRefusedError
 from tests.support.recovery.starts import (

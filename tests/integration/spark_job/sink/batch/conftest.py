@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger.generations import Connection
 from tests.support.sink.batches import SinkRun
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
-from spark_job.recovery.positions import position
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger import position
+from spark_job.ledger.generations import Connection
 from spark_job.sink.erased import ErasedKeys
 from tests.support.sink.batches import P0, P1, SinkRun, letter, session
 

@@ -5,11 +5,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from db.session_keys import lane_hash
+from contract.session_keys import lane_hash
 from spark_job import OutputEvent
 from spark_job.dead_letters.store import REASONS
 from spark_job.input.offsets import Offsets
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger.generations import Connection
 from spark_job.sink import storing
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 from tests.support.sink.written import nothing_is_written, of_batch, one

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_job import OutputEvent
+from spark_job.ledger.generations import Connection
 from spark_job.monitoring import metrics
-from spark_job.recovery.positions.generations import Connection
 from tests.support.sink.batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.sink.written import counted, one
 

@@ -1,0 +1,39 @@
+"""What somebody asks for who gives a session key, an outbox-id or a record's place: a session key may look like any of them."""
+
+from typing import Any
+
+import psycopg
+
+from db import windows
+from db.statements import queries
+from publisher.outbox.erased import erased_of_key
+from publisher.outbox.permitted import permitted
+from publisher.trace.positions import OutboxId, Position, parse_place
+
+_KEYS = queries("publisher.trace", "keys")
+
+SessionKey = str
+
+
+def meaning(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | Position | None:
+    """Return the session key that the outbox knows by this text, else the place that it names; None: neither. Raises psycopg.Error."""
+    if not text or "\0" in text:
+        return None
+    if is_kept(connection, text) or erased_of_key(connection, text):
+        return text
+    try:
+        return parse_place(text)
+    except ValueError:
+        return None
+
+
+def is_kept(connection: psycopg.Connection[Any], key: SessionKey) -> bool:
+    """Return whether a row or a dead letter has this session key. Raises psycopg.Error."""
+    for window in reversed(windows.kept(connection)):
+        row = connection.execute(_KEYS["has_row"], {"key": key} | window.bounds, prepare=False).fetchone()
+        if row is not None and row[0]:
+            return True
+    letter = permitted(
+        connection, lambda: connection.execute(_KEYS["has_letter"], {"key": key}).fetchone(), None
+    )
+    return letter is not None and bool(letter[0])

@@ -1,0 +1,152 @@
+"""The outputs of a session: what the outbox says of each, and where Kafka has it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import psycopg
+from confluent_kafka import KafkaException
+
+from db import windows
+from db.statements import queries
+from publisher.kafka.topics import Topics
+from publisher.trace.positions import OutboxId, find_there
+from publisher.trace.records import Copy, Range, copies
+from service.errors import UnavailableError
+from service.kafka import client as kafka_client
+from service.kafka.reading import Place
+from service.settings import KafkaSettings
+
+_ROWS = queries("publisher", "rows")
+
+Identity = tuple[str, int]
+"""(outbox-id, revision)"""
+
+
+class Output(NamedTuple):
+    """One output of a session key. `kafka_offsets`: partition -> first and last offset of its transaction in the topic; None: unknown."""
+
+    batch_id: int
+    outbox_id: str
+    revision: int
+    topic: str
+    state: str
+    delivered_at: datetime | None
+    kafka_offsets: dict[str, list[int]] | None
+    session_key: str
+    lane: int
+    epoch: int | None
+    delivery_seq: int | None
+
+    @property
+    def identity(self) -> Identity:
+        """What its records have in common, whoever sent them."""
+        return self.outbox_id, self.revision
+
+
+def outputs_of_key(
+    connection: psycopg.Connection[Any],
+    session_key: str,
+    topic: str | None = None,
+    *,
+    batch_ids: Sequence[int] | None = None,
+    most: int | None = None,
+) -> list[Output]:
+    """Return each output of a session key, in order; `batch_ids`, `most`: not of all batches, not all. Raises psycopg.Error.
+
+    Looks through the outbox some partitions at a time, so `connection` should not be within a transaction.
+    """
+    wanted = {
+        "session_key": session_key,
+        "topic": topic,
+        "batch_ids": None if batch_ids is None else [*batch_ids],
+    }
+    found: list[Output] = []
+    for window in windows.kept(connection) if batch_ids is None else windows.holding(connection, batch_ids):
+        left = None if most is None else most - len(found)
+        if left == 0:
+            break
+        rows = connection.execute(
+            _ROWS["outputs_of_key"], wanted | window.bounds | {"rows": left}, prepare=False
+        )
+        found += [Output(*row) for row in rows]
+    return found
+
+
+def outputs_of_id(connection: psycopg.Connection[Any], outbox_id: OutboxId) -> list[Output]:
+    """Return the output of an outbox-id: one, or one of each revision, or of each copy of a row that was parked. Raises psycopg.Error."""
+    there = find_there(connection, outbox_id.end, only_ends=True)
+    return [
+        output
+        for key in there.keys(exact=True)
+        for output in outputs_of_key(connection, key)
+        if output.outbox_id == str(outbox_id)
+    ]
+
+
+def found_in_kafka(
+    kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool = False
+) -> dict[Identity, list[Copy]]:
+    """Return where Kafka has them: read within the offsets of their deliveries, or (`scan`) their whole topics.
+
+    Raises UnavailableError.
+    """
+    try:
+        return _found(kafka, outputs, scan=scan)
+    except KafkaException as error:
+        raise UnavailableError(f"Kafka cannot be read: {error.args[0].str()}") from error
+
+
+def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[Identity, list[Copy]]:
+    topics = Topics(kafka_client.admin_client(kafka), timeout_s=kafka.request_timeout_s, create=False)
+    names = {output.topic for output in outputs if scan or output.kafka_offsets}
+    ends = {name: topics.ends(name, range(topics.partitions(name))) for name in sorted(names)}
+    layers = [_whole(ends)] if scan else layered(_recorded(outputs, ends))
+    found: dict[Identity, list[Copy]] = defaultdict(list)
+    for offsets in layers:
+        if offsets:
+            for copy in copies(kafka, offsets, {output.outbox_id for output in outputs}):
+                found[copy.outbox_id, copy.revision].append(copy)
+    return found
+
+
+def _recorded(
+    outputs: Iterable[Output], ends: Mapping[str, Mapping[int, int]]
+) -> Iterator[tuple[Place, Range]]:
+    """The offsets of each delivery that their topics have: one that was deleted and created again may be shorter."""
+    for output in outputs:
+        for partition, (first, last) in (output.kafka_offsets or {}).items():
+            end = ends[output.topic].get(int(partition), 0)
+            if first < end:
+                yield (output.topic, int(partition)), (first, min(last, end - 1))
+
+
+def layered(ranges: Iterable[tuple[Place, Range]]) -> list[dict[Place, Range]]:
+    """Return the ranges in as few maps as their partitions allow. Those that overlap are one: no record is read twice."""
+    layers: list[dict[Place, Range]] = []
+    depth: dict[Place, int] = defaultdict(int)
+    for place, (first, last) in sorted(set(ranges)):
+        newest = depth[place] - 1
+        if newest >= 0 and first <= layers[newest][place][1]:
+            layers[newest][place] = layers[newest][place][0], max(last, layers[newest][place][1])
+            continue
+        if depth[place] == len(layers):
+            layers.append({})
+        layers[depth[place]][place] = first, last
+        depth[place] += 1
+    return layers
+
+
+def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, Range]:
+    return {
+        (name, partition): (0, end - 1)
+        for name, partitions in ends.items()
+        for partition, end in partitions.items()
+        if end > 0
+    }
+
+
+def looked_for(output: Output, *, scan: bool) -> bool:
+    """Whether Kafka must have it among what was read."""
+    return output.state == "delivered" and (scan or output.kafka_offsets is not None)

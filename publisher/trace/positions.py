@@ -1,0 +1,148 @@
+"""From an outbox-id, or a position in the input, to the sessions that closed there."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import psycopg
+
+from db.statements import queries
+from publisher.outbox.permitted import permitted
+
+_POSITIONS = queries("publisher.trace", "positions")
+
+MOST_CANDIDATES = 50
+# Batches, and their sessions, that are looked through behind the one that read the offset: a session's end follows its events closely.
+_BATCHES = 64
+_SESSIONS = 20_000
+
+
+class Position(NamedTuple):
+    """A record's place in Kafka. `topic` may be a topic's id where the input is meant."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+class OutboxId(NamedTuple):
+    """The header `outbox-id`: the place of the session's end event, and which of its outputs."""
+
+    topic_id: str
+    partition: int
+    end_offset: int
+    output: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}/{self.partition}/{self.end_offset}/{self.output}"
+
+    @property
+    def end(self) -> Position:
+        """Where the session ends."""
+        return Position(self.topic_id, self.partition, self.end_offset)
+
+
+class Candidate(NamedTuple):
+    """A session whose events may include the one that was asked for; `exact`: it begins or ends there."""
+
+    session_key: str
+    batch_id: int
+    topic_id: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    exact: bool
+
+
+class LetterThere(NamedTuple):
+    """A dead letter that has the event. `session_key` None: none could be read."""
+
+    dead_letter_id: int
+    session_key: str | None
+    reason: str
+    state: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundThere:
+    """What the outbox knows of a position in the input. `letters_hidden`: the login may not read dead letters."""
+
+    topic_ids: list[str]
+    candidates: list[Candidate] = field(default_factory=list)
+    letters: list[LetterThere] = field(default_factory=list)
+    letters_hidden: bool = False
+
+    def keys(self, *, exact: bool) -> list[str]:
+        """Return the session keys, each once; `exact`: only of what certainly has the event."""
+        found = [each.session_key for each in self.candidates if each.exact or not exact]
+        found += [each.session_key for each in self.letters if each.session_key is not None]
+        return list(dict.fromkeys(found))
+
+
+def parse_place(text: str) -> OutboxId | Position:
+    """Read `TOPIC-ID/PARTITION/OFFSET/INDEX` or `TOPIC/PARTITION/OFFSET`. Raises ValueError."""
+    topic, *numbers = text.strip().split("/")
+    if not topic or not all(_is_number(number) for number in numbers) or len(numbers) not in (2, 3):
+        raise ValueError(
+            f"{text!r} is neither an outbox-id (<input topic id>/<partition>/<offset>/<index>) nor a position "
+            "(<topic>/<partition>/<offset>)"
+        )
+    if len(numbers) == 3:
+        return OutboxId(topic, int(numbers[0]), int(numbers[1]), int(numbers[2]))
+    return Position(topic, int(numbers[0]), int(numbers[1]))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) < 2**63
+
+
+def find_there(
+    connection: psycopg.Connection[Any], place: Position, *, only_ends: bool = False
+) -> FoundThere:
+    """Return what closed around a position of the input; `only_ends`: exactly there. Raises psycopg.Error.
+
+    The outbox knows where a session begins and ends. Between two sessions that overlap only Kafka can tell whose event it is.
+    """
+    ids = [topic_id for (topic_id,) in connection.execute(_POSITIONS["topic_ids"], {"topic": place.topic})]
+    found = FoundThere(ids)
+    if place.partition >= 2**31:
+        return found
+    for topic_id in ids:
+        where = {
+            "topic_id": topic_id,
+            "partition": place.partition,
+            "offset": place.offset,
+            "rows": MOST_CANDIDATES,
+        }
+        for (batch_id,) in connection.execute(_POSITIONS["batches"], where).fetchall():
+            limits = {"batch_id": batch_id, "batches": _BATCHES, "most_sessions": _SESSIONS}
+            for key, batch, of, partition, start, end in connection.execute(
+                _POSITIONS["sessions"], where | limits, prepare=False
+            ):
+                if end == place.offset or not only_ends:
+                    exact = place.offset in (start, end)
+                    found.candidates.append(Candidate(key, batch, of, partition, start, end, exact))
+    return _with_letters(connection, place, found)
+
+
+def _with_letters(connection: psycopg.Connection[Any], place: Position, found: FoundThere) -> FoundThere:
+    def ask() -> list[LetterThere]:
+        return [
+            LetterThere(*row)
+            for topic_id in found.topic_ids
+            for row in connection.execute(
+                _POSITIONS["letters"],
+                {
+                    "topic_id": topic_id,
+                    "partition": place.partition,
+                    "offset": place.offset,
+                    "rows": MOST_CANDIDATES,
+                },
+            )
+        ]
+
+    letters = permitted(connection, ask, None)
+    return FoundThere(found.topic_ids, found.candidates, letters or [], letters_hidden=letters is None)

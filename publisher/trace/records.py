@@ -1,0 +1,100 @@
+"""Where Kafka has the records of some outputs: read within given offsets, told by the header `outbox-id`."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from publisher.kafka.clients import committed_reader, reading
+from publisher.kafka.topics import Topics
+from service.errors import UnavailableError
+from service.kafka.client import admin_client
+from service.kafka.reading import EndNotReachedError, Place
+from service.kafka.record_headers import headers_of
+from service.settings import KafkaSettings
+
+Range = tuple[int, int]
+"""First and last offset, both inclusive."""
+Offsets = Mapping[Place, Range]
+
+
+class Copy(NamedTuple):
+    """A record of an output. `replay` None: it was sent by a lane."""
+
+    outbox_id: str
+    revision: int
+    replay: str | None
+    topic: str
+    partition: int
+    offset: int
+
+
+def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str]) -> list[Copy]:
+    """Return the committed records of these outputs within the offsets, which the partitions have.
+
+    Raises UnavailableError, KafkaException.
+    """
+    wanted = set(outbox_ids)
+    read = (_copy(message) for message in _records(settings, offsets))
+    found = [copy for copy in read if copy.outbox_id in wanted]
+    return sorted(found, key=lambda copy: (copy.topic, copy.partition, copy.offset))
+
+
+class RecordThere(NamedTuple):
+    """A record, by what its headers say. `outbox_id` None: no publisher sent it. `key`: its key as text, None where it has none."""
+
+    outbox_id: str | None
+    revision: int
+    replay: str | None
+    key: str | None
+    timestamp_ms: int | None
+
+
+def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> RecordThere | None:
+    """Return the committed record at this offset; None: there is none (any more, or yet). Raises UnavailableError, KafkaException."""
+    topics = Topics(admin_client(settings), timeout_s=settings.request_timeout_s, create=False)
+    if offset >= topics.high_watermark(topic, partition):
+        return None
+    # None: what was there is an aborted transaction's, a commit marker, compacted or expired.
+    there = next(_records(settings, {(topic, partition): (offset, offset)}), None)
+    return None if there is None else _record(there)
+
+
+def _records(settings: KafkaSettings, offsets: Offsets) -> Iterator[Message]:
+    ranges = {place: (first, last + 1) for place, (first, last) in offsets.items()}
+    topics = sorted({topic for topic, _ in offsets})
+    try:
+        with committed_reader(settings) as reader, reading(settings, *topics):
+            for messages in reader.read(ranges):
+                yield from messages
+    except EndNotReachedError as error:
+        raise UnavailableError(
+            f"{error.args[0].str()}: Kafka does not answer, or a transaction is open there. Try again"
+        ) from error
+
+
+def _record(message: Message) -> RecordThere:
+    copy = _copy(message)
+    key: Any = message.key()
+    kind, at_ms = message.timestamp()
+    return RecordThere(
+        copy.outbox_id or None,
+        copy.revision,
+        copy.replay,
+        None if key is None else key.decode("utf-8", "backslashreplace"),
+        at_ms if kind != TIMESTAMP_NOT_AVAILABLE else None,
+    )
+
+
+def _copy(message: Message) -> Copy:
+    headers = {name: value or b"" for name, value in headers_of(message)}
+    revision = headers.get("outbox-revision", b"")
+    replay = headers.get("outbox-replay")
+    return Copy(
+        headers.get("outbox-id", b"").decode("utf-8", "backslashreplace"),
+        int(revision) if revision.isdigit() else 0,
+        None if replay is None else replay.decode("utf-8", "backslashreplace"),
+        message.topic() or "",
+        message.partition() or 0,
+        message.offset() or 0,
+    )

@@ -1,0 +1,282 @@
+"""From an Avro schema to a plan: what to step over, and which fields to keep on the way.
+
+Avro values do not say where their fields are, so all before a field must be stepped over; and all behind the last one as well, so that a
+record that is cut off is found now, and not by the transform.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from service.formats.avro.values import parsed
+from service.formats.budget import MOST_DECIMAL_BYTES, MOST_NAME_CHARS
+from service.formats.writer import SchemaUnusableError, WriterSchema
+
+FieldPath = tuple[str, ...]
+"""The names from the record down to a field."""
+Kept = Literal["text", "time"]
+Wanted = dict[FieldPath, Kept]
+
+# How many of a logical time's units are a millisecond.
+_UNITS = {
+    "timestamp-millis": 1,
+    "timestamp-micros": 1_000,
+    "timestamp-nanos": 1_000_000,
+    "local-timestamp-millis": 1,
+    "local-timestamp-micros": 1_000,
+    "local-timestamp-nanos": 1_000_000,
+}
+
+
+@dataclass(slots=True)
+class Fixed:
+    """So many bytes, whatever they are."""
+
+    size: int
+
+
+@dataclass(slots=True)
+class Varint:
+    """An int, a long, or an enum's index where `symbols` are given."""
+
+    path: FieldPath | None = None
+    """Where it is kept."""
+    per_ms: int = 0
+    """A time: so many units in a millisecond. 0: not a number that may be kept."""
+    symbols: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class Sized:
+    """Bytes or a string, behind their length."""
+
+    path: FieldPath | None = None
+    most: int | None = None
+    """Bytes that it may have."""
+
+
+@dataclass(slots=True)
+class Union:
+    """One of several, behind its number."""
+
+    branches: list["Node"] = field(default_factory=list)
+    weights: tuple[int, ...] = ()
+    """Of each branch; see `weight_of`."""
+
+
+@dataclass(slots=True)
+class Items:
+    """The items of an array, or the entries of a map with text keys, in counted blocks."""
+
+    item: "Node"
+    has_keys: bool
+    weight: int = 1
+    """Values that each item is at the least."""
+
+
+@dataclass(slots=True)
+class Sequence:
+    """A record's fields. May contain itself."""
+
+    fields: list["Node"] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Wrong:
+    """A field that is wanted and has another type: whoever has it is malformed."""
+
+    path: FieldPath
+    node: "Node"
+
+
+Node = Fixed | Varint | Sized | Union | Items | Sequence | Wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the values of one schema are read."""
+
+    root: Node
+    weight: int
+
+
+_ENDLESS = 2**62
+_MOST_DEEP = 150
+_MOST_FIXED_BYTES = 2**31
+_MOST_PRECISION = 10_000
+
+
+def plan_of(schema: WriterSchema, wanted: Wanted, *, times_are_text: bool) -> Plan:
+    """Make the plan. `wanted`: the fields to keep; `times_are_text`: what `[session] time_format` says of a time without a type of its own.
+
+    Raises SchemaUnusableError.
+    """
+    document, named = parsed(schema)
+    try:
+        root = _Compiler(named, times_are_text).node(document, wanted, ())
+    except (SchemaUnusableError, MemoryError):
+        raise
+    except Exception as error:  # of a document that nobody has checked, fastavro not wholly
+        raise SchemaUnusableError(f"not an Avro schema: {type(error).__name__}: {error}") from error
+    weight = _weigh(root)
+    if weight == _ENDLESS:
+        raise SchemaUnusableError(
+            "not an Avro schema: each of its values contains itself, or is of records without end"
+        )
+    return Plan(root, weight)
+
+
+def _weigh(root: Node) -> int:
+    """Set the weights of all nodes; return the root's."""
+    known: dict[int, int] = {}
+    seen: set[int] = set()
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        match node:
+            case Sequence():
+                todo += node.fields
+            case Wrong():
+                todo.append(node.node)
+            case Items():
+                node.weight = max(1, _weight_of(node.item, known))
+                todo.append(node.item)
+            case Union():
+                node.weights = tuple(_weight_of(each, known) for each in node.branches)
+                todo += node.branches
+    return _weight_of(root, known)
+
+
+def _weight_of(node: Node, known: dict[int, int]) -> int:
+    """How many values come out of a node that have no byte of their own: records, and what is empty; not behind a union or in an array,
+    which have one. A record of records of nulls has many.
+    """
+    if isinstance(node, Fixed):
+        return int(not node.size)
+    if not isinstance(node, Sequence):
+        return 0
+    if (weight := known.get(id(node))) is None:
+        known[id(node)] = _ENDLESS  # for the records below that contain this one
+        weight = known[id(node)] = min(_ENDLESS, 1 + sum(_weight_of(each, known) for each in node.fields))
+    return weight
+
+
+class _Compiler:
+    def __init__(self, named: Mapping[str, Any], times_are_text: bool) -> None:
+        self._named = named
+        self._times_are_text = times_are_text
+        self._deep = 0
+        self._unwanted: dict[
+            str, Node
+        ] = {}  # records of which nothing is kept, by name: they may contain themselves
+
+    def node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
+        """`wanted`: below `path`."""
+        if self._deep == _MOST_DEEP:
+            raise SchemaUnusableError(f"not an Avro schema: its types nest deeper than {_MOST_DEEP} levels")
+        self._deep += 1
+        made = self._node(schema, wanted, path)
+        self._deep -= 1
+        return made
+
+    def _node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
+        if isinstance(schema, list):
+            return Union([self.node(branch, wanted, path) for branch in schema])
+        if isinstance(schema, str):
+            return (
+                self.node(self._named[schema], wanted, path)
+                if schema in self._named
+                else self._leaf(schema, {}, wanted, path)
+            )
+        kind = schema["type"]
+        if kind in ("record", "error"):
+            return self._record(schema, wanted, path)
+        if kind in ("array", "map"):
+            items = Items(
+                self.node(schema["items" if kind == "array" else "values"], {}, path), kind == "map"
+            )
+            return self._kept(items, wanted, path)
+        if isinstance(kind, list | dict):
+            return self.node(kind, wanted, path)
+        if kind in self._named:
+            return self.node(self._named[kind], wanted, path)
+        return self._leaf(kind, schema, wanted, path)
+
+    def _record(self, schema: Mapping[str, Any], wanted: Wanted, path: FieldPath) -> Node:
+        below: dict[str, Wanted] = {}
+        for each, kept in wanted.items():
+            if len(each) > len(path):
+                below.setdefault(each[len(path)], {})[each] = kept
+        name = schema["name"]
+        if not below and name in self._unwanted:
+            return self._kept(self._unwanted[name], wanted, path)
+        made = Sequence()
+        if not below:
+            self._unwanted[name] = made
+        for each in schema["fields"]:
+            made.fields.append(self.node(each["type"], below.get(each["name"], {}), (*path, each["name"])))
+        return self._kept(made, wanted, path)
+
+    def _leaf(self, kind: str, schema: Mapping[str, Any], wanted: Wanted, path: FieldPath) -> Node:
+        kept = wanted.get(path)
+        match kind:
+            case "null":
+                return Fixed(0)
+            case "boolean":
+                return self._kept(Fixed(1), wanted, path)
+            case "float":
+                return self._kept(Fixed(4), wanted, path)
+            case "double":
+                return self._kept(Fixed(8), wanted, path)
+            case "fixed":
+                return self._kept(Fixed(_fixed_size(schema)), wanted, path)
+            case "int" | "long":
+                per_ms = _UNITS.get(schema.get("logicalType", ""), 0 if self._times_are_text else 1)
+                return (
+                    Varint(path, per_ms) if kept == "time" and per_ms else self._kept(Varint(), wanted, path)
+                )
+            case "enum":
+                symbols = _symbols(schema)
+                return (
+                    Varint(path, 0, symbols)
+                    if kept == "text"
+                    else self._kept(Varint(symbols=symbols), wanted, path)
+                )
+            case "string" if kept == "text" or (kept == "time" and self._times_are_text):
+                return Sized(path)
+            case _:  # bytes, string
+                return self._kept(Sized(most=_most_bytes(schema)), wanted, path)
+
+    def _kept(self, node: Node, wanted: Wanted, path: FieldPath) -> Node:
+        """A node of which nothing can be kept."""
+        return Wrong(path, node) if path in wanted else node
+
+
+def _fixed_size(schema: Mapping[str, Any]) -> int:
+    size = schema["size"]
+    if type(size) is not int or not 0 <= size <= _MOST_FIXED_BYTES:
+        raise SchemaUnusableError(f"not an Avro schema: a fixed of {size!r} bytes")
+    most = _most_bytes(schema)
+    if most is not None and size > most:
+        raise SchemaUnusableError(f"a decimal of {size} bytes, over {most}")
+    return size
+
+
+def _most_bytes(schema: Mapping[str, Any]) -> int | None:
+    if schema.get("logicalType") != "decimal":
+        return None
+    if schema.get("precision", 0) > _MOST_PRECISION:
+        raise SchemaUnusableError(f"a decimal of precision {schema['precision']}, over {_MOST_PRECISION}")
+    return MOST_DECIMAL_BYTES
+
+
+def _symbols(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    symbols = tuple(schema["symbols"])
+    if not all(isinstance(each, str) and len(each) <= MOST_NAME_CHARS for each in symbols):
+        raise SchemaUnusableError(
+            f"an enum with a symbol of over {MOST_NAME_CHARS} characters, or that is no text"
+        )
+    return symbols

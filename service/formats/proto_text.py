@@ -1,0 +1,84 @@
+"""Protobuf schemas of registries that give only their text: compiled by protoc, as the package grpcio-tools brings it.
+
+In a process of its own, once for each file: a compiler's complaints are kept so, and its crashes apart. Names come from whoever may
+register a schema, so none becomes a path or an argument (protoc reads `@FILE` as more arguments): each text is compiled under a name of
+ours, finds its imports in a set of descriptors, and gets its own name afterwards, as data.
+"""
+
+import base64
+import importlib.util
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.formats.proto_builtin import builtin_files
+from service.formats.writer import RegistryAwayError, RegistryRefusedError, SchemaUnusableError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+_TIMEOUT_S = 60
+_FILE = "schema.proto"
+_SHOWN_CHARS = 2_000
+
+
+def descriptors(text: str, references: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the descriptors of a schema and of what it refers to, in base64, as a registry gives them that can.
+
+    `references`: {name: text}, each behind those that it refers to itself. Raises SchemaUnusableError where protoc refuses a text,
+    RegistryRefusedError where there is no protoc, RegistryAwayError where it cannot be run now.
+    """
+    from google.protobuf import descriptor_pb2
+
+    if importlib.util.find_spec("grpc_tools") is None:
+        raise RegistryRefusedError(
+            "the schema registry gives Protobuf schemas as text only; to compile them here needs the extra `protobuf-text` "
+            "(pip install 'spark-outbox[protobuf-text]'), on the executors, too; registries as Confluent's answer "
+            "`?format=serialized` with a descriptor, and need none"
+        )
+    known = descriptor_pb2.FileDescriptorSet(file=builtin_files().values())
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="outbox-proto-") as folder:
+        for name, each in references.items():
+            if name not in builtin_files():
+                file = _compiled(Path(folder), each, known)
+                file.name = name
+                known.file.append(file)
+                found[name] = _encoded(file)
+        return _encoded(_compiled(Path(folder), text, known)), found
+
+
+def _encoded(file: "FileDescriptorProto") -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescriptorProto":
+    """The descriptor of one text; its imports are `known`."""
+    from google.protobuf import descriptor_pb2
+
+    source, imports, out = folder / "source", folder / "imports", folder / "out"
+    source.mkdir(exist_ok=True)
+    (source / _FILE).write_bytes(text.encode("utf-8", "backslashreplace"))
+    imports.write_bytes(known.SerializeToString())
+    # Not grpc_tools' own main: it adds a folder with google.protobuf's files, which `imports` has already.
+    call = "import sys; from grpc_tools import _protoc_compiler as p; sys.exit(p.run_main([each.encode() for each in sys.argv]))"
+    options = [f"--proto_path={source}", f"--descriptor_set_in={imports}", f"--descriptor_set_out={out}"]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", call, *options, _FILE],
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RegistryAwayError(f"protoc cannot be run: {type(error).__name__}: {error}") from error
+    if done.returncode == -signal.SIGKILL:
+        raise RegistryAwayError("protoc was killed, for want of memory perhaps")
+    if done.returncode != 0:
+        said = " / ".join(done.stderr.decode(errors="replace").split("\n")).strip(" /")
+        raise SchemaUnusableError(f"protoc says: {said[:_SHOWN_CHARS] or f'exit code {done.returncode}'}")
+    return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file[-1]

@@ -1,0 +1,163 @@
+"""Protobuf schemas as message classes, and whole messages as plain values."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from service.formats.proto_budget import check_claims
+from service.formats.proto_builtin import builtin_files
+from service.formats.proto_text import descriptors
+from service.formats.writer import SchemaUnusableError, WriterSchema
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import Message
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FILE = "the schema.proto"
+
+
+@lru_cache(maxsize=1_000)
+def message_class(schema: WriterSchema, path: tuple[int, ...]) -> type["Message"]:
+    """Return the class of a message of the schema's file. `path`: its index in the file, then within each message.
+
+    Raises SchemaUnusableError; ValueError where the file has no such message.
+    """
+    from google.protobuf import message_factory
+
+    found: Any = None
+    for index in path:
+        below = _file(schema).message_types_by_name.values() if found is None else found.nested_types
+        messages = list(below)
+        if not 0 <= index < len(messages):
+            raise ValueError(f"the schema has no message {'.'.join(map(str, path))}")
+        found = messages[index]
+    made: type[Message] = message_factory.GetMessageClass(found)
+    return made
+
+
+def parse(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> "Message":
+    """Return a message.
+
+    Raises ValueError where the bytes are none, SchemaUnusableError.
+    """
+    from google.protobuf.message import DecodeError
+
+    made = message_class(schema, path)
+    try:
+        check_claims(made.DESCRIPTOR, body)
+        return made.FromString(body)
+    except DecodeError as error:
+        raise ValueError(f"the value is not of its Protobuf schema: {error}") from error
+
+
+def decode(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> dict[str, Any]:
+    """Return a message as a dict by the names of its fields: with the defaults of fields that have no presence, enums by name, a
+    google.protobuf.Timestamp as a datetime.
+
+    Raises as `parse`.
+    """
+    found: dict[str, Any] = plain(parse(schema, path, body))
+    return found
+
+
+def plain(message: "Message") -> Any:
+    """See `decode`."""
+    if message.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
+        return timestamp(message)
+    found = {}
+    for each in message.DESCRIPTOR.fields:
+        if each.has_presence and not message.HasField(each.name):
+            continue
+        found[each.name] = _field(each, getattr(message, each.name))
+    return found
+
+
+def timestamp(message: Any) -> datetime:
+    """A google.protobuf.Timestamp, to the microsecond.
+
+    Raises ValueError where no datetime can be as far away.
+    """
+    try:
+        return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
+    except OverflowError as error:
+        raise ValueError(f"a Timestamp of {message.seconds} seconds is out of range") from error
+
+
+def _field(each: Any, value: Any) -> Any:
+    if not each.is_repeated:
+        return _one(each, value)
+    if each.message_type is not None and each.message_type.GetOptions().map_entry:
+        of = each.message_type.fields_by_name["value"]
+        return {key: _one(of, value[key]) for key in value}
+    return [_one(each, item) for item in value]
+
+
+def _one(each: Any, value: Any) -> Any:
+    if each.message_type is not None:
+        return plain(value)
+    return enum_name(each, value) if each.enum_type is not None else value
+
+
+def enum_name(each: Any, number: int) -> str | int:
+    """The name of an enum's number; the number where it has none."""
+    found = each.enum_type.values_by_number.get(number)
+    return number if found is None else str(found.name)
+
+
+def why_unusable(schema: WriterSchema) -> str | None:
+    """Return why no message can be read by a schema; None: some can."""
+    found = _file_or_why(schema)
+    return found if isinstance(found, str) else None
+
+
+def _file(schema: WriterSchema) -> Any:
+    found = _file_or_why(schema)
+    if isinstance(found, str):
+        raise SchemaUnusableError(found)
+    return found
+
+
+@lru_cache(maxsize=1_000)
+def _file_or_why(schema: WriterSchema) -> Any:
+    """The file's descriptor, or what is wrong with the schema: both are kept, because a million records may ask."""
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    text, references = schema.text, dict(schema.references)
+    pool = DescriptorPool()
+    try:
+        if not all(map(_is_descriptor, [text, *references.values()])):
+            text, references = descriptors(text, references)
+        for file in builtin_files().values():
+            pool.Add(file)
+        for name, each in references.items():
+            if name not in builtin_files():
+                _add(pool, name, each)
+        _add(pool, _FILE, text)
+        return pool.FindFileByName(_FILE)
+    except SchemaUnusableError as error:
+        return str(error)
+    except (TypeError, KeyError, ValueError) as error:
+        return f"not a Protobuf schema: {type(error).__name__}: {error}"
+
+
+def _is_descriptor(text: str) -> bool:
+    """Whether a Protobuf schema is given as one, and not as its text."""
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _add(pool: "DescriptorPool", name: str, text: str) -> None:
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except DecodeError as error:
+        raise SchemaUnusableError(f"the descriptor of {name!r} cannot be read: {error}") from error
+    file.name = name
+    pool.Add(file)

@@ -1,0 +1,367 @@
+"""Asks a schema registry, with confluent-kafka's own client: TLS, credentials, retries and several addresses are its.
+
+An id's schema never changes, so each that can be used is asked for once in a process' life. That an id has none is a fact of a moment, and
+remembered for one: `spark_job/assembly/schemas.py` decides when it becomes a verdict.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from service.formats.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+Answer = TypeVar("Answer")
+
+# The registry's own codes for a schema, a subject and a version that it does not have. A proxy or another server answers 404 without them.
+_NO_SUCH_SCHEMA = 40403
+_NOT_THERE = frozenset({40401, 40402, _NO_SUCH_SCHEMA})
+_PASSING = frozenset({408, 425, 429})
+_KINDS = frozenset({"AVRO", "PROTOBUF", "JSON"})
+_MAX_ID = 2**31 - 1
+_MAX_REFERENCES = 200
+_MAX_CHARS = 8 << 20
+"""Of a schema and all that it refers to."""
+_MAX_BODY = 2 * _MAX_CHARS
+"""Bytes of an answer, unpacked: JSON writes a character as two where it must."""
+_LONGEST_BODY_S = 30.0
+"""Seconds that an answer may take to come in, once it has begun: the client's own timeout is that of a piece."""
+_UNUSABLE_S = 1.0
+"""Seconds for which it is remembered that an id cannot be used."""
+_MOST_REMEMBERED = 100_000
+_MOST_PAUSE_S = 10.0
+"""Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
+_MOST_PAUSES = 3
+_MOST_OPEN = 4
+"""Clients of a process: each new secret or certificate makes another one."""
+_LONGEST_OUTAGE_S = 3_600.0
+"""What a longer Retry-After counts as: its date may come from another clock."""
+
+
+class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
+    """The schemas of one registry by id: asked for when first looked up. Thread-safe."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """`options`: of the client, `url` among them. Raises RegistryRefusedError where the client cannot be made of them."""
+        self.client = registry_client(options)
+        self._where = str(options["url"])
+        self._known: dict[int, WriterSchema] = {}
+        self._unusable: dict[int, tuple[float, UnusableSchema]] = {}
+        self._absent_since: dict[int, float] = {}
+        self._lock = threading.Lock()
+        self._pauses = _Pauses(self._where)
+        self._pauses.watch(self.client)
+
+    def __getitem__(self, schema_id: int) -> WriterSchema | UnusableSchema:
+        """Raises RegistryAwayError, RegistryRefusedError."""
+        if (known := self._known.get(schema_id)) is not None:
+            return known
+        with self._lock:
+            if (known := self._known.get(schema_id)) is not None:
+                return known
+            at, unusable = self._unusable.get(schema_id, (0.0, None))
+            if unusable is not None and time.monotonic() < at + _UNUSABLE_S:
+                return unusable
+            return self._fetched(schema_id)
+
+    def asked_again(self, schema_id: int) -> WriterSchema | UnusableSchema:
+        """As a look-up; what is remembered of an id that could not be used does not count."""
+        with self._lock:
+            return self._fetched(schema_id)
+
+    def _fetched(self, schema_id: int) -> WriterSchema | UnusableSchema:
+        found = self.fetch(schema_id)
+        if isinstance(found, WriterSchema):
+            self._known[schema_id] = found
+            self._unusable.pop(schema_id, None)
+            self._absent_since.pop(schema_id, None)
+            return found
+        for each in (self._unusable, self._absent_since):
+            if len(each) >= _MOST_REMEMBERED:
+                each.clear()
+        self._unusable[schema_id] = time.monotonic(), found
+        self._absent_since.setdefault(schema_id, time.monotonic())
+        return found
+
+    def absent_since(self, schema_id: int) -> float:
+        """When the registry was first asked in vain for an id that it does not have (time.monotonic)."""
+        return self._absent_since.get(schema_id, float("-inf"))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def knows(self, schema_id: int) -> bool:
+        """Whether a look-up asks nothing, and the answer will never be another."""
+        return schema_id in self._known or schema_id > _MAX_ID
+
+    def fetch(self, schema_id: int) -> WriterSchema | UnusableSchema:
+        """Ask for a schema, whatever is known. Raises RegistryAwayError, RegistryRefusedError."""
+        if schema_id > _MAX_ID:
+            return UnusableSchema(f"no registry has a schema {schema_id}: ids end at {_MAX_ID}")
+        try:
+            return self._fetch(schema_id)
+        except SchemaTooLargeError:
+            return UnusableSchema(f"schema {schema_id}, or one that it refers to, has over {_MAX_BODY} bytes")
+
+    def _fetch(self, schema_id: int) -> WriterSchema | UnusableSchema:
+        found = self._asked(lambda: self.client.get_schema(schema_id), {_NO_SUCH_SCHEMA})
+        if found is None:
+            return UnusableSchema(f"the registry has no schema {schema_id}", may_come=True)
+        kind = found.schema_type or "AVRO"
+        if kind not in _KINDS:
+            return UnusableSchema(f"schema {schema_id} is of a kind that is not supported: {kind}")
+        if kind == "PROTOBUF":  # where the registry can give it, a descriptor: it needs no compiler
+            self.client.clear_caches()  # type: ignore[no-untyped-call] # it would give the same form again
+            found = self._asked(
+                lambda: self.client.get_schema(schema_id, fmt="serialized"), {_NO_SUCH_SCHEMA}
+            )
+            if found is None:
+                return UnusableSchema(f"the registry has no schema {schema_id}", may_come=True)
+        references: dict[str, str] = {}
+        if (why := self._add_references(found, references)) is not None:
+            return UnusableSchema(f"schema {schema_id} {why[0]}", may_come=why[1])
+        text = found.schema_str or ""
+        if len(text) + sum(map(len, references.values())) > _MAX_CHARS:
+            return UnusableSchema(f"schema {schema_id} has over {_MAX_CHARS} characters")
+        return WriterSchema(kind, text, tuple(references.items()))  # type: ignore[arg-type]
+
+    def _add_references(self, schema: "Schema", found: dict[str, str]) -> tuple[str, bool] | None:
+        """Depth first, so that each comes behind its own references. Return why they cannot be used, and whether they still may come; None:
+        they can.
+        """
+        fmt = "serialized" if schema.schema_type == "PROTOBUF" else None
+        opened: dict[str, str] = {}
+        todo = [(reference, False) for reference in reversed(schema.references or ())]
+        while todo:
+            reference, below_done = todo.pop()
+            name, subject, version = reference.name, reference.subject, reference.version
+            if name is None or subject is None or version is None:
+                return "has a reference without a place", False
+            if below_done:
+                found[name] = opened[name]
+                continue
+            if name in found:
+                continue
+            if name in opened:
+                return f"refers to {name!r}, which refers to itself", False
+            if len(opened) == _MAX_REFERENCES:
+                return f"has over {_MAX_REFERENCES} references", False
+            answer = self._asked(partial(self._version, subject, version, fmt), _NOT_THERE)
+            if answer is None:
+                return (
+                    f"refers to {name!r}, version {version} of subject {subject!r}, which the registry does not have",
+                    True,
+                )
+            opened[name] = answer.schema_str or ""
+            todo.append((reference, True))
+            todo += [(each, False) for each in reversed(answer.references or ())]
+        return None
+
+    def _version(self, subject: str, version: int, fmt: str | None) -> "Schema":
+        return self.client.get_version(subject, version, True, fmt).schema
+
+    def _asked(self, ask: "Callable[[], Schema]", absent: "set[int] | frozenset[int]") -> "Schema | None":
+        """The registry's answer; None where it is one of the codes `absent`. Raises RegistryAwayError, RegistryRefusedError."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        with registry_errors(self._where):
+            try:
+                return _checked(self._pauses.asked(ask))
+            except SchemaRegistryError as error:
+                if error.http_status_code == 404 and error.error_code in absent:
+                    return None
+                raise
+            except (
+                KeyError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ) as error:  # JSON, but no answer of a registry
+                self.client.clear_caches()  # type: ignore[no-untyped-call] # it keeps what it takes for one
+                raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _checked(answer: "Schema") -> "Schema":
+    """Raise TypeError where it is none: the client fills in what JSON of another server does not have."""
+    places = [place for each in answer.references or () for place in (each.name, each.subject)]
+    if not isinstance(answer.schema_str, str) or not all(isinstance(each, str | None) for each in places):
+        raise TypeError("it has no schema")
+    return answer
+
+
+class SchemaTooLargeError(RegistryRefusedError):
+    """An answer was cut off, because it has more bytes than any schema that can be used."""
+
+
+class _PauseError(Exception):
+    """The registry says how long it wants to be left alone."""
+
+
+class _OversizeError(ValueError):
+    """An answer goes on behind `_MAX_BODY`."""
+
+
+def _read(response: Any) -> None:
+    """Read an answer with bounds, which the client has not: little may unpack to gigabytes, and each byte starts its timeout anew."""
+    import httpx2
+
+    body, until = bytearray(), time.monotonic() + _LONGEST_BODY_S
+    for piece in response.iter_bytes():
+        body += piece
+        if len(body) > _MAX_BODY:
+            raise _OversizeError(f"an answer of over {_MAX_BODY} bytes")
+        if time.monotonic() > until:
+            raise httpx2.ReadTimeout(f"not read within {_LONGEST_BODY_S:g} s", request=response.request)
+    response._content = bytes(body)
+
+
+class _Pauses:
+    """Honours Retry-After, which the client does not look at. Not thread-safe."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._until = 0.0
+
+    def watch(self, client: "SchemaRegistryClient") -> None:
+        """See each answer before the client repeats its request."""
+        client._rest_client.session.event_hooks["response"] = [self._look]
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """Raises RegistryAwayError where the pause is a long one."""
+        for _ in range(_MOST_PAUSES):
+            left = self._until - time.monotonic()
+            if left > _MOST_PAUSE_S:
+                break
+            time.sleep(max(0.0, left))
+            try:
+                return ask()
+            except _PauseError:
+                continue
+        left = max(0.0, self._until - time.monotonic())
+        raise RegistryAwayError(
+            f"the schema registry at {self._where} wants no request for {left:.0f} seconds"
+        )
+
+    def _look(self, response: Any) -> None:
+        given = response.headers.get("Retry-After")
+        if response.status_code in (429, 503) and given is not None:
+            seconds = _seconds(given)
+            if seconds is not None:
+                self._until = time.monotonic() + seconds
+                raise _PauseError
+        _read(response)
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Of a Retry-After: a number, or a date. None where it is neither."""
+    try:
+        seconds = (
+            float(retry_after) if retry_after.isdecimal() else _until(parsedate_to_datetime(retry_after))
+        )
+    except (ValueError, OverflowError):  # also of dates that no datetime can be
+        return None
+    return min(max(0.0, seconds), _LONGEST_OUTAGE_S)
+
+
+def _until(at: datetime) -> float:
+    return (at.astimezone(UTC) - datetime.now(UTC)).total_seconds()
+
+
+_opened: dict[str, RegistrySchemas] = {}
+_opening = threading.Lock()
+
+
+def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:
+    """Return this process' schemas of a registry: one for each configuration of its client."""
+    configured = configuration(options)
+    with _opening:
+        if configured not in _opened:
+            _opened[configured] = RegistrySchemas(options)
+            if len(_opened) > _MOST_OPEN:
+                # Not closed: somebody may still ask it.
+                del _opened[next(iter(_opened))]
+        return _opened[configured]
+
+
+def close_schemas(options: Mapping[str, Any]) -> None:
+    """Close what `schemas_of` has opened with these options; the next call opens it again."""
+    with _opening:
+        found = _opened.pop(configuration(options), None)
+    if found is not None:
+        found.client.close()
+
+
+def configuration(options: Mapping[str, Any]) -> str:
+    """Return what a client is made of: its options, and the state of the certificates and keys that they name, which it reads only once."""
+    files = {name: _state(str(file)) for name, file in options.items() if name.endswith(".location")}
+    return json.dumps([dict(options), files], sort_keys=True)
+
+
+def _state(file: str) -> list[int]:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return []
+    return [found.st_ino, found.st_size, found.st_mtime_ns]
+
+
+def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":
+    """Make a client.
+
+    Raises RegistryRefusedError where its options are wrong, ModuleNotFoundError that names the extra where it is not installed.
+    """
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f"{error}: schemas need the extra `schema-registry` (pip install 'spark-outbox[schema-registry]'), on the executors, too"
+        ) from error
+    try:
+        return SchemaRegistryClient(dict(options))
+    except (ValueError, TypeError, OSError) as error:
+        # Its texts quote the url and the names of options, never their values.
+        raise RegistryRefusedError(
+            f"no client of the schema registry can be made with these options: {type(error).__name__}: {error}. Correct [schema_registry]"
+        ) from error
+
+
+@contextmanager
+def registry_errors(where: str) -> Iterator[None]:
+    """Tell an absent registry from one that refuses; both with its own words. `where`: its url.
+
+    Raises RegistryAwayError, RegistryRefusedError.
+    """
+    import httpx2
+    from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+    try:
+        yield
+    except SchemaRegistryError as error:
+        told = f"the schema registry at {where} answers HTTP {error.http_status_code}, code {error.error_code}: {error.error_message}"
+        if error.http_status_code >= 500 or error.http_status_code in _PASSING:
+            raise RegistryAwayError(told) from error
+        raise RegistryRefusedError(told) from error
+    except httpx2.RequestError as error:  # of the transport, or a body that is not what its headers say
+        raise RegistryAwayError(
+            f"the schema registry at {where} does not answer: {type(error).__name__}: {error}"
+        ) from error
+    except OAuthTokenError as error:
+        raise RegistryAwayError(f"no token for the schema registry at {where}: {error.message}") from error
+    except _OversizeError as error:
+        raise SchemaTooLargeError(f"the schema registry at {where} gives {error}") from error
+    except ValueError as error:  # an answer that is not JSON
+        raise RegistryRefusedError(
+            f"what answers at {where} is no schema registry: {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,68 @@
+"""What both services ask of librdkafka: a quiet administrative client, and why Kafka does not answer or refuses."""
+
+import re
+from typing import Any
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from service.kafka.renewable_client import Complaints, RenewableClient
+from service.settings import KafkaSettings
+
+QUIET = {"log_level": 0}
+"""Failures reach the caller as exceptions; librdkafka's own lines would repeat each of them for every retry."""
+# Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata
+# every five minutes only, also when that broker is dead. (librdkafka asks every 10 s at most.)
+_FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
+# Who only asks makes nothing; a producer's default (librdkafka takes an administrative client for one) would.
+_ONLY_ASKS = {"allow.auto.create.topics": False}
+
+# As librdkafka names a broker that it knows by its id: not one of bootstrap_servers, but what those call themselves.
+_OTHER_BROKER = re.compile(r"(?P<address>[^\s/]+:\d+)/\d+:")
+
+UNAUTHENTICATED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
+"""Errors for want of the right credentials."""
+UNAUTHORISED = UNAUTHENTICATED | {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""Errors for want of a right or of the right credentials."""
+
+KafkaAdmin = RenewableClient[AdminClient]
+
+
+def admin_client(settings: KafkaSettings) -> KafkaAdmin:
+    """Return a client for administrative requests. Raises KafkaException, SettingsError where the settings allow for none."""
+
+    def make(complaints: Complaints) -> AdminClient:
+        told: dict[str, Any] = {"error_cb": complaints}
+        return AdminClient(QUIET | _FRESH | settings.client() | _ONLY_ASKS | told)
+
+    return RenewableClient(make)
+
+
+def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
+    """Return why Kafka does not answer, and what to correct."""
+    where = f"Kafka at {settings.bootstrap_servers}"
+    if error.code() in UNAUTHENTICATED:
+        return (
+            f"{where} refuses the credentials: {error.str()}. Correct sasl.mechanism, sasl.username and sasl.password in "
+            "[kafka.options] (OUTBOX_KAFKA__OPTIONS) or in the file that [kafka] secret_options_file names"
+        )
+    if error.code() == KafkaError._SSL:
+        return (
+            f"there is no TLS connection to {where}: {error.str()}. Correct security.protocol, ssl.ca.location and the other ssl.* of "
+            "[kafka.options] (OUTBOX_KAFKA__OPTIONS)"
+        )
+    advertised = _OTHER_BROKER.search(error.str())
+    if advertised is not None and advertised["address"] not in settings.bootstrap_servers.split(","):
+        return (
+            f"{where} answers, but calls its broker {advertised['address']}, which cannot be reached from here: {error.str()}. Correct "
+            "advertised.listeners of the brokers, or make that name known to this host"
+        )
+    return (
+        f"{where} does not answer: {error.str()}. Check [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS), and "
+        "security.protocol in [kafka.options]; `devstack status` shows a local one"
+    )

@@ -1,0 +1,160 @@
+"""Committed records of Kafka between two offsets, read whole or not at all: one rule for everybody who reads beside Spark.
+
+A partition has been read to an offset once a record at or above the last wanted one came, or an end of the partition at or past it was
+reported. Nothing else is an end: not an empty poll, and not an end below the offset, which a replica that lags behind reports as well as an
+open transaction does. Then the reader waits; what does not come in time is a failure.
+"""
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from operator import methodcaller
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from service.kafka.renewable_client import LASTS_S
+
+Place = tuple[str, int]
+"""(topic, partition)"""
+
+_CONSUME = 10_000
+_LOOK_S = 0.2
+_WAITED_FOR = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
+_offset = methodcaller("offset")
+
+
+class EndNotReachedError(KafkaException):
+    """Records that must be there were not given in time. `readable`: where the partitions that did report an end below do end."""
+
+    def __init__(self, left: Mapping[Place, int], readable: Mapping[Place, int], timeout_s: float) -> None:
+        (topic, partition), end = min(left.items())
+        place = f"{topic}/{partition}"
+        others = f", nor {len(left) - 1} other partitions to theirs" if len(left) > 1 else ""
+        because = (
+            f"it ends at offset {readable[topic, partition]}"
+            if (topic, partition) in readable
+            else "no answer"
+        )
+        text = f"{place} was not read to offset {end} within {timeout_s:g} s{others}: {because}"
+        super().__init__(KafkaError(KafkaError._TIMED_OUT, text))
+        self.readable = {place: offset for place, offset in readable.items() if place in left}
+
+
+class RangeReader:
+    """Reads ranges one after the other. Not thread-safe. A consumer that gives nothing for long is made again."""
+
+    def __init__(
+        self, make: Callable[[], Consumer], timeout_s: float, give_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`make`: a consumer of committed records that reports ends of partitions. `timeout_s`: from one record to the next.
+
+        `give_up`: asked while waiting, ends the wait.
+        """
+        self._make = make
+        self._timeout_s = timeout_s
+        self._give_up = give_up
+        self._consumer = make()
+        self.positions: dict[Place, int] = {}
+        """The offset behind what was read of each partition of the last range."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect from Kafka."""
+        self._consumer.close()
+
+    def read(self, ranges: Mapping[Place, tuple[int, int]]) -> Iterator[list[Any]]:
+        """Yield the records (confluent-kafka's messages) of [start, end) of each partition in offset order, some at a time.
+
+        Raises EndNotReachedError, KafkaException.
+        """
+        self.positions = {place: start for place, (start, _) in ranges.items()}
+        left = {place: end for place, (start, end) in ranges.items() if start < end}
+        readable: dict[Place, int] = {}
+        self._assign(left)
+        moved = heard = time.monotonic()
+        while left:
+            records, errors = self._fetch()
+            open_before = len(left)
+            found = self._take(records, left)
+            for message in errors:
+                self._end(message, left, readable)
+            if len(left) < open_before:
+                self._leave(left)
+            if found:
+                yield found
+            now = time.monotonic()
+            moved = now if records else moved
+            if records or errors:
+                heard = now
+            elif now - heard > LASTS_S:
+                heard = now
+                self._consumer.close()
+                self._consumer = self._make()
+                self._assign(left)
+            if left and (now - moved > self._timeout_s or self._give_up()):
+                raise EndNotReachedError(left, readable, self._timeout_s)
+
+    def _assign(self, left: Mapping[Place, int]) -> None:
+        self._consumer.assign([TopicPartition(*place, self.positions[place]) for place in left])
+
+    def _fetch(self) -> tuple[list[Any], list[Any]]:
+        """Return records and errors: what is there, or the first that comes."""
+        first = self._consumer.poll(_LOOK_S)
+        if first is None:
+            return [], []
+        messages = [first, *self._consumer.consume(_CONSUME, timeout=0)]
+        errors = [message for message in messages if message.error() is not None]
+        return [message for message in messages if message.error() is None] if errors else messages, errors
+
+    def _take(self, records: list[Any], left: dict[Place, int]) -> list[Any]:
+        """Return those of the ranges, and take partitions that are read to their ends out of `left`.
+
+        Where a partition has become shorter, a consumer begins again at its first record.
+        """
+        if len(self.positions) == 1 and records:
+            ((place, end),) = left.items()
+            first = bisect_left(records, self.positions[place], key=_offset)
+            found = records[first : bisect_left(records, end, key=_offset)]
+            self._move(place, records[-1].offset() + 1, left)
+            return found
+        found = []
+        for record in records:
+            place = record.topic(), record.partition()
+            if place in left and self.positions[place] <= record.offset() < left[place]:
+                found.append(record)
+            if place in left:
+                self._move(place, record.offset() + 1, left)
+        return found
+
+    def _end(self, message: Any, left: dict[Place, int], readable: dict[Place, int]) -> None:
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            place = message.topic(), message.partition()
+            if place in left:
+                # Reported at the position, past commit markers and aborted records too.
+                readable[place] = message.offset()
+                self._move(place, message.offset(), left)
+        elif not error.retriable() and error.code() not in _WAITED_FOR:
+            raise KafkaException(error)
+
+    def _move(self, place: Place, position: int, left: dict[Place, int]) -> None:
+        end = left[place]
+        self.positions[place] = min(end, max(self.positions[place], position))
+        if position >= end:
+            del left[place]
+
+    def _leave(self, left: Mapping[Place, int]) -> None:
+        """Read on only where the end was not reached."""
+        assigned = [(each.topic, each.partition) for each in self._consumer.assignment()]
+        done = [TopicPartition(*place) for place in assigned if place not in left]
+        if done:
+            self._consumer.incremental_unassign(done)

@@ -1,0 +1,229 @@
+"""Long-lived clients of librdkafka, made again when they fail: none is trusted to heal itself.
+
+One that was given metadata without brokers may never connect again (librdkafka issue 5301), and one whose credentials were refused offers
+the same ones for ever. So a client that has failed for LASTS_S, or was refused, is dropped, and the next request makes another one, out of
+the secrets and certificates as they are then. Requests that still wait for the former one fail by themselves.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetError
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from service.lifecycle.tracebacks import without_traceback
+
+_log = structlog.get_logger()
+
+LASTS_S = 10.0
+"""Seconds that a client may fail before another one is made."""
+_LOOK_S = 0.2
+# librdkafka numbers its own errors below this, brokers' are above.
+_OWN_ERRORS = -100
+
+
+class _Client(Protocol):
+    def poll(self, timeout: float, /) -> Any: ...
+
+    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> Any: ...
+
+
+C = TypeVar("C", bound=_Client)
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Complaints:
+    """What librdkafka says of its connections (`error_cb`): a request that waits for one only times out, without saying why.
+
+    Nothing may be raised out of a callback: confluent-kafka 2.16 never frees such an exception, nor the clients that its frames lead to.
+    """
+
+    def __init__(self) -> None:
+        self.refusal: KafkaError | None = None
+        """Why the credentials or the TLS connection were refused, None where they were not."""
+        self._unreachable: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.refusal = error
+        elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
+            self._unreachable = error
+
+    def login_refused(self) -> KafkaError | None:
+        """Return why the credentials were refused, which no waiting changes; None where they were not."""
+        refusal = self.refusal
+        return refusal if refusal is not None and refusal.code() == KafkaError._AUTHENTICATION else None
+
+    def forget(self) -> None:
+        """Start over: a broker has answered."""
+        self.refusal = self._unreachable = None
+
+    def explain(self, error: KafkaException) -> KafkaException:
+        """Return why a request failed, where librdkafka only gave up waiting."""
+        told = error.args[0]
+        if not is_own(told):
+            return error
+        if self.refusal is not None:
+            return KafkaException(self.refusal)
+        if self._unreachable is None or told.code() != KafkaError._TIMED_OUT:
+            return error
+        # With its own code: which broker cannot be reached, and by which name it called itself.
+        return KafkaException(KafkaError(told.code(), f"{told.str()}: {self._unreachable.str()}"))
+
+
+class _Held(Generic[C]):
+    """A client and how it is doing. `replaces`: why the one before was dropped, None once this one has answered."""
+
+    def __init__(self, make: Callable[[Complaints], C], replaces: str | None) -> None:
+        self.complaints = Complaints()
+        self.client = make(self.complaints)
+        self.replaces = replaces
+        self.failing_since: float | None = None
+
+    def refused(self) -> bool:
+        """Whether the credentials were refused: waiting for an answer is of no use."""
+        self.client.poll(0)  # serves the complaints
+        return self.complaints.login_refused() is not None
+
+
+class Answer(Generic[T]):
+    """What a Future holds at its end, without the frames of whoever raised it: those may hold the answer."""
+
+    def __init__(self, value: T | None, error: BaseException | None) -> None:
+        self._value = value
+        self.error = error
+
+    def result(self) -> T:
+        """Return it, or raise the error."""
+        if self.error is not None:
+            raise without_traceback(self.error)
+        value: Any = self._value
+        return value  # type: ignore[no-any-return]  # None may be one
+
+
+class RenewableClient(Generic[C]):
+    """Holds one client at a time. Thread-safe."""
+
+    def __init__(self, make: Callable[[Complaints], C], lasts_s: float = LASTS_S) -> None:
+        """`make` returns a client that tells the complaints of its errors. The first one is made at once; raises what `make` does."""
+        self._make = make
+        self._lasts_s = lasts_s
+        self._lock = threading.Lock()
+        self._dropped: str | None = None
+        self._held: _Held[C] | None = _Held(make, None)
+
+    def ask(self, request: Callable[[C], T]) -> T:
+        """Return what `request` does with the client.
+
+        Raises KafkaException, with the refusal itself where the credentials or the TLS connection were refused.
+        """
+        return self._ask(lambda held: request(held.client))
+
+    def answers(
+        self,
+        request: "Callable[[C], Mapping[K, Future[T]]]",
+        give_up: Callable[[], bool] = lambda: False,
+        check: "Callable[[dict[K, Answer[T]]], None]" = lambda _: None,
+    ) -> "dict[K, Answer[T]]":
+        """Return the answers to an administrative request, each of which a broker gave. `check` raises KafkaException for one that is none.
+
+        Raises KafkaException as `ask` where there is no answer, also when `give_up` says so (_TIMED_OUT).
+        """
+
+        def wait(held: _Held[C]) -> "dict[K, Answer[T]]":
+            asked = request(held.client)
+            answers = {
+                each: _wait(future, lambda: give_up() or held.refused()) for each, future in asked.items()
+            }
+            for each in answers.values():
+                if isinstance(each.error, KafkaException) and is_own(each.error.args[0]):
+                    each.result()
+            check(answers)
+            return answers
+
+        return self._ask(wait)
+
+    @property
+    def client(self) -> C:
+        """The present one, for requests that are answered later; `note` is told the answers."""
+        return self._hold().client
+
+    def note(self, error: KafkaError | None) -> None:
+        """Take the answer to a request that was made with `client`; None: it succeeded."""
+        held = self._held
+        if held is not None:
+            self._note(held, error, time.monotonic())
+
+    def close(self) -> None:
+        """End the client, with its threads. Another request would make another one."""
+        with self._lock:
+            held, self._held = self._held, None
+        if held is not None:
+            held.client.__exit__(None, None, None)
+
+    def _ask(self, request: Callable[[_Held[C]], T]) -> T:
+        held, began = self._hold(), time.monotonic()
+        try:
+            found = request(held)
+        except KafkaException as error:
+            held.refused()
+            told: KafkaError = held.complaints.explain(error).args[0]
+            self._note(held, told, began)
+            if told is error.args[0]:
+                raise
+            # No variable holds it: its traceback leads here, and the two would keep the dropped client.
+            raise KafkaException(told) from error
+        self._note(held, None, began)
+        return found
+
+    def _hold(self) -> _Held[C]:
+        with self._lock:
+            if self._held is None:
+                self._held = _Held(self._make, self._dropped)
+            return self._held
+
+    def _note(self, held: _Held[C], error: KafkaError | None, began: float) -> None:
+        if error is None or not is_own(error):
+            held.failing_since = None
+            held.complaints.forget()
+            if held.replaces is not None:
+                _log.info("kafka_client_renewed", reason=held.replaces)
+                held.replaces = None
+            return
+        held.failing_since = min(began, held.failing_since or began)
+        lasts = time.monotonic() - held.failing_since >= self._lasts_s
+        if lasts or held.complaints.refusal is not None:
+            with self._lock:
+                if self._held is held:
+                    self._held, self._dropped = None, error.str()
+
+
+def answer(future: "Future[T]", give_up: Callable[[], bool]) -> T:
+    """Wait for an answer. Raises what it holds; KafkaException, _TIMED_OUT, when `give_up` says so."""
+    return _wait(future, give_up).result()
+
+
+def is_own(error: KafkaError) -> bool:
+    """Whether librdkafka says so itself, or asks a broker that cannot answer: another client may do better."""
+    return error.code() < _OWN_ERRORS or error.code() in (
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    )
+
+
+def _wait(future: "Future[T]", give_up: Callable[[], bool]) -> Answer[T]:
+    while True:
+        try:
+            error = future.exception(timeout=_LOOK_S)
+        except NotYetError:
+            if give_up():
+                text = "stopped while waiting for Kafka"
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from None
+        else:
+            return Answer(None, error) if error is not None else Answer(future.result(), None)

@@ -1,0 +1,173 @@
+"""Which topics there are and how they are configured, asked the same way by both services.
+
+A broker that has just started, or lags, does not know each topic yet: its word alone makes no topic missing.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Literal
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports them, without saying so to mypy
+    AdminClient,
+    ConfigEntry,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+from confluent_kafka.cimpl import NewTopic
+
+from service.kafka.client import UNAUTHORISED, KafkaAdmin
+from service.kafka.renewable_client import Answer
+from service.kafka.rights import needing
+from service.lifecycle.tracebacks import without_traceback
+
+MISSING_S = 5.0
+"""Seconds that an unknown topic is asked for again where the controller may not be asked."""
+_POLL_S = 0.2
+# The answer holds every setting of each topic: some kilobytes.
+_TOPICS_A_REQUEST = 500
+# What the controller answers for a topic that it does not have, and would not create: a name that differs from another one's only by
+# `.` and `_`, a policy, this number of replicas. An existing topic is told first.
+_REFUSES_NEW_TOPICS = (
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_CONFIG,
+)
+
+
+def existing_topics(
+    admin: KafkaAdmin,
+    names: Sequence[str],
+    timeout_s: float,
+    give_up: Callable[[], bool] = lambda: False,
+    missing_s: float = MISSING_S,
+) -> dict[str, TopicDescription]:
+    """Describe those of the topics that exist.
+
+    A topic is missing where the controller says so or, without the right to ask it, where the brokers do not know it for `missing_s`.
+    Raises KafkaException, also for a topic that only the controller knows by then, and when `give_up` says so.
+    """
+    deadline = time.monotonic() + missing_s
+    while True:
+        found = known_topics(admin, names, timeout_s, give_up)
+        unknown = [name for name in names if name not in found]
+        late = time.monotonic() > deadline
+        lagging = [name for name in unknown if not _is_missing(admin, name, timeout_s, give_up, late)]
+        if not lagging:
+            return found
+        if late or give_up():
+            text = f"a broker does not know {', '.join(map(repr, lagging))}; the controller may"
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, text))
+        time.sleep(_POLL_S)
+
+
+def known_topics(
+    admin: KafkaAdmin,
+    names: Sequence[str],
+    timeout_s: float,
+    give_up: Callable[[], bool] = lambda: False,
+) -> dict[str, TopicDescription]:
+    """Describe those of the topics that the brokers know now. Raises KafkaException."""
+    if not names:
+        return {}
+    wanted = TopicCollection(list(names))
+    answers = admin.answers(lambda client: client.describe_topics(wanted, request_timeout=timeout_s), give_up)
+    found = {}
+    for name in names:
+        try:
+            with needing("Describe", "topic", name):
+                found[name] = answers[name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+    return found
+
+
+def topic_configs(
+    admin: KafkaAdmin,
+    names: Iterable[str],
+    timeout_s: float,
+    give_up: Callable[[], bool] = lambda: False,
+) -> dict[str, dict[str, ConfigEntry]]:
+    """Return the settings of topics, which must exist. Raises KafkaException."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    found: dict[str, dict[str, ConfigEntry]] = {}
+    for first in range(0, len(resources), _TOPICS_A_REQUEST):
+        some = resources[first : first + _TOPICS_A_REQUEST]
+
+        def ask(
+            client: AdminClient, some: list[ConfigResource] = some
+        ) -> "dict[ConfigResource, Future[dict[str, ConfigEntry]]]":
+            return client.describe_configs(some, request_timeout=timeout_s)
+
+        for resource, answer in admin.answers(ask, give_up).items():
+            with needing("DescribeConfigs", "topic", resource.name):
+                found[resource.name] = answer.result()
+    return found
+
+
+def partition_offsets(
+    admin: KafkaAdmin,
+    places: Iterable[tuple[str, int]],
+    which: Literal["earliest", "latest"],
+    timeout_s: float,
+    give_up: Callable[[], bool] = lambda: False,
+    *,
+    committed: bool = False,
+) -> dict[tuple[str, int], int]:
+    """Return the first offset or the end of each partition (topic, number), by its leader. `committed`: up to the first open transaction.
+
+    Raises KafkaException.
+    """
+    spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(*place): spec for place in places}
+    if not wanted:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    answers = admin.answers(
+        lambda client: client.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s),
+        give_up,
+        _leaders_answered,
+    )
+    found = {}
+    for place, answer in answers.items():
+        with needing("Describe", "topic", place.topic):
+            found[place.topic, place.partition] = int(answer.result().offset)
+    return found
+
+
+def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultInfo]]) -> None:
+    """Raise KafkaException unless they did: librdkafka 2.16 answers -1001, and names no error, where a leader has not in time."""
+    for place, answer in answers.items():
+        if answer.error is None and answer.result().offset < 0:
+            text = f"the leader of {place.topic}/{place.partition} does not answer"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
+
+
+def _is_missing(
+    admin: KafkaAdmin, topic: str, timeout_s: float, give_up: Callable[[], bool], late: bool
+) -> bool:
+    """Whether an unknown topic does not exist, by the controller's word: with a creation that it is only to check.
+
+    `late`: what to believe without the right to ask.
+    """
+    new = NewTopic(topic, num_partitions=1, replication_factor=1)
+    checked = admin.answers(
+        lambda client: client.create_topics([new], validate_only=True, request_timeout=timeout_s), give_up
+    )
+    error = checked[topic].error
+    if error is None:
+        return True
+    code = error.args[0].code() if isinstance(error, KafkaException) else None
+    if code in UNAUTHORISED:
+        return late
+    if code in _REFUSES_NEW_TOPICS:
+        return True
+    if code == KafkaError.TOPIC_ALREADY_EXISTS:
+        return False
+    raise without_traceback(error)

@@ -1,0 +1,1 @@
+"""How a process begins, waits, survives failures and ends."""

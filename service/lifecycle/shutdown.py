@@ -1,0 +1,55 @@
+"""SIGTERM and SIGINT: the first asks for an orderly end, the second forces it, and so does an end that takes too long."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from service.lifecycle.threads import supervised
+
+_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+_log = structlog.get_logger()
+
+LONGEST_END_S = 30.0
+"""An orderly end is bounded by itself (relay.py); this is for one that hangs where nobody thought of."""
+
+
+@contextmanager
+def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S) -> Iterator[None]:
+    """Set `stop` at the first signal, end the process with 128 + signal at the second, or `longest_end_s` later. Main thread only.
+
+    A thread waits for the signals instead of a handler, because a handler may run while its own thread holds the very
+    lock that setting an event needs.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    done = threading.Event()
+
+    def wait() -> None:
+        first: tuple[int, float] | None = None
+        while not done.is_set():
+            received = signal.sigtimedwait(_SIGNALS, 0.2)
+            if first is not None and time.monotonic() - first[1] > longest_end_s:
+                _log.warning("end_forced", waited_s=longest_end_s)
+                os._exit(128 + first[0])
+            # CPython returns an empty record, not None, when the process was stopped and continued (SIGSTOP) while it waited.
+            if received is None or received.si_signo not in _SIGNALS:
+                continue
+            # `stop` may be set without any signal: while `run` ends by itself the first one asks for the end that is under way.
+            if first is not None:
+                os._exit(128 + received.si_signo)
+            first = received.si_signo, time.monotonic()
+            stop.set()
+            _log.info("stopping", signal=signal.Signals(received.si_signo).name)
+
+    watcher = supervised(wait, "signals", done)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,1 @@
+"""Logs, metrics, health and traces of both services: one HTTP endpoint, and measurements that end nothing."""

@@ -1,0 +1,83 @@
+"""The HTTP endpoint of a service: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever runs it.
+
+Neither TLS nor a password: for the network of the operators only. What a stranger there can do is bounded (http_server.py).
+"""
+
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import orjson
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from service.errors import SettingsError
+from service.observability import http_server
+from service.observability.http_server import Answer, Page
+from service.observability.verdict import HealthVerdict
+
+
+def pages(
+    collectors: Sequence[Collector], healthy: Callable[[], HealthVerdict], ready: Callable[[], HealthVerdict]
+) -> dict[str, Page]:
+    """Return the three pages of a service. `collectors` have different metrics."""
+    together = _Together(collectors)
+    return {
+        "/metrics": lambda accept: _metrics(together, accept),
+        "/healthz": lambda _accept: _verdict("healthy", healthy()),
+        "/readyz": lambda _accept: _verdict("ready", ready()),
+    }
+
+
+@contextmanager
+def served(host: str, port: int, pages: Mapping[str, Page], another_port: str) -> Iterator[int]:
+    """Serve `pages`, {path: page}, until the block ends; yield the port, which the system chooses for 0.
+
+    Raises SettingsError where the address cannot be opened; `another_port` names the setting that gives another one.
+    """
+    try:
+        listening = _listen(host, port)
+    # UnicodeError: the host is no name at all.
+    except (OSError, UnicodeError) as error:
+        raise SettingsError(
+            f"the metrics endpoint cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}. Correct [metrics] host "
+            f"(OUTBOX_METRICS__HOST), give each process a port of its own with {another_port}, or switch the endpoint off with 0"
+        ) from error
+    number = int(listening.getsockname()[1])
+    with http_server.serving(listening, pages):
+        yield number
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, protocol, _, address = found[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        # The port of the process before; not shared: a second process on the same port is an error, not a partner.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen()
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+class _Together(Collector):
+    def __init__(self, collectors: Sequence[Collector]) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterator[Metric]:
+        for collector in self._collectors:
+            yield from collector.collect()
+
+
+def _metrics(collector: Collector, accept: str) -> Answer:
+    encode, content_type = choose_encoder(accept)
+    return Answer(200, content_type, encode(collector))
+
+
+def _verdict(word: str, verdict: HealthVerdict) -> Answer:
+    body = orjson.dumps(verdict.as_json(word), option=orjson.OPT_APPEND_NEWLINE)
+    return Answer(200 if verdict.holds else 503, "application/json", body)

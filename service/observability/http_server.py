@@ -1,0 +1,243 @@
+"""A small HTTP server for a few pages, which strangers can neither fill nor hold up.
+
+One thread reads all requests, so a connection costs a descriptor until its request is complete. It has a second for that, and where all
+places are taken, the one that has been silent longest makes room for a new one (connection_limit.py). Each page is made in a thread of its
+own, one at a time for all who ask, so that one that hangs or is asked for too often holds up no other.
+
+A connection is good for one request. What follows the request is not read.
+"""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import structlog
+
+from service.lifecycle.threads import supervised
+from service.observability.connection_limit import ConnectionLimit
+
+_log = structlog.get_logger()
+
+MOST_CONNECTIONS = 128
+REQUEST_S = 1.0
+"""Within which a request must be complete."""
+_ANSWER_S = 10.0
+"""Within which it must be answered and the answer taken. Who reads slowly makes room for others before."""
+_MOST_REQUEST_BYTES = 16_384
+# Fewer at once than there are places: each connection is read once, at the least, before it may have to make room.
+_ACCEPTED_AT_ONCE = 64
+_BACKLOG = 1_024
+_JOIN_S = 3.0
+
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+}
+
+
+class Answer(NamedTuple):
+    """What a page answers."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+Page = Callable[[str], Answer]
+"""Makes an answer, given the request's `Accept` header."""
+
+
+def text(status: int, said: str) -> Answer:
+    """Return an answer for people."""
+    return Answer(status, "text/plain; charset=utf-8", f"{said}\n".encode())
+
+
+@contextmanager
+def serving(listening: socket.socket, pages: Mapping[str, Page]) -> Iterator[None]:
+    """Serve `pages`, {path: page}, in a thread until the block ends, and close the socket then."""
+    loop = asyncio.new_event_loop()
+    pool = _Pool(loop, pages)
+    listening.setblocking(False)
+    server = loop.run_until_complete(
+        loop.create_server(lambda: _Connection(pool), sock=listening, backlog=_ACCEPTED_AT_ONCE)
+    )
+    listening.listen(_BACKLOG)
+    thread = supervised(loop.run_forever, "endpoint", threading.Event())
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_JOIN_S)
+        if not thread.is_alive():
+            loop.run_until_complete(_end(server, pool.connections))
+            loop.close()
+
+
+async def _end(server: asyncio.Server, connections: ConnectionLimit) -> None:
+    server.close()
+    while accepting := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(accepting)
+    connections.drop_all()
+    await asyncio.sleep(0)  # they close their sockets
+
+
+class _Pool:
+    """What all connections share, and who waits for which page. Of the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pages: Mapping[str, Page]) -> None:
+        self.loop = loop
+        self._pages = pages
+        self._being_made: set[str] = set()
+        self._waiting: dict[str, dict[str, list[Callable[[Answer], None]]]] = {path: {} for path in pages}
+        self.connections = ConnectionLimit(MOST_CONNECTIONS)
+
+    def ask(self, path: str, accept: str, answer: Callable[[Answer], None]) -> None:
+        """Have a page made; `answer` is called with it. Who asks for the same while it waits for its turn gets the same answer."""
+        if path not in self._pages:
+            answer(text(404, f"there is no {path} here, only {', '.join(sorted(self._pages))}"))
+            return
+        self._waiting[path].setdefault(accept, []).append(answer)
+        if path not in self._being_made:
+            self._make_next(path)
+
+    def forget(self, path: str, accept: str, answer: Callable[[Answer], None]) -> None:
+        """Make nothing for whoever has gone: else the pages of strangers who do not wait hold up those who do."""
+        answers = self._waiting.get(path, {}).get(accept, [])
+        if answer in answers:
+            answers.remove(answer)
+            if not answers:
+                del self._waiting[path][accept]
+
+    def _make_next(self, path: str) -> None:
+        waiting = self._waiting[path]
+        if not waiting:
+            return
+        accept = next(iter(waiting))
+        answers = waiting.pop(accept)
+
+        def make() -> None:
+            found = _made(self._pages[path], path, accept)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.loop.call_soon_threadsafe(made, found)
+
+        def made(found: Answer) -> None:
+            self._being_made.discard(path)
+            for answer in answers:
+                answer(found)
+            self._make_next(path)
+
+        self._being_made.add(path)
+        try:
+            # A daemon: a page that hangs must not hold up the end of the process.
+            threading.Thread(target=make, name="endpoint page", daemon=True).start()
+        except RuntimeError as error:
+            self.loop.call_soon(made, text(503, f"{path} cannot be made now: {error}"))
+
+
+def _made(page: Page, path: str, accept: str) -> Answer:
+    try:
+        return page(accept)
+    except Exception as error:  # noqa: BLE001 - told to whoever asks, and the endpoint continues
+        _log.error("endpoint_failed", path=path, exc_info=error)
+        return text(
+            500, f"{path} failed: {type(error).__name__}. The traceback is in the log (`endpoint_failed`)"
+        )
+
+
+class _Connection(asyncio.Protocol):
+    """One request and its answer."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, pool: _Pool) -> None:
+        self._pool = pool
+        self._received = b""
+        self.has_asked = self._has_ended = False
+        self._forget: Callable[[], None] = lambda: None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._pool.connections.enter(self)
+        self._deadline = self._pool.loop.call_later(REQUEST_S, self.drop)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._deadline.cancel()
+        self._forget()
+        self._pool.connections.leave(self)
+
+    @property
+    def rank(self) -> int:
+        return int(self.has_asked and not self._has_ended)
+
+    def drop(self) -> None:
+        """Close it at once, whatever is not sent yet."""
+        self._pool.connections.leave(self)
+        self._transport.abort()
+
+    def eof_received(self) -> bool:
+        self._has_ended = True
+        return self.has_asked  # it may have closed its half and wait for the answer
+
+    def data_received(self, data: bytes) -> None:
+        if self.has_asked:
+            return
+        self._received += data
+        head, end, _ = self._received.partition(b"\r\n\r\n")
+        if not end and len(self._received) <= _MOST_REQUEST_BYTES:
+            return
+        self.has_asked = True
+        self._received = b""
+        self._deadline.cancel()
+        self._deadline = self._pool.loop.call_later(_ANSWER_S, self.drop)
+        if not end:
+            self._answer(text(431, f"a request has {_MOST_REQUEST_BYTES} bytes at the most"), with_body=True)
+            return
+        line, *headers = head.decode("latin-1").split("\r\n")
+        match line.split(" "):
+            case ["GET" | "HEAD" as method, target, "HTTP/1.0" | "HTTP/1.1"]:
+                self._ask(target, _accept(headers), with_body=method == "GET")
+            case [_, _, "HTTP/1.0" | "HTTP/1.1"]:
+                self._answer(text(501, "only GET and HEAD are known here"), with_body=True)
+            case _:
+                self._answer(text(400, "this is no HTTP request"), with_body=True)
+
+    def _ask(self, target: str, accept: str, *, with_body: bool) -> None:
+        try:
+            path = urlsplit(target).path
+        except ValueError:
+            self._answer(text(400, "this is no address"), with_body=with_body)
+            return
+        answer = partial(self._answer, with_body=with_body)
+        self._forget = partial(self._pool.forget, path, accept, answer)
+        self._pool.ask(path, accept, answer)
+
+    def _answer(self, answer: Answer, *, with_body: bool) -> None:
+        if self._transport.is_closing():
+            return
+        head = (
+            f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nServer: spark-outbox\r\nConnection: close\r\n"
+            f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\nCache-Control: no-store\r\n\r\n"
+        )
+        self._transport.write(head.encode("latin-1") + (answer.body if with_body else b""))
+        self._transport.close()  # once it is sent
+
+
+def _accept(headers: list[str]) -> str:
+    for header in headers:
+        name, _, value = header.partition(":")
+        if name.lower() == "accept":
+            return value.strip()
+    return ""

@@ -1,0 +1,107 @@
+"""From what ended an attempt to an error that says what happened and what mends it, and what follows from that error."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from confluent_kafka import KafkaError, KafkaException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from service.errors import (
+    BatchTooLargeError,
+    DiskFullError,
+    ExhaustedError,
+    OutboxError,
+    SparkLostError,
+    SparkStartError,
+    WorkerDiedError,
+)
+from spark_job.failures.servers import of_kafka, of_postgres
+from spark_job.failures.spark_text import EXHAUSTED, NO_THREAD, defect, explain_text
+from spark_job.spark import jvm
+
+SMALLER_MAY_PASS = (BatchTooLargeError, WorkerDiedError)
+"""An attempt that ends so may pass with fewer events; where it took one event only, it does not."""
+_OF_SIZE = (*SMALLER_MAY_PASS, DiskFullError, SparkLostError)
+
+
+def is_of_size(error: OutboxError) -> bool:
+    """Tell whether the size of a batch can explain it, so that the next attempt takes a smaller one."""
+    return isinstance(error, _OF_SIZE) and not isinstance(error, SparkStartError)
+
+
+def passes_by_itself(error: OutboxError) -> bool:
+    """Tell whether another attempt can succeed without anybody's doing."""
+    if isinstance(error, SparkLostError) and not jvm.is_ours():
+        return False
+    return error.may_pass
+
+
+def explain(error: BaseException) -> OutboxError:
+    """Return what ended the attempt, in words. Nothing was committed by the failed batch: the next attempt begins where the ledger ends."""
+    if isinstance(error, OutboxError):
+        return error
+    if (short := _without_resources(error)) is not None:
+        return short
+    if isinstance(error, psycopg.Error):
+        return of_postgres(error)
+    if isinstance(error, KafkaException):
+        return of_kafka(error)
+    gone = jvm.lost(error)
+    if gone is not None:
+        return _without_jvm(gone)
+    if isinstance(error, PySparkException | Py4JError | OSError):
+        return explain_text(error)
+    return defect(f"{type(error).__name__}: {error}")  # nobody else's code can raise it in this process
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what the servers' clients raise into an OutboxError."""
+    try:
+        yield
+    except (psycopg.Error, KafkaException, PySparkException, Py4JError) as error:
+        raise explain(error) from error
+    except (OSError, RuntimeError, MemoryError) as error:
+        # A call to a JVM that is gone fails at its socket.
+        if _without_resources(error) is None and jvm.lost(error) is None:
+            raise
+        raise explain(error) from error
+
+
+def _without_resources(error: BaseException) -> OutboxError | None:
+    """Where this process itself was refused memory, a descriptor, a thread or room on a disk."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(
+            f"the disk of this process' work files is full: {error}. Make room, or move them with TMPDIR"
+        )
+    if isinstance(error, MemoryError) or number == errno.ENOMEM:
+        return BatchTooLargeError(
+            f"this process ran out of memory: {error!r}. The next attempt takes a quarter of the events"
+        )
+    text = str(error)
+    if (
+        number in (errno.EMFILE, errno.ENFILE)
+        or (isinstance(error, RuntimeError) and NO_THREAD in text)
+        # libpq and librdkafka say it in words.
+        or (isinstance(error, psycopg.OperationalError) and os.strerror(errno.EMFILE) in text)
+        or (isinstance(error, KafkaException) and error.args[0].code() == KafkaError._CRIT_SYS_RESOURCE)
+    ):
+        return ExhaustedError(f"{EXHAUSTED}. {type(error).__name__}: {text}")
+    return None
+
+
+def _without_jvm(gone: jvm.LostJvm) -> OutboxError:
+    if gone.out_of_memory:
+        return BatchTooLargeError(
+            f"Spark's JVM ran out of memory ({gone}). The next attempt takes a quarter of the events; more [job] driver_memory "
+            "prevents this."
+        )
+    return SparkLostError(
+        f"Spark's JVM is gone ({gone}). A batch that was being written is either whole in the outbox or not there; the next attempt "
+        "finds out. Where the system ended it for lack of memory, the machine or container needs more than [job] driver_memory."
+    )

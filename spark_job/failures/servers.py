@@ -1,0 +1,66 @@
+"""What a failure of Postgres or Kafka means that this process met itself, and what mends it."""
+
+import psycopg
+from confluent_kafka import KafkaError, KafkaException
+
+from service.errors import CredentialsRefusedError, OutboxError, RefusedError, SettingsError, UnavailableError
+from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED
+
+# What Postgres refuses for now, what it means, and what mends it. Each has ended the transaction: nothing of the batch was written.
+_POSTGRES: tuple[tuple[type[psycopg.Error], str], ...] = (
+    (psycopg.errors.DiskFull, "the disk of Postgres is full: {what}. Make room there and start again"),
+    (
+        psycopg.errors.LockNotAvailable,
+        "somebody else held a lock for longer than [postgres] lock_timeout_ms: {what}. pg_stat_activity and pg_locks show who; start again",
+    ),
+    (
+        psycopg.errors.IdleInTransactionSessionTimeout,
+        "this process was frozen inside a batch for longer than [postgres] idle_in_transaction_timeout_ms: {what}. Start again",
+    ),
+    (
+        psycopg.errors.ReadOnlySqlTransaction,
+        "this Postgres is a standby or read-only: {what}. Name every server in [postgres] dsn, with target_session_attrs=read-write",
+    ),
+)
+_REFUSED = (
+    psycopg.IntegrityError,
+    psycopg.DataError,
+    psycopg.ProgrammingError,
+    psycopg.NotSupportedError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.DataCorrupted,
+    psycopg.errors.IndexCorrupted,
+)
+
+
+def of_kafka(error: KafkaException) -> OutboxError:
+    """Return the error for what a client of Kafka raised."""
+    told = error.args[0]
+    if told.code() in UNAUTHORISED:
+        kind = CredentialsRefusedError if told.code() in UNAUTHENTICATED else RefusedError
+        return kind(f"Kafka refuses the job: {told.str()}. Correct [kafka.options], or grant the right.")
+    if told.code() == KafkaError._INVALID_ARG:
+        return SettingsError(
+            f"no Kafka client can be made with these settings: {told.str()}. Correct [kafka.options]."
+        )
+    return UnavailableError(f"Kafka: {told.str()}. Check [kafka] bootstrap_servers and [kafka.options].")
+
+
+def of_postgres(error: psycopg.Error) -> OutboxError:
+    """Return the error for what psycopg raised, without values of rows."""
+    # The detail may quote a row; names and the primary message do not.
+    text = error.diag.message_primary or str(error).partition("\nDETAIL")[0]
+    what = " ".join(text.split()).rstrip(".")
+    for kind, advice in _POSTGRES:
+        if isinstance(error, kind):
+            return UnavailableError(f"{advice.format(what=what)}. Nothing of the batch was written.")
+    if isinstance(error, _REFUSED):
+        constraint = f" (constraint {error.diag.constraint_name})" if error.diag.constraint_name else ""
+        return RefusedError(
+            f"Postgres refused a batch: {type(error).__name__}: {what}{constraint}. Nothing of it was written. Check the rights of the "
+            "job's role and that the schema is untouched (docs/postgres.md)"
+        )
+    return UnavailableError(
+        f"Postgres failed: {type(error).__name__}: {what}. A batch that was being written is either whole in the outbox or not there; "
+        "the next attempt finds out."
+    )

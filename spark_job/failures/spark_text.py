@@ -1,0 +1,264 @@
+"""What Spark's text says of a failure: message, then the Java stack with its causes. A cause is known by a sign in that text."""
+
+import errno
+import os
+import re
+
+from service.errors import (
+    BatchTooLargeError,
+    ContinuityError,
+    CredentialsRefusedError,
+    DefectError,
+    DiskFullError,
+    ExhaustedError,
+    JobFailedError,
+    MovedError,
+    OutboxError,
+    RefusedError,
+    SettingsError,
+    TransformFailedError,
+    UnavailableError,
+    WorkerCodeChangedError,
+    WorkerDiedError,
+)
+
+NO_THREAD = "can't start new thread"
+"""Python's words."""
+EXHAUSTED = (
+    "no descriptors or threads are left: raise the limits (ulimit -n, ulimit -u, the container's pids). The process ends, so that "
+    "another one starts with none"
+)
+_TRACEBACK = "Traceback (most recent call last):\n"
+# What only a defect raises in a task. A transform's own failures have become letters.
+_DEFECT = re.compile(
+    r"((Key|Index|Type|Value|Attribute|Assertion|Name|ZeroDivision|Overflow|Unicode\w+|Recursion|Runtime|NotImplemented|UnboundLocal)Error"
+    r"|StopIteration|struct\.error|orjson\.\w+|pyarrow\.lib\.Arrow\w+)\b"
+)
+
+# (signs in Spark's text, error, what it means and what mends it), the first that fits counts. The job's own come first: their texts may
+# quote others.
+SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
+    (
+        ("TransformStoppedError",),
+        TransformFailedError,
+        'the transform failed and [transform] on_error is "stop"',
+    ),
+    (("CodeChangedError",), WorkerCodeChangedError, "code was changed under the running job"),
+    (
+        ("answers HTTP 401",),
+        CredentialsRefusedError,
+        "the schema registry refuses the credentials: check [schema_registry]",
+    ),
+    (
+        ("OutputSchemaRefusedError",),
+        RefusedError,
+        "the schema registry refuses the schema of an output",
+    ),
+    (
+        ("RegistryRefusedError",),
+        RefusedError,
+        "the schema registry refuses what the job asks: check [schema_registry]",
+    ),
+    (
+        ("RegistryAwayError",),
+        UnavailableError,
+        "the schema registry is away; nothing is judged without it, the next attempt asks again",
+    ),
+    (
+        ("OpenSessionsDifferError",),
+        ContinuityError,
+        (
+            "the open sessions are not what they were. See what happened to the input; `spark-job run --accept-data-loss` continues "
+            "with what is found"
+        ),
+    ),
+    (
+        ("InputSchemaError",),
+        SettingsError,
+        (
+            "Spark's Kafka source did not give its workers the records that the job asked for: its connector is another version, or "
+            "[job.spark_options] changes what it does"
+        ),
+    ),
+    (
+        ("RecordsGoneError",),
+        MovedError,
+        "records that a task needs are gone from Kafka; the next start says what is lost and what continues",
+    ),
+    (
+        ("NoAnswerError",),
+        UnavailableError,
+        "Kafka did not answer a task that read from it",
+    ),
+    (
+        (
+            "service.errors.SettingsError",
+            "ModuleNotFoundError: ",
+            "schemas need the extra `schema-registry`",
+        ),
+        SettingsError,
+        "something is missing or wrong where Spark's workers run",
+    ),
+    (
+        ("failed to map segment from shared object",),
+        SettingsError,
+        "native code cannot be loaded from a folder that is mounted noexec: let TMPDIR, or an executor's java.io.tmpdir, name another one",
+    ),
+    (
+        (
+            os.strerror(errno.EMFILE),
+            os.strerror(errno.ENFILE),
+            NO_THREAD,
+            "unable to create native thread",
+            "unable to create new native thread",
+        ),
+        ExhaustedError,
+        EXHAUSTED,
+    ),
+    (
+        ("No space left on device", "Disk quota exceeded"),
+        DiskFullError,
+        "the disk of Spark's work files is full: make room (TMPDIR or spark.local.dir in [job.spark_options] moves them)",
+    ),
+    (
+        (
+            "java.lang.OutOfMemoryError",
+            # Python's own, and what pyarrow makes of it
+            "MemoryError",
+            "spark.driver.maxResultSize",
+            "Cannot grow BufferHolder",
+            "exceeds the limit of 2147483647",
+        ),
+        BatchTooLargeError,
+        (
+            "a batch does not fit in memory. The next attempt takes a quarter of its events; [job] driver_memory and "
+            "max_events_per_batch decide "
+            "what is tried first"
+        ),
+    ),
+    (
+        ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure"),
+        WorkerDiedError,
+        (
+            "Spark's Python workers or executors died again and again: killed for lack of memory, or crashed in native code, for "
+            "instance in the "
+            "transform. The next attempt takes a quarter of the events"
+        ),
+    ),
+    (
+        ("Some data may have been lost", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
+        MovedError,
+        "Kafka no longer has what the query was reading; the next start says what is lost and what continues",
+    ),
+    (
+        (
+            "errors.SaslAuthenticationException",
+            "errors.SslAuthenticationException",
+            "SSLHandshakeException",
+            "javax.security.auth.login.LoginException",
+            # librdkafka's words, where open sessions are found again
+            "code=_AUTHENTICATION",
+            "code=_SSL",
+            "SASL_AUTHENTICATION_FAILED",
+        ),
+        CredentialsRefusedError,
+        "Kafka refuses the credentials or a certificate of Spark's executors. They use what [kafka] says",
+    ),
+    (
+        (
+            "errors.TopicAuthorizationException",
+            "errors.GroupAuthorizationException",
+            "errors.ClusterAuthorizationException",
+            "_AUTHORIZATION_FAILED",
+        ),
+        RefusedError,
+        "Kafka refuses Spark's executors a right, such as Read on the input topics (docs/ecosystem.md). They use what [kafka] says",
+    ),
+    (
+        (
+            "java.net.ConnectException",
+            "java.net.SocketTimeoutException",
+            "java.net.UnknownHostException",
+            "java.net.NoRouteToHostException",
+            "No resolvable bootstrap urls",
+            "org.apache.kafka.common.errors.TimeoutException",
+            "org.apache.kafka.common.errors.DisconnectException",
+        ),
+        UnavailableError,
+        "a server that Spark needs does not answer: check [kafka] bootstrap_servers",
+    ),
+    (
+        (
+            "org.apache.kafka.common.config.ConfigException",
+            "org.apache.kafka.common.KafkaException: Failed to construct",
+            "org.apache.kafka.common.KafkaException: Failed to create",
+            "code=_INVALID_ARG",
+        ),
+        SettingsError,
+        "Kafka's client refuses its settings: correct [kafka.options], or for Spark's [kafka.java_options], which win",
+    ),
+    (
+        ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source: kafka"),
+        SettingsError,
+        "Spark has no Kafka connector: its jars are not those that the job named (spark.jars in [job.spark_options], spark-submit --jars)",
+    ),
+    (("cimpl.KafkaException",), UnavailableError, "Kafka failed in a task"),
+)
+
+
+def text_of(error: BaseException) -> str:
+    """Message and Java stack."""
+    return f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
+
+
+def explain_text(error: BaseException) -> OutboxError:
+    """Return the error for what Spark raised."""
+    text = text_of(error)
+    for signs, kind, meaning in SPARK_SIGNS:
+        for sign in signs:
+            if sign in text:
+                return kind(f"{meaning}. {_relevant(text, sign)}")
+    raised = _raised_in_task(text)
+    if _DEFECT.match(raised):
+        return defect(raised)
+    return JobFailedError(
+        f"the Spark query failed: {type(error).__name__}: {_causes(text)} (the whole of it is in spark.log, see docs/logs.md)"
+    )
+
+
+def defect(raised: str) -> DefectError:
+    """Return the error for what only a defect raises."""
+    return DefectError(
+        f"the job's own code failed: {raised}. Nothing of the batch was written. This is a defect: please report it, with the traceback in "
+        "the log or in spark.log (docs/logs.md)"
+    )
+
+
+def _raised_in_task(text: str) -> str:
+    """The last line of the last Python traceback, empty where there is none."""
+    _, found, rest = text.rpartition(_TRACEBACK)
+    return next((line for line in rest.splitlines() if not line.startswith(" ")), "") if found else ""
+
+
+def _causes(text: str) -> str:
+    """The message and the innermost cause, without the stacks between."""
+    lines = [line.strip() for line in text.splitlines()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    told = [
+        line
+        for line in lines[:20]
+        if line and not line.startswith(("at ", "Caused by: ", "File ", "Traceback"))
+    ]
+    return " ".join([" ".join(told)[:1_000], *causes[-2:]])[:2_000]
+
+
+def _relevant(text: str, sign: str) -> str:
+    """The message that the sign belongs to, without the Java stack. Spark's text holds the Python traceback of a worker as well."""
+    lines = [line.strip() for line in text.splitlines()]
+    found = [index for index, line in enumerate(lines) if sign in line]
+    # Where the error itself stands rather than the code that raised it.
+    at = next((index for index in found if f"{sign}: " in lines[index]), found[0])
+    while at > 0 and lines[at].startswith("at "):
+        at -= 1
+    told = [line for line in lines[at : at + 3] if not line.startswith("at ") and "Traceback" not in line]
+    return " ".join(told)[:1_000]

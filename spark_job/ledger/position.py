@@ -1,0 +1,106 @@
+"""A position: how far the input was read, and what is open there. Where the outbox is, is asked here and nowhere else.
+
+The current position is that of the newest stream row of the newest generation; where it has none yet, the generation's own. Newest is the
+greatest batch id, never Spark's batch number, which begins anew with each run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.rows import dict_row
+
+from db.statements import queries
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.ledger.generations import Connection, Generation, newest_generation
+from spark_job.ledger.lineage import Lineage
+from spark_job.ledger.open_partitions import OpenPartitions
+
+_LEDGER = queries("spark_job", "ledger")
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """The ledger's row of a batch."""
+
+    batch_id: int
+    end: Offsets
+    open: OpenPartitions
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class InputPosition:
+    """Where a generation is."""
+
+    generation: Generation
+    newest: StreamRow | None
+    """Its newest stream row, None where it has none yet."""
+
+    @property
+    def end(self) -> Offsets:
+        """How far it has read, exclusive. Names every known partition."""
+        return self.newest.end if self.newest else self.generation.start
+
+    @property
+    def open(self) -> OpenPartitions:
+        """What is open there."""
+        return self.newest.open if self.newest else self.generation.open
+
+    @property
+    def batch_id(self) -> int | None:
+        """The newest stream batch of the generation."""
+        return self.newest.batch_id if self.newest else None
+
+    @property
+    def safe_offsets(self) -> Offsets:
+        """`safe` of every known partition."""
+        return self.open.safe(self.end)
+
+    @property
+    def lineage(self) -> Lineage:
+        """Which assembly description judges which offset before it."""
+        of = self.generation
+        return of.lineage.followed(of.assembly, of.start, self.safe_offsets)
+
+    def safe(self, where: TopicPartition) -> int:
+        """Where Kafka is needed from: the beginning of the oldest session that is open in a partition, its end where none is."""
+        return self.open.safe_at(where, self.end.at(where))
+
+
+def read(connection: Connection) -> InputPosition | None:
+    """Return the current position, None in an empty outbox. To decide by it, read it under the writer lock."""
+    generation = newest_generation(connection)
+    if generation is None:
+        return None
+    return InputPosition(generation, newest_row(connection, generation.number))
+
+
+def newest_row(connection: Connection, generation: int) -> StreamRow | None:
+    """Return the newest stream row of a generation, None where it has none."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(_LEDGER["newest_stream"], {"generation": generation}).fetchone()
+    if row is None:
+        return None
+    return StreamRow(
+        row["batch_id"],
+        Offsets.from_json(row["end_offsets"]),
+        OpenPartitions.from_json(row["open_state"]),
+        row["created_at"],
+    )
+
+
+def with_added(end: Offsets, topics: Mapping[str, str], earliest: Offsets) -> Offsets:
+    """Return a former position's end with the partitions that its topics have got since: all of theirs lies after it, from 0 on."""
+    return Offsets({**{where: 0 for where in earliest if where.topic_id in topics}, **end})
+
+
+def deleted(end: Offsets, opened: OpenPartitions, earliest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
+    """Return what Kafka's retention has taken of what a position still needs: {partition: [first, end)}.
+
+    A partition that `end` does not name begins at its earliest record.
+    """
+    safe = opened.safe(end)
+    return {
+        where: (safe[where], first) for where, first in earliest.items() if safe.get(where, first) < first
+    }

@@ -1,0 +1,213 @@
+"""Savepoints: named positions. No open session is copied; one lives as long as Kafka keeps its safe offsets."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from db import operations
+from db.statements import queries
+from service.errors import SettingsError
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.lineage import Lineage
+from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.ledger.position import deleted, read, with_added
+
+_SAVEPOINTS = queries("spark_job", "savepoints")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # as the CHECK savepoint_name_form
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A position to go back to: a batch, or the start of a generation that had committed none."""
+
+    name: str
+    generation: int
+    batch_id: int | None
+    end: Offsets
+    open: OpenPartitions
+    lineage: Lineage
+    """Who judged what is open there, `assembly` included."""
+    assembly: Mapping[str, Any]
+    topics: Mapping[str, str]
+    """{topic id: topic} of the input"""
+    revision: int
+    created_at: datetime
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Read a row of `list` in sql/savepoints.sql. Above a later cut the same offsets name other events: it ends there."""
+        end, opened = Offsets.from_json(row["end_offsets"]), OpenPartitions.from_json(row["open_state"])
+        for cut in map(Offsets.from_json, row["cuts"]):
+            end, opened = end.lowered(cut), opened.cut(end, cut)
+        return cls(
+            name=row["name"],
+            generation=row["generation"],
+            batch_id=row["batch_id"],
+            end=end,
+            open=opened,
+            lineage=Lineage.from_json(row["lineage"]),
+            assembly=row["assembly"],
+            topics=row["topics"],
+            revision=row["revision"],
+            created_at=row["created_at"],
+        )
+
+    @property
+    def safe(self) -> Offsets:
+        """Where Kafka is needed from."""
+        return self.open.safe(self.end)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return f"generation {self.generation}, " + (
+            f"batch {self.batch_id}" if self.batch_id else "its start"
+        )
+
+    def missing(self, earliest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
+        """Return {partition: (where reading would begin, the first offset that Kafka still has)} where records in between are deleted.
+
+        `earliest`: the first offset of each partition of the input now. A partition that was added later is needed from 0 on.
+        """
+        return deleted(with_added(self.end, self.topics, earliest), self.open, earliest)
+
+    def replaced(self, topic_ids: Mapping[str, str]) -> list[str]:
+        """Return its topics that no longer exist under the id they had. `topic_ids`: {topic: id} of the input now."""
+        return sorted(topic for topic_id, topic in self.topics.items() if topic_ids.get(topic) != topic_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
+        return {
+            "name": self.name,
+            "created_at": self.created_at.isoformat(),
+            "generation": self.generation,
+            "batch": self.batch_id,
+            "revision": self.revision,
+            "topics": dict(self.topics),
+            "end_offsets": self.end.to_json(),
+            "safe_offsets": self.safe.to_json(),
+            "open_sessions": sum(each.sessions for each in self.open.values()),
+        }
+
+    def expired(self, topic_ids: Mapping[str, str], earliest: Offsets) -> list[str]:
+        """Return why it cannot be restored whole, one line a reason; nothing where it can."""
+        return [
+            *(
+                f"topic {topic!r} was deleted or created again, or is no input now"
+                for topic in self.replaced(topic_ids)
+            ),
+            *(
+                f"{self.topics[where.topic_id]}/{where.partition}: needs offset {needed}, Kafka's first is {first}"
+                for where, (needed, first) in self.missing(earliest).items()
+            ),
+        ]
+
+    def life(self, topic_ids: Mapping[str, str], earliest: Offsets, latest: Offsets) -> "SavepointValidity":
+        """Return whether it can be restored, from the input's topic ids and bounds now."""
+        reasons = self.expired(topic_ids, earliest)
+        events = sum(
+            max(0, end - max(self.end.at(where), earliest.at(where)))
+            for where, end in latest.items()
+            if where.topic_id in self.topics
+        )
+        return SavepointValidity("expired" if reasons else "alive", reasons, events)
+
+
+@dataclass(frozen=True)
+class SavepointValidity:
+    """Whether Kafka still has what a savepoint needs."""
+
+    state: Literal["alive", "expired", "unknown"]
+    reasons: Sequence[str]
+    events: int | None
+    """Offsets from its position on that Kafka has; None where unknown."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return {"state": self.state, "reasons": list(self.reasons), "events_after": self.events}
+
+
+def create(connection: Connection, name: str) -> Savepoint:
+    """Name the current position. Call in a transaction that holds the writer lock, so that it lies between two batches.
+
+    Raises SettingsError when the name is not allowed or in use, or when the outbox has no generation yet; nothing is written then, and the
+    transaction can continue.
+    """
+    check_name(name)
+    at = read(connection)
+    if at is None:
+        raise SettingsError(
+            "there is nothing to save yet: no job has ever started on this outbox. Run `spark-job run` first."
+        )
+    written = connection.execute(
+        _SAVEPOINTS["insert"],
+        {
+            "name": name,
+            "generation": at.generation.number,
+            "batch_id": at.batch_id,
+            "end_offsets": Jsonb(at.end.to_json()),
+            "open_state": Jsonb(at.open.to_json()),
+            "lineage": Jsonb(at.lineage.to_json()),
+            "assembly": Jsonb(dict(at.generation.assembly)),
+            "topics": Jsonb(dict(at.generation.topics)),
+            "revision": at.generation.revision,
+        },
+    )
+    if written.rowcount == 0:
+        raise SettingsError(in_use(name))
+    return get(connection, name)
+
+
+def get(connection: Connection, name: str) -> Savepoint:
+    """Return a savepoint. Raises SettingsError that names the nearest one when there is none of that name."""
+    known = {savepoint.name: savepoint for savepoint in all(connection)}
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise SettingsError(
+            f"there is no savepoint {name!r}.{hint} `spark-job savepoint list` shows them all."
+        )
+    return known[name]
+
+
+def all(connection: Connection) -> list[Savepoint]:
+    """Return the savepoints that were not deleted, oldest first."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return [Savepoint.from_row(row) for row in cursor.execute(_SAVEPOINTS["list"])]
+
+
+def delete(connection: Connection, name: str) -> None:
+    """Delete a savepoint: its name is free. Raises SettingsError when there is none."""
+    with connection.transaction():
+        deleted = connection.execute(_SAVEPOINTS["delete"], {"name": name}).rowcount == 1
+        if deleted:
+            operations.record(connection, "spark-job savepoint delete", {"name": name})
+    if not deleted:
+        get(connection, name)  # raises with the nearest name
+        raise SettingsError(
+            f"savepoint {name!r} was deleted and created again just now. Delete it once more if it is in the way."
+        )
+
+
+def check_name(name: str) -> None:
+    """Raise SettingsError when this cannot be a savepoint's name."""
+    if not _NAME.fullmatch(name):
+        raise SettingsError(
+            f"{name!r} cannot be a savepoint's name: one letter or digit, then up to 99 letters, digits, '.', '_' or '-'."
+        )
+
+
+def in_use(name: str) -> str:
+    """Say that a name is taken, and the way out."""
+    return (
+        f"there is a savepoint {name!r} already. Take another name, or free this one with `spark-job savepoint delete {name}`; "
+        "`spark-job savepoint list` shows them all."
+    )

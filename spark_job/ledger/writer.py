@@ -1,0 +1,247 @@
+"""Who may write: the row `outbox.writer`, its lock, and the heartbeat that shows the owner alive."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import psycopg
+import structlog
+from psycopg.rows import TupleRow, class_row
+
+from db.connection import connect, longest_wait_s
+from db.statements import queries
+from service.errors import FencedError, MovedError, OutboxError, UnavailableError
+from service.lifecycle.process import host_name
+from service.lifecycle.threads import supervised
+from service.observability.loops import Loop
+from service.settings import JobSettings, PostgresSettings
+from spark_job.ledger import requests, runs
+from spark_job.ledger.requests import JobRequest
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+
+_RUNS = queries("spark_job", "runs")
+_WRITER = queries("spark_job", "writer")
+
+log = structlog.get_logger()
+
+Connection = psycopg.Connection[TupleRow]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The writer row as it is now."""
+
+    run_id: UUID | None
+    host: str | None
+    pid: int | None
+    backend_pid: int | None
+    started_at: datetime | None
+    heartbeat_at: datetime | None
+    heartbeat_age_s: float | None
+    backend_lives: bool
+    held_back_since: datetime | None
+    held_back_because: str | None
+
+    def is_alive(self, timeout_s: float) -> bool:
+        """Tell whether the owner's connection is open and its heartbeat younger than `timeout_s`.
+
+        A killed process loses its connection at once; one that hangs keeps it and stops its heartbeat.
+        """
+        return self.run_id is not None and self.backend_lives and (self.heartbeat_age_s or 0.0) < timeout_s
+
+
+def read_owner(connection: Connection) -> Owner:
+    """Read the writer row without waiting for its lock."""
+    with connection.cursor(row_factory=class_row(Owner)) as cursor:
+        owner = cursor.execute(_WRITER["read"]).fetchone()
+    assert owner is not None, "outbox.writer has its one row from the migration on"
+    return owner
+
+
+def take_over(
+    connection: Connection,
+    run_id: UUID,
+    settings: JobSettings,
+    *,
+    force: bool,
+    own: Collection[UUID] = (),
+) -> None:
+    """Make `run_id` the owner, within the caller's transaction, which then holds the writer lock.
+
+    `own`: former runs of this process; after a cut network Postgres may still take one for alive.
+    Raises FencedError while another owner lives, unless `force`. The backend of an owner that is dead or forced out is terminated, so that
+    a stopped process cannot hold the lock.
+    """
+    owner = read_owner(connection)
+    if owner.run_id not in (None, run_id):
+        if owner.is_alive(settings.owner_timeout_s) and owner.run_id not in own and not force:
+            raise FencedError(
+                f"run {owner.run_id} (pid {owner.pid} on {owner.host}, since {owner.started_at}) owns this outbox, "
+                f"last heartbeat {owner.heartbeat_age_s:.1f} s old. Stop it, or start with --take-over to fence it."
+            )
+        if owner.backend_lives:
+            _terminate(connection, owner)
+        metrics.took_over()
+        log.warning(
+            "writer_taken_over", former_run=str(owner.run_id), former_pid=owner.pid, former_host=owner.host
+        )
+    lock(connection)
+    now = read_owner(connection)
+    if now.run_id not in (None, owner.run_id):
+        raise FencedError(
+            f"run {now.run_id} (pid {now.pid} on {now.host}) took this outbox over at the same moment and owns it now. Stop it, or start "
+            "with --take-over to fence it."
+        )
+    connection.execute(
+        _WRITER["own"],
+        {"run_id": run_id, "host": host_name(), "pid": os.getpid()},
+    )
+
+
+def _terminate(connection: Connection, owner: Owner) -> None:
+    try:
+        with connection.transaction():  # a savepoint: a refusal must not end the caller's transaction
+            connection.execute(_WRITER["terminate_backend"], {"pid": owner.backend_pid})
+    except psycopg.errors.InsufficientPrivilege as error:
+        # Not needed unless that backend holds the lock; then taking it fails after [postgres] lock_timeout_ms.
+        log.warning("former_writer_not_terminated", backend_pid=owner.backend_pid, error=str(error))
+
+
+def lock_and_check(connection: Connection, run_id: UUID) -> None:
+    """Take the writer lock for this transaction. Raises FencedError or MovedError where this run does not own the outbox."""
+    lock(connection)
+    if (error := disowned(connection, run_id)) is not None:
+        raise error
+
+
+def disowned(connection: Connection, run_id: UUID) -> OutboxError | None:
+    """Return why a run does not own the outbox any more, None where it does."""
+    owner = read_owner(connection)
+    if owner.run_id == run_id:
+        return None
+    known = connection.execute(_RUNS["is_known"], {"run_id": run_id}).fetchone()
+    if owner.run_id is None or known is None:
+        return MovedError(
+            f"this run ({run_id}) no longer owns the outbox, and no later one does: a command used it meanwhile, or the database was "
+            "restored or failed over to an older state. Nothing was written; the next attempt checks again."
+        )
+    return FencedError(
+        f"run {owner.run_id} (pid {owner.pid} on {owner.host}) has taken this outbox over from {run_id}. Nothing of this one is left to "
+        "write; it stops."
+    )
+
+
+def lock(connection: Connection) -> None:
+    """Take the writer lock, until the transaction ends.
+
+    A lock that needs a grant, on a row of its own: one on `outbox.writer` would hold up the owner's heartbeat for as long as a batch is
+    written. What is read after it, in a statement of its own, is what the last owner left.
+    """
+    connection.execute(_WRITER["lock"])
+
+
+@contextmanager
+def certain(connection: Connection) -> Iterator[None]:
+    """A transaction that is known to be committed when the block ends without an error.
+
+    psycopg leaves a transaction whose connection was closed meanwhile without COMMIT and without an error; nobody must hear of success.
+    """
+    with connection.transaction() as transaction:
+        yield
+    if transaction.status is not transaction.Status.COMMITTED:
+        raise UnavailableError(
+            "the connection to Postgres was closed during a batch; the next start finds out whether the batch is there"
+        )
+
+
+def ask_disowned(postgres: PostgresSettings, run_id: UUID) -> OutboxError | None:
+    """As `disowned`, on a new connection; None also where nobody can be asked."""
+    try:
+        with connect(postgres, "spark-job") as connection:
+            return disowned(connection, run_id)
+    except (UnavailableError, psycopg.Error):
+        return None
+
+
+def release(postgres: PostgresSettings, run_id: UUID, because: str) -> None:
+    """Give the ownership back, so that the next start need not ask whether this run is alive, and note why the run ended.
+
+    On a connection of its own: the sink's may be in the middle of something. Where Postgres is away nothing need be given back, the next
+    start sees that the backend is gone.
+    """
+    with (
+        contextlib.suppress(psycopg.Error, UnavailableError),
+        connect(postgres, "spark-job", autocommit=True) as connection,
+    ):
+        give_back(connection, run_id)
+        runs.end(connection, run_id, because)
+
+
+def give_back(connection: Connection, run_id: UUID) -> None:
+    """Give the ownership back where this run still has it."""
+    connection.execute(_WRITER["release"], {"run_id": run_id})
+
+
+class OwnerHeartbeat:
+    """A thread that renews the heartbeat on its own connection, and reports a takeover and what commands ask of this run."""
+
+    def __init__(
+        self,
+        postgres: PostgresSettings,
+        run_id: UUID,
+        interval_s: float,
+        *,
+        on_fenced: Callable[[], None],
+        on_request: Callable[[JobRequest], None],
+        condition: Condition,
+    ) -> None:
+        """`condition` is told of each beat."""
+        self._condition = condition
+        self._postgres, self._run_id, self._interval_s = postgres, run_id, interval_s
+        self._on_fenced, self._on_request = on_fenced, on_request
+        self._stopped = threading.Event()
+        self._thread = supervised(self._run, "heartbeat", self._stopped)
+
+    def __enter__(self) -> "OwnerHeartbeat":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        within_s = self._interval_s + 2 * longest_wait_s(self._postgres)
+        with self._condition.loops.loop("heartbeat", within_s) as loop:
+            self._keep_beating(loop)
+
+    def _keep_beating(self, loop: Loop) -> None:
+        while not self._stopped.is_set():
+            loop.turn()
+            try:
+                self._beat(loop)
+            except (UnavailableError, psycopg.Error) as error:
+                # A server that is away is the sink's to act on; the heartbeat says so and tries again.
+                log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
+                self._condition.beat_failed(str(error).strip())
+            self._stopped.wait(self._interval_s)
+
+    def _beat(self, loop: Loop) -> None:
+        with connect(self._postgres, "spark-job heartbeat", autocommit=True) as connection:
+            while not self._stopped.is_set():
+                loop.turn()
+                beat = connection.execute(_WRITER["heartbeat"], {"run_id": self._run_id})
+                self._condition.beat()
+                if beat.rowcount == 0:
+                    log.error("fenced", run=str(self._run_id))
+                    self._on_fenced()
+                    self._stopped.set()
+                elif (request := requests.pending(connection, self._run_id)) is not None:
+                    self._on_request(request)
+                self._stopped.wait(self._interval_s)

@@ -1,0 +1,157 @@
+"""What a person asks for: a restore of a savepoint, or to skip to the greatest position of all time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from psycopg.rows import dict_row
+
+from db.statements import queries
+from service.errors import SettingsError
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.ledger import position, savepoints
+from spark_job.ledger.generations import Connection, greatest_revision
+from spark_job.ledger.lineage import Former, Lineage
+from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
+from spark_job.ledger.position import InputPosition
+from spark_job.recovery import findings
+from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input, Opening
+
+_GENERATIONS = queries("spark_job", "generations")
+
+Policy = Literal["skip", "reissue"]
+
+
+@dataclass(frozen=True)
+class Restore:
+    """What was asked for. `savepoint`: None with the policy `skip`, which goes to none."""
+
+    savepoint: str | None
+    policy: Policy
+    accepted: AcceptedRisks
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> "Restore":
+        """Read the arguments of a request."""
+        accepted = AcceptedRisks(
+            data_loss=bool(arguments.get("accept_data_loss")),
+            changed_assembly=bool(arguments.get("accept_changed_assembly")),
+        )
+        return cls(arguments.get("savepoint"), arguments["policy"], accepted)
+
+    @property
+    def command(self) -> str:
+        """What to call again with a flag."""
+        name = f" {self.savepoint}" if self.savepoint else ""
+        return f"spark-job savepoint restore{name} --policy {self.policy}"
+
+
+def open_restored(connection: Connection, at: InputPosition, asked: Restore, now: Input) -> Opening:
+    """Return the generation that a restore would open.
+
+    Raises SettingsError where the savepoint is unknown, missing, or of no use to the policy, ContinuityError where something is to be
+    accepted first.
+    """
+    revision = greatest_revision(connection)
+    greatest = greatest_position(connection)
+    if asked.policy == "skip":
+        if asked.savepoint is not None:
+            raise SettingsError(
+                f"a skip goes to no savepoint, but to the greatest position of all time. To go back to {asked.savepoint!r}, where what "
+                "closed since is sent again, say --policy reissue; for a skip leave the name out"
+            )
+        begin = replace(greatest, revision=at.generation.revision)
+        finding = Finding("skip", "restored: continues at the greatest position of all time (skip)")
+    else:
+        if asked.savepoint is None:
+            raise SettingsError(
+                "a reissue needs a savepoint to go back to: name one, `spark-job savepoint list` shows them"
+            )
+        found = savepoints.get(connection, asked.savepoint)
+        begin = From(
+            position.with_added(found.end, found.topics, now.earliest),
+            found.open,
+            found.lineage,
+            found.topics,
+            found.assembly,
+            "reissue",
+            revision + 1,
+            greatest.end,
+        )
+        finding = Finding("savepoint", f"restored from savepoint {found.name!r} (reissue)")
+    return findings.open_wanted(
+        begin,
+        finding,
+        now,
+        asked.accepted,
+        greatest_revision=revision,
+        savepoint=asked.savepoint,
+        command=asked.command,
+    )
+
+
+def greatest_position(connection: Connection) -> From:
+    """Return the greatest end of all generations, partition by partition, each with what was open there.
+
+    Where Kafka gave offsets out a second time, what was read of the first ones does not count.
+    """
+    return greatest_of(position_rows(connection))
+
+
+def greatest_of(rows: list[dict[str, Any]]) -> From:
+    """Return the same from the rows of `positions` in sql/generations.sql."""
+    ends: dict[TopicPartition, int] = {}
+    opened: dict[TopicPartition, OpenPartition | None] = {}
+    source: dict[TopicPartition, int] = {}
+    for number, row in enumerate(rows):
+        start, start_open = (
+            Offsets.from_json(row["start_offsets"]),
+            OpenPartitions.from_json(row["start_open"]),
+        )
+        for where in Offsets.from_json(row["cut_offsets"]):
+            ends.pop(where, None)
+        end, end_open = Offsets.from_json(row["end_offsets"]), OpenPartitions.from_json(row["end_open"])
+        for offsets, found in ((start, start_open), (end, end_open)):
+            for where, offset in offsets.items():
+                if offset >= ends.get(where, 0):
+                    ends[where], opened[where], source[where] = offset, found.get(where), number
+    newest = rows[-1]
+    topics = {topic_id: topic for row in rows for topic_id, topic in row["topics"].items()} | newest["topics"]
+    # A topic that was made again: what was read of the former one was given up.
+    now = {topic: topic_id for topic_id, topic in newest["topics"].items()}
+    replaced = {topic_id for topic_id, topic in topics.items() if now.get(topic, topic_id) != topic_id}
+    for where in [where for where in source if where.topic_id in replaced]:
+        del source[where]
+        ends.pop(where, None)
+    end = Offsets(ends)
+    left = OpenPartitions(
+        {where: each for where, each in opened.items() if each is not None and where in ends}
+    )
+    return From(
+        end=end,
+        open=left,
+        lineage=_merged(rows, source, left.safe(end)),
+        topics={topic_id: topic for topic_id, topic in topics.items() if topic_id not in replaced},
+        assembly=newest["assembly"],
+        policy="skip",
+        revision=0,
+    )
+
+
+def _merged(rows: list[dict[str, Any]], source: Mapping[TopicPartition, int], safe: Offsets) -> Lineage:
+    """Each partition's lineage is that of the generation which its position is from. `safe`: of all partitions."""
+    formers: list[Former] = []
+    for number in sorted(set(source.values())):
+        row = rows[number]
+        mine = Offsets({where: offset for where, offset in safe.items() if source[where] == number})
+        of_row = Lineage.from_json(row["lineage"]).followed(
+            row["assembly"], Offsets.from_json(row["start_offsets"]), mine
+        )
+        formers += of_row.only_for(mine, safe).former if len(mine) < len(safe) else of_row.former
+    return Lineage(tuple(formers))
+
+
+def position_rows(connection: Connection) -> list[dict[str, Any]]:
+    """Return what the ledger and the generations have of every position, as the database has it."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_GENERATIONS["positions"]).fetchall()

@@ -1,0 +1,50 @@
+"""The one Spark action of a batch: its records through the tasks."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from spark_job.assembly import rows
+from spark_job.assembly.record_readers import DirectReader, SparkRecords
+from spark_job.assembly.task import AssemblyTask
+from spark_job.failures.spark_text import text_of
+from spark_job.input.columns import RecordColumns
+from spark_job.spark.task_options import without_secrets
+
+log = structlog.get_logger()
+
+# Of our own error, and of the source's for a time that 64 bits do not hold as microseconds.
+_TIME_SIGNS = ("TimeMovedError", "ArithmeticException: long overflow")
+
+
+class BatchAction:
+    """Of a run. After the first batch with a time that Spark does not give as Kafka has it, its tasks read Kafka themselves."""
+
+    def __init__(self, columns: RecordColumns) -> None:
+        self._direct = DirectReader(columns)
+        self.reads_directly = False
+        """The tasks do."""
+
+    def run(self, frame: DataFrame, task: AssemblyTask, tasks: int) -> pa.Table:
+        """Return the rows of all tasks. `frame`: the batch's records by Spark's Kafka source, which the slices name too."""
+        if not self.reads_directly:
+            try:
+                return _run(frame.coalesce(tasks), replace(task, reader=SparkRecords()))
+            except (PySparkException, Py4JError) as error:
+                if not any(sign in text_of(error) for sign in _TIME_SIGNS):
+                    raise
+            log.warning(
+                "tasks_read_kafka", because="a record's time is before 1901, or none that Spark can hold"
+            )
+            self.reads_directly = True
+        places = frame.sparkSession.range(0, len(task.slices), 1, min(tasks, len(task.slices)))
+        return _run(places, replace(task, reader=self._direct))
+
+
+def _run(frame: DataFrame, task: AssemblyTask) -> pa.Table:
+    function = without_secrets(task, frame.sparkSession.sparkContext)
+    return frame.mapInArrow(function, rows.DDL).toArrow()

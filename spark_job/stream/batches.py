@@ -1,0 +1,147 @@
+"""What each batch of a run does: one Spark action, then a commit beside the next batch's action.
+
+`compute` runs in Spark's stream thread, which owns all attributes here while a query runs; between two queries they are the main
+thread's. The commit runs in the thread of `CommitThread`, which owns the sink and its connection. What passes from one to the other is a
+`ComputedBatch`, which nobody changes.
+"""
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from pyspark.sql import DataFrame, SparkSession
+
+from service.lifecycle.fault_points import reach
+from service.settings import Settings
+from spark_job.assembly.slices import TaskSettings
+from spark_job.assembly.task import AssemblyTask
+from spark_job.input.offsets import Offsets
+from spark_job.input.topics import InputTopics, KafkaInput
+from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.slices import slices_of
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+from spark_job.sink.backpressure import Backpressure
+from spark_job.sink.commit import Sink
+from spark_job.sink.commit_thread import CommitThread
+from spark_job.sink.computed import BatchRange, ComputedBatch, ResultReader
+from spark_job.spark import parallelism
+from spark_job.spark.work_folder import WorkFolder
+from spark_job.stream.action import BatchAction
+from spark_job.stream.batch_options import BatchOptions
+from spark_job.stream.endings import FailedPart, QueryEnding
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a run's queries work with."""
+
+    run_id: UUID
+    settings: Settings
+    spark: SparkSession
+    folder: WorkFolder
+    topics: InputTopics
+    task: TaskSettings
+    reader: ResultReader
+    sink: Sink
+    kafka: KafkaInput
+    backpressure: Backpressure
+    accept_differing_at: Offsets
+    """Where open sessions that are found again need not be what was open: at the run's start, with `--accept-data-loss`."""
+
+
+class BatchSteps:
+    """The batches of a run, over all its queries."""
+
+    def __init__(self, run: RunContext, start: Offsets, commits: CommitThread, condition: Condition) -> None:
+        """`start`: where the first batch begins. `condition` is told of each batch."""
+        self.run = run
+        self.read_to = start
+        """Where the next batch begins."""
+        self.before = 0
+        """Batches of the run's earlier queries: Spark counts each query's from 0."""
+        self._commits = commits
+        self._condition = condition
+        self._committed = run.reader.expected
+        """Where the outbox is for certain, perhaps a batch behind what it has."""
+        self._next_number = 0
+        self._successes_to_grow: int | None = None
+        self._chosen = dict(run.spark.sparkContext.getConf().getAll())
+        self._threads = run.spark.sparkContext.defaultParallelism
+        self._cores = int(self._chosen.get(parallelism.CORES_OPTION, self._threads))
+        self._options = BatchOptions(self._chosen)
+        self._mean_event_bytes: float | None = None
+        columns = assembly_of(run.reader.expected.generation.assembly).columns
+        self.columns = columns.with_trace_context() if run.settings.tracing.propagate else columns
+        """What is read of each record."""
+        self._action = BatchAction(self.columns)
+
+    def begin_query(self, successes_to_grow: int | None) -> None:
+        """Another query begins, which counts its batches from 0. `successes_to_grow`: batches after which it is to grow."""
+        self.before = self._next_number
+        self._successes_to_grow = successes_to_grow
+        self._options = BatchOptions(self._chosen)
+
+    def compute(self, frame: DataFrame, planned: BatchRange, spark_batch: int, ending: QueryEnding) -> int:
+        """Run the batch's one Spark action, and hand its result over to be committed while Spark plans and computes the next batch.
+
+        Returns how many events it had.
+
+        That one's tasks are told what is open by this one's result: should the commit fail, the run ends, and the next start reads what is
+        in the ledger.
+        """
+        run, number = self.run, self.before + spark_batch
+        reach("query.before_action")
+        began = time.perf_counter()
+        at = run.reader.expected
+        slices = slices_of(
+            at, planned.start, planned.end, run.topics, run.accept_differing_at, self._committed
+        )
+        sizes = [each.end - each.start for each in slices.values() if each.end > each.start]
+        self._options.suit(frame, sum(sizes), len(sizes), self._mean_event_bytes)
+        tasks = run.settings.job.tasks or parallelism.tasks(sum(sizes), self._cores, self._threads)
+        table = self._action.run(frame, AssemblyTask(run.task, slices), tasks)
+        action_s = time.perf_counter() - began
+        reach("query.after_action")
+        computed = run.reader.read(table, planned)
+        del table  # the hand-over may wait for long
+        if computed is not None:
+            self._mean_event_bytes = computed.result.mean_event_bytes
+        if not self._commits.hand_over(partial(self._commit, computed, planned, number, action_s, ending)):
+            return sum(sizes)  # the run ends: the batch before was not committed
+        self._committed = at  # the batch before is, or nothing more would have been handed over
+        self._condition.batch_computed(number)
+        self.read_to, self._next_number = Offsets({**self.read_to, **planned.end}), number + 1
+        if self._successes_to_grow is not None:
+            self._successes_to_grow -= 1
+            if self._successes_to_grow == 0:
+                ending.grow()
+        return sum(sizes)
+
+    def _commit(
+        self,
+        computed: ComputedBatch | None,
+        planned: BatchRange,
+        number: int,
+        action_s: float,
+        ending: QueryEnding,
+    ) -> bool:
+        """Commit one batch, in the thread of `CommitThread`; return whether it is committed. `computed`: None where nothing is to store.
+
+        A batch that backpressure holds back when the run ends is dropped.
+        """
+        run = self.run
+        try:
+            if computed is not None:
+                if not run.backpressure.wait(lambda: ending.ends_run):
+                    return False
+                run.sink.commit(computed, number)
+                metrics.action(action_s)
+            run.kafka.show_progress(planned.end, run.topics)
+            self._condition.batch_committed(number)
+            reach("query.after_batch")
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
+            ending.fail(FailedPart.COMMIT, error)
+            return False
+        return True

@@ -1,0 +1,93 @@
+"""How a query ends: the states, and who may cause each. Pure: what the states demand is done in query.py."""
+
+import threading
+from enum import IntEnum
+
+from spark_job.ledger.requests import JobRequest
+
+
+class State(IntEnum):
+    """What a query is to do. Only ever greater: what is set never goes back, so that no thread has to be told of a change."""
+
+    RUNNING = 0
+    """Batches are computed and committed."""
+    GROWING = 1
+    """Enough batches of a reduced size succeeded: the run continues with another query, which takes larger ones."""
+    STOPPING = 2
+    """A signal, a command or another owner of the outbox ends the run."""
+    FAILED = 3
+    """A commit, a batch or Spark failed: the run ends with an error."""
+
+
+class FailedPart(IntEnum):
+    """What failed, in the order in which its failures are told: each may cause those that follow."""
+
+    COMMIT = 0
+    BATCH = 1
+    SPARK = 2
+
+
+class Interruption:
+    """What another thread has found that ends the run, though the process may go on."""
+
+    def __init__(self) -> None:
+        self.is_fenced = False
+        """Another run owns the outbox."""
+        self.request: JobRequest | None = None
+        """What a command asks, which can be done between two batches only."""
+
+    def fence(self) -> None:
+        """Stop because another run owns the outbox."""
+        self.is_fenced = True
+
+    def ask(self, request: JobRequest) -> None:
+        """Stop before the next batch, so that what a command asks can be done."""
+        self.request = request
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the run is to end."""
+        return self.is_fenced or self.request is not None
+
+
+class QueryEnding:
+    """The state of one query. Any thread may read it; a failure is noted by the part that failed, growth by the thread that computes."""
+
+    def __init__(self, stop: threading.Event, interruption: Interruption) -> None:
+        """`stop`: set from outside, ends the run before the next batch."""
+        self._stop = stop
+        self._interruption = interruption
+        self._has_grown = False
+        self._failures: dict[FailedPart, BaseException] = {}
+        self.computing = threading.Lock()
+        """Held while a batch is computed, which begins in RUNNING only."""
+        self.parked = threading.Event()
+        """Spark's thread has come with another batch, and waits for the query's end."""
+
+    @property
+    def state(self) -> State:
+        """Where the query is by now."""
+        if self._failures:
+            return State.FAILED
+        if self._stop.is_set() or self._interruption.is_due:
+            return State.STOPPING
+        return State.GROWING if self._has_grown else State.RUNNING
+
+    @property
+    def ends_run(self) -> bool:
+        """Whether the run ends, too."""
+        return self.state >= State.STOPPING
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The failure to tell, None where nothing failed."""
+        failures = dict(self._failures)
+        return failures[min(failures)] if failures else None
+
+    def grow(self) -> None:
+        """Enough batches succeeded."""
+        self._has_grown = True
+
+    def fail(self, part: FailedPart, error: BaseException) -> None:
+        """Note a part's failure. Its first one counts."""
+        self._failures.setdefault(part, error)

@@ -1,0 +1,40 @@
+"""How long the job waits between two batches, so that little input costs little.
+
+A batch of ten events costs about as much as one of a thousand: Spark plans it, tasks begin and end, a transaction commits. Without a pause
+the next one begins at once, and any input, however little, takes a whole core. So a batch begins no sooner after the one before than the
+goal says, which lets more events come together; and at once, where the job is behind.
+"""
+
+import time
+from collections.abc import Callable
+
+from spark_job.monitoring import metrics
+
+_SLICE_S = 0.02
+# Spark shares the events of a batch among the partitions by what each has, and rounds.
+_FULL = 0.9
+
+
+class Pacing:
+    """The pause behind each batch of a query. Spark's stream thread owns it."""
+
+    def __init__(self, period_ms: int, max_events: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`period_ms`: from one batch's start to the next one's. `max_events`: of a batch; one that has them leaves others behind."""
+        self._period_s = period_ms / 1_000
+        self._full = _FULL * max_events
+        self._clock = clock
+        self._began = self._called = clock()
+
+    def begin(self) -> None:
+        """Spark has planned a batch, and calls for it."""
+        self._called = self._clock()
+
+    def pause(self, events: int, ends: Callable[[], bool]) -> None:
+        """Wait until the next batch may begin. `events`: of the batch that was computed; `ends`: the query is to end, so nobody waits."""
+        computed = self._clock()
+        until = computed if events >= self._full else self._began + self._period_s
+        while (left := until - self._clock()) > 0 and not ends():
+            time.sleep(min(_SLICE_S, left))
+        now = self._clock()
+        metrics.paced(computed - self._called, waited_s=now - computed, cycle_s=now - self._began)
+        self._began = now

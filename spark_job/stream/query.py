@@ -1,0 +1,288 @@
+"""The streaming queries of a run: how each is started, and the one way in which it ends.
+
+    Kafka source -> columns -> coalesce -> mapInArrow(assembly.task) -> toArrow -> the sink's transaction
+
+No shuffle, no state, and a checkpoint that belongs to the query: a temporary directory, thrown away. Spark is told where to begin by the
+ledger. A run is one query, or several: Spark fixes the size of batches when a query starts, so that each growth takes another one.
+
+**States** (`endings.State`). A query only goes forward, over any of them:
+
+    RUNNING -> GROWING -> STOPPING -> FAILED
+
+GROWING is set by the thread that computes, STOPPING by a signal, a command's request or the loss of the outbox, FAILED by whatever failed.
+
+**Threads.** At most one batch is computed while at most one, the batch before it, is committed.
+
+- *main* starts the query, watches the state, ends the query and judges the end. It owns the size of batches, and everything while no
+  query runs.
+- *Spark's stream thread* calls `_Callback` for each batch: computes it and hands the result over (`batches.py`). It owns
+  `ResultReader.expected`: where the next batch begins.
+- *commit* commits (`sink/commit_thread.py`). It owns `Sink.position`, what is committed, and the sink's connection.
+- *heartbeat* and *signal handler* set `Interruption` or `stop`, and do nothing else.
+
+**The end.** Whatever the state, the order is the same, and the main thread does all of it:
+
+1. The state leaves RUNNING. From here on no batch is begun: Spark's thread, when it comes with another one, is parked in the callback.
+2. Wait until the batch that is being computed has ended, and Spark's thread is parked or has nothing to do.
+3. Wait for the last commit. One that backpressure holds back is dropped if the run ends.
+4. Stop the query. The parked callback returns when Spark says that the query has ended: no exception is needed to end one.
+5. Read the state. GROWING: start the next query. Otherwise the run ends.
+
+**Invariants.** The state is judged once, in step 5, when nothing is under way: a stop that comes in steps 1 to 4 of a growth finds the
+last batch committed. A failed batch or commit skips no step, but the waits are bounded then: Spark or Postgres may not answer any more.
+Nothing that Spark or py4j keeps leads to the run once the query has ended (`_Callback.close`), and nothing of the query itself is kept in
+the JVM (`ended_query.py`).
+"""
+
+import contextlib
+import threading
+import time
+
+import psycopg
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from service.errors import FencedError, JobFailedError, OutboxError, SmallestBatchError, UnavailableError
+from service.lifecycle.tracebacks import release_frames
+from spark_job.failures.explain import SMALLER_MAY_PASS, explain
+from spark_job.input.offsets import Offsets
+from spark_job.input.source import offsets_json, offsets_of, read_records
+from spark_job.ledger import writer as ownership
+from spark_job.ledger.batch_size import BatchSize
+from spark_job.ledger.requests import JobRequest
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+from spark_job.sink.commit_thread import CommitThread
+from spark_job.sink.computed import BatchRange
+from spark_job.spark.session import load_added_jars
+from spark_job.stream.batches import BatchSteps, RunContext
+from spark_job.stream.ended_query import let_go
+from spark_job.stream.endings import FailedPart, Interruption, QueryEnding, State
+from spark_job.stream.pacing import Pacing
+from spark_job.stream.query_watch import QueryWatch
+
+log = structlog.get_logger()
+
+_POLL_S = 0.1
+_PARKED_POLL_S = 0.02
+_BATCH_TIMEOUT_S = 60
+_CANCEL_TIMEOUT_S = 10
+
+
+class QueryLoop:
+    """A run's queries: one, or several where batches grow back after a failure."""
+
+    def __init__(
+        self,
+        run: RunContext,
+        start: Offsets,
+        size: BatchSize,
+        stop: threading.Event,
+        interruption: Interruption,
+        condition: Condition,
+    ) -> None:
+        """`start`: where Spark begins. `size`: of its batches. `stop`: set from outside, to stop before the next batch.
+
+        `condition` is told how the query is.
+        """
+        self._run = run
+        self._size = size
+        self._stop = stop
+        self._interruption = interruption
+        self._condition = condition
+        self._commits = CommitThread()
+        self._batches = BatchSteps(run, start, self._commits, condition)
+
+    def run(self) -> JobRequest | None:
+        """Run until the end; return the request that ended it, None where `stop` did.
+
+        Raises OutboxError when it ended for another reason.
+        """
+        with contextlib.closing(self._commits):
+            while True:
+                self._batches.begin_query(self._size.successes_to_grow)
+                ending = self._run_query()
+                if ending.state is not State.GROWING:
+                    break
+                self._size.grow()
+                log.info("batches_grow", max_events=self._size.max_events)
+        self._judge(ending.failure)
+        return self._interruption.request
+
+    def _run_query(self) -> QueryEnding:
+        """Run one query to its end."""
+        ending = QueryEnding(self._stop, self._interruption)
+        callback = _Callback(
+            self._batches, ending, Pacing(self._run.settings.job.period_ms, self._size.max_events)
+        )
+        with self._run.folder.checkpoint() as checkpoint, contextlib.closing(callback):
+            query = self._start(callback, checkpoint)
+            callback.started(query)
+            try:
+                self._watch(query, ending)
+                self._drain(query, ending)
+            except (StreamingQueryException, Py4JError, OSError) as error:
+                ending.fail(FailedPart.SPARK, error)
+            finally:
+                self._end(query, ending)
+        let_go(self._run.spark)
+        return ending
+
+    def _start(self, callback: "_Callback", checkpoint: str) -> StreamingQuery:
+        run, job = self._run, self._run.settings.job
+        load_added_jars(run.spark)
+        ids = run.topics.ids
+        records = read_records(
+            run.spark,
+            run.settings.kafka,
+            list(ids),
+            self._batches.columns,
+            start=offsets_json(self._batches.read_to, ids),
+            max_events=self._size.max_events,
+        )
+        writer = records.writeStream.foreachBatch(callback).option("checkpointLocation", checkpoint)
+        if job.async_progress:
+            # Recovery needs none of Spark's own plan and commit files: they are written once an hour, beside the batches.
+            writer = (
+                writer.option("asyncProgressTrackingEnabled", "true")
+                .option("asyncProgressTrackingCheckpointIntervalMs", "3600000")
+                .option("_asyncProgressTrackingOverrideSinkSupportCheck", "true")
+            )
+        return writer.start()
+
+    def _watch(self, query: StreamingQuery, ending: QueryEnding) -> None:
+        """Return when the state has left RUNNING, or Spark has ended the query."""
+        watch = QueryWatch(query, self._condition, self._batches.before)
+        while ending.state is State.RUNNING and query.isActive:
+            watch.look()
+            self._stop.wait(_POLL_S)
+
+    def _drain(self, query: StreamingQuery, ending: QueryEnding) -> None:
+        """Return when no batch is computed or committed any more. In a failure the commit is waited for in `_end`, for a bounded time."""
+        if ending.ends_run:
+            self._condition.query_ending()
+        while query.isActive and not ending.parked.is_set() and query.status["isTriggerActive"]:
+            self._condition.asked_spark()
+            time.sleep(_POLL_S)
+        while True:
+            if not query.isActive and ending.failure is None:
+                query.awaitTermination()  # raises what ended it
+                if not ending.ends_run:
+                    ending.fail(FailedPart.SPARK, JobFailedError("Spark ended the query by itself"))
+            if ending.state is State.FAILED or self._commits.settle(_POLL_S):
+                return
+            self._condition.asked_spark()
+
+    def _end(self, query: StreamingQuery, ending: QueryEnding) -> None:
+        """Stop the query and wait for the callback and the commit: nothing may be writing when the process cleans up."""
+        if ending.ends_run:
+            self._condition.query_ending()
+        # The JVM may be gone, or slow to stop; the callback counts.
+        with contextlib.suppress(Py4JError, OSError):
+            query.stop()
+        has_computed = ending.computing.acquire(timeout=_BATCH_TIMEOUT_S)
+        if has_computed:
+            ending.computing.release()
+        has_settled = self._commits.settle(_BATCH_TIMEOUT_S)
+        if has_computed and has_settled:
+            return
+        log.error("batch_still_running", waited_s=_BATCH_TIMEOUT_S)
+        if not has_settled:
+            # Nobody can use the connection, or close it, while a statement runs on it.
+            self._run.sink.cancel()
+            self._commits.settle(_CANCEL_TIMEOUT_S)
+            gave_up = UnavailableError(
+                "Postgres did not end the commit of the last batch; the next start finds out whether the batch is there"
+            )
+            ending.fail(FailedPart.COMMIT, gave_up)
+
+    def _judge(self, failure: BaseException | None) -> None:
+        """Raise what ended the run, unless that was meant. `failure`: what failed, if anything did."""
+        # A takeover ends this run's connection, so that the first sign of it may be a lost connection.
+        if self._interruption.is_fenced or isinstance(failure, psycopg.Error | UnavailableError):
+            lost = ownership.ask_disowned(self._run.settings.postgres, self._run.run_id)
+            if isinstance(lost, FencedError):
+                metrics.fenced()
+            if lost is not None:
+                raise lost
+            if failure is None:
+                raise UnavailableError(
+                    "the outbox was another run's for a moment, by what Postgres said; the next attempt checks again"
+                )
+        if failure is None:
+            return
+        # A signal to the whole process group ends the JVM, too: then all that fails is Spark.
+        if self._stop.is_set() and isinstance(failure, Py4JError | OSError):
+            log.warning("spark_gone_while_stopping", error=type(failure).__name__)
+            return
+        error = self._explained(failure)
+        if isinstance(error, FencedError):
+            metrics.fenced()
+        raise error from failure
+
+    def _explained(self, failure: BaseException) -> OutboxError:
+        error = explain(failure)
+        if isinstance(error, SMALLER_MAY_PASS) and self._size.max_events == 1:
+            return SmallestBatchError(f"not even one event at a time gets through. {error}")
+        return error
+
+
+class _Callback:
+    """What Spark calls for each batch. The JVM keeps it for as long as its garbage collector likes, so `close` empties it."""
+
+    def __init__(self, batches: BatchSteps, ending: QueryEnding, pacing: Pacing) -> None:
+        self._parts: tuple[BatchSteps, QueryEnding] | None = (batches, ending)
+        self._pacing = pacing
+        self._query: StreamingQuery | None = None
+        self._is_started = threading.Event()
+        self._raised: BaseException | None = None
+
+    def started(self, query: StreamingQuery) -> None:
+        """Spark may call before the call that starts the query has returned: batches wait for this one."""
+        self._query = query
+        self._is_started.set()
+
+    def __call__(self, frame: DataFrame, spark_batch: int) -> None:
+        """Compute a batch, or wait for the end of a query that is to begin none. Keeps a failure, because Spark hands on only its text."""
+        self._is_started.wait()
+        if self._parts is None or self._query is None:
+            return
+        (batches, ending), query = self._parts, self._query
+        with ending.computing:
+            is_wanted = ending.state is State.RUNNING
+            if is_wanted:
+                self._pacing.begin()
+                try:
+                    events = batches.compute(frame, _range(query, batches), spark_batch, ending)
+                except BaseException as error:
+                    self._raised = error
+                    ending.fail(FailedPart.BATCH, error)
+                    raise
+        if is_wanted:
+            self._pacing.pause(events, lambda: ending.state is not State.RUNNING)
+            return
+        ending.parked.set()
+        with contextlib.suppress(Py4JError, OSError):
+            while query.isActive:
+                time.sleep(_PARKED_POLL_S)
+
+    def close(self) -> None:
+        """Let go of the run. pyspark keeps what was raised, and its traceback leads there as well."""
+        self._parts = self._query = None
+        self._is_started.set()
+        if self._raised is not None:
+            release_frames(self._raised)
+
+
+def _range(query: StreamingQuery, batches: BatchSteps) -> BatchRange:
+    """The batch's input, by what Spark is about to read. It does not hand that to the callback."""
+    execution, ids = query._jsq.streamingQuery(), batches.run.topics.ids
+    start, end = (
+        [offsets_of(progress.values().head().json(), ids)] if progress.nonEmpty() else []
+        for progress in (execution.getStartOffsetsOfLatestBatch(), execution.availableOffsets())
+    )
+    # The first batch of a query has no start of its own: it begins where the query was told to.
+    return BatchRange(*(start or [batches.read_to]), *end)

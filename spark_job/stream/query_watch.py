@@ -1,0 +1,58 @@
+"""What Spark says of a running query, asked from the main thread beside it: the batches themselves wait for nothing."""
+
+import time
+
+from py4j.protocol import Py4JError
+from pyspark.sql.streaming.query import StreamingQuery
+
+from service.observability.best_effort import best_effort
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+
+_STATUS_EVERY_S = 1.0
+# Spark's words for a query between two triggers.
+_WAITING = "Waiting for"
+# The phase that a trigger with input has, and one without has not.
+_BATCH = "addBatch"
+
+
+class QueryWatch:
+    """One query's."""
+
+    def __init__(self, query: StreamingQuery, condition: Condition, batches: int) -> None:
+        """`batches`: of the run's earlier queries."""
+        self._query = query
+        self._condition = condition
+        self._before = batches
+        self._asked_at = 0.0
+        self._timed = batches - 1
+
+    def look(self) -> None:
+        """Ask for the status once a second, and for the times of each batch when it is through. Call often.
+
+        Raises what Spark's gateway raises, Py4JError and OSError: the JVM is gone. An answer that cannot be read costs only itself.
+        """
+        self._condition.asked_spark()
+        now = time.monotonic()
+        if now - self._asked_at >= _STATUS_EVERY_S:
+            self._asked_at = now
+            self._read_status()
+        if self._timed < self._condition.computed:
+            self._time_batch()
+
+    @best_effort("status of the query", Py4JError, OSError)
+    def _read_status(self) -> None:
+        status = self._query.status
+        waits = not status["isTriggerActive"] and status["message"].startswith(_WAITING)
+        self._condition.spark_does(status["message"], between_triggers=waits)
+
+    @best_effort("times of a batch", Py4JError, OSError)
+    def _time_batch(self) -> None:
+        """Spark reports a batch a moment after its callback has returned. One that a later one overtakes meanwhile is left out."""
+        progress = self._query.lastProgress
+        if progress is None or not self._timed < self._before + progress.batchId <= self._condition.computed:
+            return
+        # An idle query reports under the number of the batch that is still to come, and has added none.
+        if _BATCH in progress.durationMs:
+            self._timed = self._before + progress.batchId
+            metrics.spark_batch(progress.durationMs)

@@ -1,0 +1,141 @@
+"""From one attempt to the next inside the process: what each is told, and what follows a failure."""
+
+import re
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from uuid import UUID, uuid4
+
+import structlog
+
+from service.errors import (
+    CredentialsRefusedError,
+    DatabaseMissingError,
+    DefectError,
+    DiskFullError,
+    FencedError,
+    HostUnknownError,
+    OutboxError,
+    SecretUnreadableError,
+)
+from service.lifecycle.tracebacks import release_frames
+from service.settings import RestartSettings
+from spark_job.failures.explain import passes_by_itself
+from spark_job.ledger.requests import JobRequest
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+from spark_job.recovery.findings import AcceptedRisks
+from spark_job.spark.session import LazySession
+from spark_job.supervisor.restart_strategy import GiveUp, RestartStrategy
+
+log = structlog.get_logger()
+
+_LOGGED_CHARS = 500
+# Wrong settings for a process that has never started. Later a database may be on its way back from a backup, and a secret about to change.
+_WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError, HostUnknownError)
+_SAME_DEFECTS = 3
+_KNOWN_RUNS = 1_000
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+
+
+@dataclass
+class AttemptPlan:
+    """What an attempt is told beside the settings."""
+
+    attempt: int = 1
+    accepted: AcceptedRisks = field(default_factory=AcceptedRisks)
+    take_over: bool = False
+    request: JobRequest | None = None
+    run_id: UUID = field(default_factory=uuid4)
+    former_runs: tuple[
+        UUID, ...
+    ] = ()  # of this process, the newest last; one may still look alive to Postgres
+    started: bool = False  # whether a start of this process has succeeded
+
+    may_differ: bool = False
+    """Whether open sessions that are found again need not be what was open: with `--accept-data-loss`, until a batch is committed."""
+
+    def use(self) -> None:
+        """Note that the start has succeeded: what a person accepted for it holds for no other one."""
+        self.may_differ |= self.accepted.data_loss
+        self.accepted, self.take_over, self.request, self.started = AcceptedRisks(), False, None, True
+
+    def following(self) -> "AttemptPlan":
+        """Return the plan of the attempt after this one. The owner to be fenced was the one that lived when the process began."""
+        return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=self.runs, take_over=False)
+
+    @property
+    def runs(self) -> tuple[UUID, ...]:
+        """The runs of this process, this attempt's too: of the newest attempts, because no heartbeat of an older one counts any more."""
+        return (*self.former_runs, self.run_id)[-_KNOWN_RUNS:]
+
+
+class Restarts:
+    """What follows a failed attempt, by `[restart]`."""
+
+    def __init__(
+        self,
+        settings: RestartSettings,
+        spark: LazySession,
+        stop: threading.Event,
+        condition: Condition,
+        *,
+        standby: bool = False,
+    ) -> None:
+        """`stop`: set from outside, ends the wait for the next attempt. `condition` is told of it. `standby`: losing the outbox to
+        another run ends the attempt and not the process.
+        """
+        self._strategy = RestartStrategy(settings)
+        self._spark = spark
+        self._stop = stop
+        self._condition = condition
+        self._standby = standby
+        self._repeated = ("", 0)
+        """The newest defect, and how often it came in succession without a commit between."""
+
+    def after(self, plan: AttemptPlan, error: OutboxError) -> AttemptPlan | None:
+        """Wait as long as the strategy says and return the next attempt's plan; None where the process is to stop.
+
+        Raises `error` where it does not pass by itself, or the strategy gives up.
+        """
+        if not passes_by_itself(error) and not (self._standby and isinstance(error, FencedError)):
+            raise error
+        if isinstance(error, _WRONG_AT_THE_START) and not plan.started:
+            raise error
+        because = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LOGGED_CHARS]
+        if self._is_stuck(error):
+            log.error(
+                "job_gives_up", because=f"the same defect {_SAME_DEFECTS} times in a row", failure=because
+            )
+            raise error
+        if self._stop.is_set():
+            # Nothing is half done: the next start finds out how far this one got.
+            log.warning("failed_while_stopping", because=because)
+            return None
+        release_frames(error)
+        if self._standby and isinstance(error, FencedError):
+            # It has lost a race, and nothing failed: the standby waits for the winner's end.
+            return plan.following()
+        answer = self._strategy.failed(time.monotonic())
+        if isinstance(answer, GiveUp):
+            log.error("job_gives_up", because=answer.because, failure=because)
+            raise error
+        log.warning("job_restarting", attempt=answer.attempt, in_s=round(answer.in_s, 3), because=because)
+        self._condition.restarting(because, answer.in_s)
+        if not self._spark.renew(tidy=isinstance(error, DiskFullError)):
+            raise error
+        metrics.restarted(error)
+        if self._stop.wait(answer.in_s):
+            return None
+        return plan.following()
+
+    def _is_stuck(self, error: OutboxError) -> bool:
+        """Whether the same defect has come too often. Numbers in its message may differ: they are offsets, times or addresses."""
+        if not isinstance(error, DefectError):
+            self._repeated = ("", 0)
+            return False
+        text, count = _NUMBER.sub("#", str(error)), 1
+        if text == self._repeated[0] and not self._condition.has_committed:
+            count += self._repeated[1]
+        self._repeated = (text, count)
+        return count >= _SAME_DEFECTS

@@ -1,0 +1,99 @@
+"""A hot standby: Spark runs and is warm, and this process waits until no other run owns the outbox.
+
+What a cold start takes is nearly all Python, the JVM and code that is compiled for the first time. A standby has done that when the owner
+dies, so that only the start's transaction and the first batch remain. It owns nothing, writes nothing, and reads one row twice a second.
+"""
+
+import threading
+from collections.abc import Collection
+from uuid import UUID
+
+import psycopg
+import structlog
+from pyspark.sql import SparkSession
+
+from db.connection import connect
+from db.migrate import require_current
+from service.errors import DatabaseMissingError, SparkLostError, UnavailableError
+from service.settings import Settings
+from spark_job.failures.explain import explained
+from spark_job.ledger.writer import Connection, Owner, read_owner
+from spark_job.monitoring.condition import Condition
+from spark_job.spark.session import LazySession
+from spark_job.stream.warm_up import warm_up
+
+log = structlog.get_logger()
+
+_POLL_S = 0.5
+
+
+class Standby:
+    """Waits between the attempts of a job that was started with `--standby`."""
+
+    def __init__(
+        self, settings: Settings, spark: LazySession, stop: threading.Event, condition: Condition
+    ) -> None:
+        """`stop`: set from outside, ends the wait. `condition` is told of it."""
+        self._settings = settings
+        self._spark = spark
+        self._stop = stop
+        self._condition = condition
+        self._warm: SparkSession | None = None
+
+    def wait(self, own: Collection[UUID]) -> bool:
+        """Return True once nobody but a run of `own` (this process's) owns the outbox, False when the process is to stop first.
+
+        Raises what `LazySession.get` does, and SettingsError where the schema is not this release's. A Postgres that is away is asked
+        again: nobody can work without it.
+        """
+        seen = len(own) > 1  # a run of this process has worked on it
+        while not self._stop.is_set():
+            try:
+                with connect(self._settings.postgres, "spark-job", autocommit=True) as connection:
+                    require_current(connection)
+                    seen = True
+                    return self._wait(connection, own)
+            except (UnavailableError, psycopg.OperationalError) as error:
+                if isinstance(error, DatabaseMissingError) and not seen:
+                    raise
+                log.warning("standby_without_postgres", because=" ".join(str(error).split()))
+                self._condition.waiting("nobody can be asked who owns the outbox: Postgres is away")
+                self._stop.wait(self._settings.job.heartbeat_s)
+        return False
+
+    def _wait(self, connection: Connection, own: Collection[UUID]) -> bool:
+        waited = False
+        while (owner := self._other(connection, own)) is not None:
+            who = f"run {owner.run_id} (pid {owner.pid} on {owner.host})"
+            if not waited:
+                log.info("standby", owner=who)
+                self._warm_up()
+                log.info("standby_ready")
+                waited = True
+            if not self._spark.is_sound():
+                # It must be warm when it is needed, not be started then.
+                if not self._spark.renew():
+                    raise SparkLostError("Spark's JVM is gone, and only spark-submit can start another one")
+                self._warm_up()
+            self._condition.standing_by(f"{who} owns the outbox")
+            if self._stop.wait(_POLL_S):
+                return False
+        if waited:
+            log.info("standby_takes_over")
+        return True
+
+    def _other(self, connection: Connection, own: Collection[UUID]) -> Owner | None:
+        owner = read_owner(connection)
+        return (
+            owner if owner.run_id not in own and owner.is_alive(self._settings.job.owner_timeout_s) else None
+        )
+
+    def _warm_up(self) -> None:
+        with explained():
+            session = self._spark.get()
+        if session is not self._warm:
+            try:
+                warm_up(session, self._settings.job.tasks)
+            except Exception as error:  # noqa: BLE001 - it is raised again where it matters, in the first batch
+                log.warning("not_warmed_up", because=" ".join(str(error).split())[:300])
+            self._warm = session

@@ -1,0 +1,47 @@
+"""What Kafka says of topics, where the broker that answers is not the one that leads them."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from devstack.processes.port import LOOPBACK
+from publisher.kafka.topics import Topics
+from service.errors import UnavailableError
+from service.kafka.client import admin_client
+from service.settings import KafkaSettings
+from spark_job.input.topics import InputTopics, KafkaInput
+from tests.support.servers.nameless_broker import NamelessBroker
+
+UNRESOLVABLE = "kafka-internal.invalid"
+
+
+@pytest.fixture(params=[(UNRESOLVABLE, 9092), (LOOPBACK, 1)], ids=["no such name", "nobody there"])
+def settings(request: pytest.FixtureRequest) -> Iterator[KafkaSettings]:
+    """Of a cluster whose only broker cannot be reached by the address that it gives."""
+    broker = NamelessBroker(request.param)
+    with broker.running():
+        yield KafkaSettings(bootstrap_servers=broker.bootstrap_servers, request_timeout_s=1)
+
+
+def test_a_leader_that_does_not_answer_leaves_no_partition_empty(settings: KafkaSettings) -> None:
+    """librdkafka answers with the offset -1001 and no error: a lane would take its progress for lost, a start its input for cut."""
+    topics = Topics(admin_client(settings), timeout_s=1, create=False)
+    # On a busy machine librdkafka itself may be too late to ask who the leader is.
+    silent = "the leader of events/0 does not answer|Failed to query partition leaders"
+    with pytest.raises(KafkaException, match=silent) as raised:
+        topics.ends("events", [0])
+    assert raised.value.args[0].code() == KafkaError._TIMED_OUT
+    kafka = KafkaInput(settings, ["events"], "")
+    with pytest.raises(UnavailableError, match=f"{silent}|which cannot be reached from here"):
+        kafka.bounds(InputTopics({"events": "id"}, {"events": [0]}), "latest")
+    kafka.close()
+
+
+def test_a_broker_that_cannot_be_reached_by_the_address_that_it_gives_is_named(
+    settings: KafkaSettings,
+) -> None:
+    kafka = KafkaInput(settings, ["events"], "")
+    with pytest.raises(UnavailableError, match=r"which cannot be reached from here: .*advertised\.listeners"):
+        kafka.describe()
+    kafka.close()

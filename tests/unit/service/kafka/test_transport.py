@@ -1,0 +1,154 @@
+"""What travels to another machine unprotected is named at the start, and nothing else is."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from service.kafka.transport import name_unprotected, unprotected
+from service.settings import (
+    JobSettings,
+    KafkaSettings,
+    PostgresSettings,
+    SchemaRegistrySettings,
+    Settings,
+)
+from service.settings.console import ConsoleSettings
+from service.settings.retention import RetentionSettings
+from service.settings.tracing import TracingSettings
+
+KAFKA, POSTGRES = "broker.example:9092", "postgresql://me:secret@db.example/outbox"
+TLS: dict[str, Any] = {"security.protocol": "SASL_SSL"}
+VERIFIED = f"{POSTGRES}?sslmode=verify-full"
+
+
+def settings(kafka: str, options: dict[str, Any], dsn: str, registry: str = "", **job: Any) -> Settings:
+    return Settings.model_construct(
+        schema_registry=SchemaRegistrySettings(url=registry),
+        job=JobSettings(**job),
+        kafka=KafkaSettings(bootstrap_servers=kafka, options=options),
+        postgres=PostgresSettings(dsn=SecretStr(dsn)),
+        retention=RetentionSettings(),
+        console=ConsoleSettings(),
+        tracing=TracingSettings(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kafka", "options", "dsn", "found"),
+    [
+        (KAFKA, TLS, VERIFIED, []),
+        (KAFKA, {}, VERIFIED, ["Kafka without TLS"]),
+        (
+            "localhost:1,broker.example:2",
+            {"security.protocol": "SASL_PLAINTEXT"},
+            VERIFIED,
+            ["Kafka without TLS"],
+        ),
+        (KAFKA, TLS | {"enable.ssl.certificate.verification": False}, VERIFIED, ["Kafka with TLS that"]),
+        (KAFKA, TLS | {"ssl.endpoint.identification.algorithm": "none"}, VERIFIED, ["Kafka with TLS that"]),
+        ("[::1]:9092,127.0.0.2:1", {}, VERIFIED, []),
+        ("10.0.0.1:9092", {}, VERIFIED, ["Kafka without TLS"]),
+        (KAFKA, TLS, POSTGRES, ["Postgres without TLS"]),
+        (KAFKA, TLS, f"{POSTGRES}?sslmode=require", ["Postgres with TLS that"]),
+        (KAFKA, TLS, f"{POSTGRES}?sslmode=require&sslrootcert=system", []),
+        (KAFKA, TLS, "host=localhost,db.example dbname=outbox", ["Postgres without TLS"]),
+        (KAFKA, TLS, "host=/run/postgresql dbname=outbox", []),
+        (KAFKA, TLS, "postgresql:///outbox", []),
+        (KAFKA, {}, POSTGRES, ["Kafka without TLS", "Postgres without TLS"]),
+    ],
+)
+def test_each_server_is_named(
+    kafka: str, options: dict[str, Any], dsn: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT"):
+        monkeypatch.delenv(name, raising=False)
+    named = [f"{server} {why}" for server, _, why in unprotected(settings(kafka, options, dsn))]
+    assert len(named) == len(found)
+    assert all(text.startswith(wanted) for text, wanted in zip(named, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "environment", "found"),
+    [
+        ("service=plain", {}, True),
+        ("service=verified", {}, False),
+        ("service=verified sslmode=prefer", {}, True),
+        ("service=local", {}, False),
+        ("service=none", {}, False),
+        ("dbname=outbox", {"PGSERVICE": "plain"}, True),
+        ("dbname=outbox", {"PGHOST": "db.example"}, True),
+        ("dbname=outbox", {"PGHOSTADDR": "192.0.2.1"}, True),
+        ("host=localhost hostaddr=192.0.2.1", {}, True),
+        ("host=db.example", {"PGSERVICE": "verified"}, False),
+    ],
+)
+def test_a_server_that_the_environment_or_a_service_file_names_is_no_other(
+    dsn: str, environment: dict[str, str], found: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "services"
+    file.write_text(
+        "[plain]\nhost=db.example\n[verified]\nhost=db.example\nsslmode=verify-full\n[local]\nhost=localhost\n"
+    )
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    assert [server for server, _, _ in unprotected(settings(KAFKA, TLS, dsn))] == ["Postgres"] * found
+    assert dict(os.environ) == before
+
+
+def test_every_login_and_the_collector_of_spans_count() -> None:
+    other = SecretStr("postgresql://other.example/outbox")
+    changed = settings(KAFKA, TLS, VERIFIED).model_copy(
+        update={
+            "retention": RetentionSettings(dsn=other),
+            "console": ConsoleSettings(dsn=SecretStr(VERIFIED)),
+            "tracing": TracingSettings(
+                endpoint="http://me:secret@collector.example:4318/v1/traces?key=secret"
+            ),
+        }
+    )
+    assert [(server, address) for server, address, _ in unprotected(changed)] == [
+        ("Postgres", "other.example:5432/outbox"),
+        ("the collector of spans", "collector.example:4318"),
+    ]
+
+
+SECRET = {"spark.authenticate.secret": "s"}
+PLAIN = SECRET | {"spark.network.crypto.enabled": "false"}
+
+
+@pytest.mark.parametrize(
+    ("registry", "job", "found"),
+    [
+        ("http://registry.example:8081", {}, ["the schema registry"]),
+        ("https://a.example,http://b.example", {}, ["the schema registry"]),
+        ("https://registry.example", {}, []),
+        ("http://localhost:8081,http://[::1]:8082", {}, []),
+        ("", {"master": "spark://master.example:7077"}, ["Spark's cluster"]),
+        ("", {"master": "spark://master.example:7077", "spark_options": PLAIN}, ["Spark's cluster"]),
+        ("", {"master": "spark://master.example:7077", "spark_options": SECRET}, []),
+        ("", {"master": "spark://localhost:7077"}, []),
+        ("", {"master": "local[4]"}, []),
+    ],
+)
+def test_a_registry_and_a_spark_cluster_are_named(
+    registry: str, job: dict[str, Any], found: list[str]
+) -> None:
+    named = [server for server, _, _ in unprotected(settings(KAFKA, TLS, VERIFIED, registry, **job))]
+    assert named == found
+
+
+def test_the_environment_counts_and_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    with capture_logs() as logged:
+        name_unprotected(settings(KAFKA, TLS, POSTGRES))
+        monkeypatch.setenv("PGSSLMODE", "verify-full")
+        name_unprotected(settings(KAFKA, TLS, POSTGRES))
+    assert [(line["event"], line["server"]) for line in logged] == [("connection_unprotected", "Postgres")]
+    assert "secret" not in str(logged)

@@ -1,0 +1,164 @@
+"""Which description judges which offset: the last one that began at or before it, whatever came after and whatever was forgotten."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.settings import SessionSettings, Settings
+from spark_job.input.columns import RecordColumns
+from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.ledger.description import changes, described
+from spark_job.ledger.generations import Generation
+from spark_job.ledger.judges import assembly_of, judges_of
+from spark_job.ledger.lineage import Former, Lineage
+from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.sessions.settings import AssemblySettings
+
+P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
+A, B, C, D = ({"timeout_s": seconds} for seconds in range(1, 5))
+
+GENERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {}, optional=dict.fromkeys((P0, P1), st.tuples(st.integers(-6, 6), st.integers(0, 6)))
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.mark.guarantee(83)
+@settings(max_examples=300, derandomize=True)
+@given(GENERATIONS)
+def test_every_offset_that_can_still_be_read_is_judged_by_the_generation_that_read_it(
+    opened: list[dict[TopicPartition, tuple[int, int]]],
+) -> None:
+    """Of each generation, by partition: how much further it begins, or how much Kafka has lost of what was read, and how far below that
+    the oldest open session begins."""
+    lineage, starts = Lineage(), list[Offsets]()
+    start, safe = dict[TopicPartition, int](), dict[TopicPartition, int]()
+    for number, partitions in enumerate(opened):
+        for where, (further, below) in partitions.items():
+            before = start.get(where)
+            start[where] = max(0, (before or 0) + further)
+            # Nothing is read below a partition's first start, nor what an earlier generation did not need any more.
+            oldest = start[where] if before is None else max(safe[where], start[where] - below)
+            safe[where] = min(oldest, start[where])
+        if number:
+            lineage = lineage.followed({"n": number - 1}, starts[-1], Offsets(safe))
+            lineage = Lineage.from_json(lineage.to_json())
+        starts.append(Offsets(start))
+        for where in start:
+            entries = lineage.since(where, safe[where], starts[-1], {"n": number})
+            for offset in range(safe[where], start[where] + 3):
+                judge = max(each for each, began in enumerate(starts) if began.at(where) <= offset)
+                assert [by for begin, by in entries if begin <= offset][-1] == {"n": judge}
+
+
+def test_descriptions_whose_offsets_nobody_can_read_again_are_forgotten() -> None:
+    after = Lineage((Former(A, Offsets({P0: 0})),)).followed(B, Offsets({P0: 10}), Offsets({P0: 10}))
+    assert [each.assembly for each in after.former] == [B]
+    kept = Lineage((Former(A, Offsets({P0: 0})),)).followed(B, Offsets({P0: 10}), Offsets({P0: 9}))
+    assert [each.assembly for each in kept.former] == [A, B]
+    merged = Lineage((Former(A, Offsets({P0: 3, P1: 4})),)).only_for([P0], [P0, P1])
+    after = merged.followed(B, Offsets({P0: 10, P1: 10}), Offsets({P0: 10, P1: 8}))
+    assert [each.assembly for each in after.former] == [B], "what applies to some partitions alone, too"
+
+
+def test_who_judged_what_kafka_has_lost_does_not_judge_what_has_these_offsets_now() -> None:
+    """A from 100 on, read to 130, where a session is open since 20; Kafka loses what lies above 50."""
+    lineage = Lineage((Former(A, Offsets({P0: 0})), Former(B, Offsets({P0: 100, P1: 7}))))
+    assert lineage.since(P0, 20, Offsets({P0: 50, P1: 9}), C) == [(0, A), (50, C)]
+    after = lineage.followed(C, Offsets({P0: 50, P1: 9}), Offsets({P0: 20, P1: 8}))
+    assert after.since(P0, 60, Offsets({P0: 200, P1: 9}), D) == [(50, C), (200, D)]
+    assert after.since(P1, 8, Offsets({P0: 200, P1: 9}), D) == [(7, B), (9, C), (9, D)]
+
+
+def test_a_lineage_for_some_partitions_leaves_the_others_to_others() -> None:
+    both = Lineage((Former(A, Offsets({P0: 3, P1: 4})),))
+    mine = both.only_for([P0], [P0, P1])
+    own = Offsets({P0: 10, P1: 10})
+    assert mine.since(P0, 3, own, B) == [(3, A), (10, B)]
+    assert mine.since(P1, 3, own, B) == [(10, B)]
+
+
+def generation(assembly: dict[str, Any], lineage: Lineage, **start: int) -> Generation:
+    offsets = Offsets({TopicPartition("id", int(name[1:])): offset for name, offset in start.items()})
+    return Generation(1, offsets, OpenPartitions(), lineage, {"id": "in"}, "first", "skip", 0, assembly)
+
+
+def test_the_last_judge_of_a_slice_is_the_generations_own_and_those_before_judge_what_is_found_again() -> (
+    None
+):
+    before, now = (
+        described(Settings(session=SessionSettings(timeout_s=1))),
+        described(Settings(session=SessionSettings(timeout_s=2))),
+    )
+    of = generation(now, Lineage((Former(before, Offsets({P0: 0})),)), p0=10)
+    found = judges_of(of, P0, 7)
+    assert [(each.from_offset, each.settings.timeout_ms) for each in found] == [(0, 1_000), (10, 2_000)]
+    assert [each.from_offset for each in judges_of(of, P0, 10)] == [10]
+
+
+def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
+    session = SessionSettings(
+        key="header:k",
+        type="$.a.kind",
+        start="on",
+        entry="at",
+        end="off",
+        event_id="header:id",
+        time="$.t",
+        time_format="epoch_ms",
+        timeout_s=1.5,
+        grace_s=0.25,
+        max_events=7,
+        max_bytes=2_048,
+        max_open_bytes=70_000,
+    )
+    description = described(Settings(session=session))
+    settings_of, columns = assembly_of(description)
+    assert settings_of == AssemblySettings(
+        type_path=("a", "kind"),
+        key_path=None,
+        start="on",
+        entry="at",
+        end="off",
+        event_id_path=None,
+        time_path=("t",),
+        time_format="epoch_ms",
+        timeout_ms=1_500,
+        grace_ms=250,
+        max_events=7,
+        max_bytes=2_048,
+        max_open_bytes=70_000,
+    )
+    assert columns == RecordColumns({"key": "k", "event_id": "id"})
+
+
+def test_a_description_of_an_older_version_has_the_defaults_of_what_it_lacks_and_no_use_for_what_is_gone() -> (
+    None
+):
+    assert assembly_of({"timeout_s": 5, "buckets": 8}).settings == AssemblySettings(timeout_ms=5_000, rules=1)
+    assert assembly_of({"key": "key"}).columns == RecordColumns({"key": ""})
+
+
+def test_each_change_of_a_description_is_named() -> None:
+    before = described(Settings())
+    for name in before.keys() - {"rules"}:
+        now = before | {name: "changed"}
+        assert changes(before, now) == [f"{name}: {before[name]!r} -> 'changed'"]
+    assert changes(before, dict(reversed(before.items()))) == []
+
+
+def test_the_format_is_part_of_the_description_and_json_leaves_it_as_it_was() -> None:
+    of_json = SessionSettings.model_fields.keys() | {"rules"}
+    assert described(Settings()).keys() == of_json
+    of = Settings(
+        source={"format": "avro", "schema_id": "header:id"},  # type: ignore[arg-type]
+        schema_registry={"url": "http://h"},  # type: ignore[arg-type]
+    )
+    settings_of, columns = assembly_of(described(of))
+    assert (settings_of.format, settings_of.schema_id_in_header) == ("avro", True)
+    assert columns.sources["schema_id"] == "id"

@@ -1,0 +1,101 @@
+"""Spark's times are those of batches, whatever the query does between them, and an answer that cannot be read ends nothing."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+
+from spark_job.monitoring import metrics
+from spark_job.monitoring.condition import Condition
+from spark_job.stream.query_watch import QueryWatch
+
+IDLE = {"latestOffset": 3, "triggerExecution": 4}
+
+
+class Query:
+    """Answers what it was told to."""
+
+    def __init__(self) -> None:
+        self.status: Any = {"isTriggerActive": False, "message": "Waiting for data to arrive"}
+        self.lastProgress: Any = None
+
+    def reports(self, batch: int, durations: dict[str, int]) -> None:
+        self.lastProgress = SimpleNamespace(batchId=batch, durationMs=durations)
+
+
+def times(phase: str) -> tuple[float, float]:
+    """How often the phase was timed, and the sum in seconds."""
+    found = metrics.REGISTRY.get_sample_value
+    return (
+        found("outbox_spark_phase_seconds_count", {"phase": phase}) or 0.0,
+        found("outbox_spark_phase_seconds_sum", {"phase": phase}) or 0.0,
+    )
+
+
+def watched(query: Any, batches: int = 0) -> tuple[QueryWatch, Condition]:
+    """`batches`: of the run's earlier queries."""
+    condition = Condition()
+    condition.running({})
+    return QueryWatch(query, condition, batches), condition
+
+
+def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_for_that_batch() -> None:
+    query = Query()
+    watch, condition = watched(query)
+    before, (triggers, _) = times("addBatch"), times("triggerExecution")
+    condition.batch_computed(0)
+    query.reports(0, {"addBatch": 2_000, "triggerExecution": 2_100})
+    watch.look()
+    query.reports(1, IDLE)
+    watch.look()
+    # The next batch's tasks are through, and Spark has not reported it yet.
+    condition.batch_computed(1)
+    watch.look()
+    query.reports(1, {"addBatch": 4_000, "triggerExecution": 4_100})
+    watch.look()
+    watch.look()
+    count, seconds = times("addBatch")
+    assert count - before[0] == 2
+    assert seconds - before[1] == pytest.approx(6)
+    assert times("triggerExecution")[0] - triggers == 2
+
+
+def test_the_batches_of_a_runs_second_query_are_timed_though_spark_counts_them_from_zero_again() -> None:
+    query = Query()
+    watch, condition = watched(query, batches=4)
+    before = times("addBatch")[0]
+    query.reports(0, {"addBatch": 1_000, "triggerExecution": 1_100})
+    condition.batch_computed(3)
+    watch.look()
+    assert times("addBatch")[0] == before, "it is the first query's batch 3 that was computed"
+    condition.batch_computed(4)
+    watch.look()
+    assert times("addBatch")[0] == before + 1
+
+
+@pytest.mark.guarantee(133)
+@pytest.mark.parametrize("status", [{}, {"isTriggerActive": False}, None])
+def test_an_answer_that_cannot_be_read_ends_nothing(status: Any) -> None:
+    query = Query()
+    watch, condition = watched(query)
+    query.status = status
+    query.reports(0, {"addBatch": "soon"})  # type: ignore[dict-item]
+    condition.batch_computed(0)
+    watch.look()
+    assert condition.seen().doing == ""
+
+
+def test_a_jvm_that_is_gone_is_said() -> None:
+    class Gone(Query):
+        @property
+        def status(self) -> Any:
+            raise Py4JNetworkError("gone")
+
+        @status.setter
+        def status(self, _value: Any) -> None:
+            pass
+
+    watch, _ = watched(Gone())
+    with pytest.raises(Py4JNetworkError):
+        watch.look()

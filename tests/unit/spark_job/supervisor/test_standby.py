@@ -1,0 +1,84 @@
+"""A standby is ready to continue in the owner's place only while it can be told who that is."""
+
+import contextlib
+import socket
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from service.settings import JobSettings, PostgresSettings, Settings
+from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.readiness import judge
+from spark_job.spark.session import LazySession
+from spark_job.supervisor import standby as standby_module
+from spark_job.supervisor.standby import Standby
+from tests.support.waiting import wait_until
+
+
+def test_a_standby_is_not_ready_while_postgres_is_away() -> None:
+    stop, condition = threading.Event(), Condition()
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        dsn = f"postgresql://127.0.0.1:{unused.getsockname()[1]}/outbox"
+        settings = Settings.model_construct(
+            postgres=PostgresSettings(dsn=SecretStr(dsn)), job=JobSettings(heartbeat_s=0.2)
+        )
+        standby = Standby(settings, LazySession(settings.job), stop, condition)
+        waiting = threading.Thread(target=standby.wait, args=((),))
+        waiting.start()
+        try:
+            wait_until(lambda: condition.seen().phase != "starting", "a word of the standby")
+            verdict = judge(condition.seen(), progress_s=60, owner_timeout_s=30)
+        finally:
+            stop.set()
+            waiting.join()
+    assert verdict.reasons == ["nobody can be asked who owns the outbox: Postgres is away"]
+
+
+class Spark:
+    """In the place of the lazy session: its JVM dies as often as a test says."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.lives = False
+
+    def get(self) -> object:
+        if not self.lives:
+            self.started += 1
+            self.lives = True
+        return self.started
+
+    def is_sound(self) -> bool:
+        return self.lives
+
+    def renew(self) -> bool:
+        return True
+
+
+def test_a_standby_whose_jvm_dies_warms_up_another_one_before_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop, spark = threading.Event(), Spark()
+    warmed: list[object] = []
+    owner = SimpleNamespace(run_id="another", pid=1, host="h", is_alive=lambda _: True)
+    monkeypatch.setattr(standby_module, "connect", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(standby_module, "require_current", lambda _: None)
+    monkeypatch.setattr(standby_module, "read_owner", lambda _: owner)
+    monkeypatch.setattr(standby_module, "warm_up", lambda session, _: warmed.append(session))
+    monkeypatch.setattr(standby_module, "_POLL_S", 0.01)
+    settings: Any = SimpleNamespace(postgres=None, job=JobSettings())
+    lazy: Any = spark
+    standby = Standby(settings, lazy, stop, Condition())
+    waiting = threading.Thread(target=standby.wait, args=((),))
+    waiting.start()
+    try:
+        for number in (1, 2, 3):
+            wait_until(lambda: len(warmed) == number, "a warm Spark")  # noqa: B023
+            spark.lives = False
+    finally:
+        stop.set()
+        waiting.join()
+    assert warmed[:3] == [1, 2, 3]
