@@ -1,4 +1,8 @@
-"""A lane's position, kept in Kafka inside the very transaction that carries the events. Its form; pure."""
+"""A lane's position, kept in Kafka inside the very transaction that carries the events: what the record of one says. Pure.
+
+The progress topic is compacted and has one partition for each lane. The publisher writes the records and continues from the newest; the
+job reads them at its start, to learn whether the database has lost batches that were delivered.
+"""
 
 import re
 from dataclasses import dataclass
@@ -95,7 +99,7 @@ class Progress:
         try:
             fields: dict[str, Any] = orjson.loads(value)
             if fields["version"] != 1:
-                raise ValueError(f"progress record of version {fields['version']}, this publisher knows 1")
+                raise ValueError(f"progress record of version {fields['version']}, this version knows 1")
             return cls(
                 outbox_uuid=UUID(fields["outbox_uuid"]),
                 cluster_id=text(fields["cluster_id"]),

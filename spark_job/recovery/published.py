@@ -1,16 +1,12 @@
-"""What the publisher's own records in Kafka know of the ledger: whether the database lost batches that were delivered.
+"""What the publisher's own records in Kafka (contract/progress.py) know of the ledger: whether the database lost delivered batches."""
 
-The progress topic is part of the contract: one compacted partition for each lane, values `{"cursor": [batch_id, key], "commit_id": …, …}`.
-"""
-
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import orjson
 from confluent_kafka import Consumer, KafkaException
 
+from contract.progress import Progress, lane_of_key
 from db.statements import queries
 from service.errors import ContinuityError, UnavailableError
 from service.kafka.client import QUIET, KafkaAdmin, admin_client
@@ -25,7 +21,6 @@ _LEDGER = queries("spark_job", "ledger")
 _TIMEOUT_S = 10.0
 # Offsets at a partition's end that are looked at first; commit markers take offsets, too.
 _WINDOW = 64
-_LANE_KEY = re.compile(rb"\d+/\d+")
 
 
 class Delivered(NamedTuple):
@@ -41,20 +36,6 @@ class Delivered(NamedTuple):
             "batch_id": self.batch_id,
             "commit_id": None if self.commit_id is None else str(self.commit_id),
         }
-
-    @classmethod
-    def decode(cls, value: bytes) -> "Delivered":
-        """Read a progress record's value. Raises ValueError when it is not one that this code knows."""
-        try:
-            record = orjson.loads(value)
-            batch_id, epoch, commit_id = record["cursor"][0], record["epoch"], record.get("commit_id")
-            if record["version"] != 1 or not all(
-                type(each) is int and each < 2**63 for each in (batch_id, epoch)
-            ):
-                raise TypeError
-            return cls(batch_id, None if commit_id is None else UUID(commit_id), epoch)
-        except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"not a progress record: {value[:200]!r}") from error
 
 
 def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
@@ -116,8 +97,11 @@ def _read_newest(reader: RangeReader, topic: str, bounds: Mapping[int, tuple[int
         for messages in reader.read({(topic, each): (start, left[each]) for each, start in starts.items()}):
             for message in messages:
                 value = message.value()
-                if value is not None and _LANE_KEY.fullmatch(message.key() or b""):
-                    found[message.partition()] = Delivered.decode(value)
+                if value is not None and lane_of_key(message.key()) is not None:
+                    record = Progress.decode(value)
+                    found[message.partition()] = Delivered(
+                        record.cursor.batch_id, record.commit_id, record.epoch
+                    )
         left = {
             each: start for each, start in starts.items() if each not in found and start > bounds[each][0]
         }

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from contract.progress import Progress, lane_of_key, progress_key
 from publisher.replay.progress import ReplayProgress
-from spark_job.recovery.published import Delivered
 
 
 def check_record(data: bytes) -> None:
@@ -36,8 +35,4 @@ def _key(value: bytes) -> None:
     assert found is None or lane_of_key(progress_key(*found)) == found
 
 
-def _delivered(value: bytes) -> None:
-    Delivered.decode(value).to_json()
-
-
-_READERS = (_lane, _replay, _key, _delivered)
+_READERS = (_lane, _replay, _key)

@@ -15,12 +15,12 @@ from service.settings import KafkaSettings, Settings
 from spark_job.input.reading import committed_records
 from spark_job.input.topics import KafkaInput
 from spark_job.recovery.published import Delivered, newest_delivered
+from tests.support.lanes import COMMIT, RECORD
 from tests.support.secured.kafka import PASSWORD, SecuredKafka
 from tests.support.secured.rights import JOB, single
 
-OUTBOX, COMMIT = uuid.uuid4(), uuid.uuid4()
+OUTBOX = RECORD.outbox_uuid
 INPUT, PROGRESS, GROUP = "session-in", f"outbox-progress-{OUTBOX}", "lag"
-RECORD = f'{{"version":1,"epoch":1,"cursor":[7,"k"],"commit_id":"{COMMIT}"}}'
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         producer = Producer({"bootstrap.servers": server.bootstrap_servers})
         for number in range(3):
             producer.produce(INPUT, b"%d" % number, partition=0)
-        producer.produce(PROGRESS, RECORD, key="1/0")
+        producer.produce(PROGRESS, RECORD.encode(), key="1/0")
         assert producer.flush(30) == 0
         yield server
     finally:
@@ -87,7 +87,7 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tm
     # The group may be looked up only after the few records have come.
     assert not said or f"Describe on consumer group '{PROGRESS}-look' is needed" in said
     kafka.allow(needed("group", "outbox-progress-", "Describe"))
-    assert newest_delivered(whole, OUTBOX) == [Delivered(7, COMMIT, epoch=1)]
+    assert newest_delivered(whole, OUTBOX) == [Delivered(4, COMMIT, epoch=1)]
 
     # What lag tools see: a refusal is a warning.
     for granted in (False, True):
@@ -111,10 +111,10 @@ def test_a_progress_record_that_cannot_be_read_is_named_and_a_record_of_no_lane_
     create_topics(kafka.bootstrap_servers, {topic: (2, {"cleanup.policy": "compact"})})
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     settings = Settings(kafka=KafkaSettings(bootstrap_servers=kafka.bootstrap_servers))
-    producer.produce(topic, RECORD, key="1/0", partition=0)
+    producer.produce(topic, RECORD.encode(), key="1/0", partition=0)
     producer.produce(topic, b"rubbish", key="of something else", partition=0)
     assert producer.flush(30) == 0
-    assert newest_delivered(settings, outbox) == [Delivered(7, COMMIT, epoch=1)]
+    assert newest_delivered(settings, outbox) == [Delivered(4, COMMIT, epoch=1)]
     producer.produce(topic, b"rubbish", key="1/1", partition=1)
     assert producer.flush(30) == 0
     with pytest.raises(ContinuityError, match=rf"{topic}: not a progress record: b'rubbish'"):

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from uuid import UUID
 
-import orjson
 import pytest
 
 from contract.cursor import Cursor
-from contract.progress import Progress, Totals
+from contract.progress import Progress
 from publisher.protocol.history import DeliveryPosition, Mirror, check_later, check_parked, decide
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from tests.support.lanes import COMMIT, IDENTITY, OTHER, RECORD
@@ -85,12 +84,6 @@ def test_an_epoch_whose_predecessor_s_last_batch_is_missing_does_not_start() -> 
         decide(IDENTITY, None, FRESH, DeliveryPosition(0, Cursor(9), None), None)
 
 
-def test_a_progress_record_of_before_parked_rows_were_counted_has_none() -> None:
-    old = orjson.loads(RECORD.encode())
-    del old["parked"]
-    assert Progress.decode(orjson.dumps(old)) == RECORD
-
-
 @pytest.mark.guarantee(73)
 def test_fewer_parked_rows_than_were_passed_stop_the_lane() -> None:
     passed = replace(RECORD, parked=2)
@@ -98,34 +91,6 @@ def test_fewer_parked_rows_than_were_passed_stop_the_lane() -> None:
     check_parked(passed, 2)
     with pytest.raises(StoppedError, match="database_restored"):
         check_parked(passed, 1)
-
-
-def test_a_progress_record_reads_back_as_it_was_written() -> None:
-    assert Progress.decode(RECORD.encode()) == RECORD
-    assert RECORD.key() == b"1/0"
-
-
-@pytest.mark.guarantee(180)
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"",
-        b"{}",
-        b"[]",
-        b'{"version": 2}',
-        b'{"version": 1, "outbox_uuid": "x"}',
-        b'{"version": 1, "outbox_uuid": 5}',
-        RECORD.encode().replace(b'"seq":7', b'"seq":"7"'),
-        RECORD.encode().replace(b"[3,null]", b'["3",null]'),
-        RECORD.encode().replace(b"[3,null]", b"[3]"),
-        RECORD.encode().replace(b"[3,null]", rb'[3,"a\u0000"]'),
-        RECORD.encode().replace(b'"seq":7', b'"seq":9223372036854775808'),
-        RECORD.encode().replace(b'"seq":7', b'"seq":true'),
-    ],
-)
-def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
-    with pytest.raises(ValueError, match=r"progress record|badly formed"):
-        Progress.decode(value)
 
 
 def test_a_resume_stands_though_postgres_does_not_know_it() -> None:
@@ -141,17 +106,6 @@ def test_records_of_an_epoch_that_the_ledger_does_not_have_stop_the_lane() -> No
     check_later([(2, 0)], 2)
     with pytest.raises(StoppedError, match=r"database_restored.*lane epoch 3.*resume --from kafka"):
         check_later([(2, 0), (3, 1)], 2)
-
-
-def test_a_progress_record_is_read_back_and_so_is_one_of_before_its_newer_fields() -> None:
-    full = replace(RECORD, total=Totals(100, 2000, 3), resumed="--from batch 5")
-    assert Progress.decode(full.encode()) == full
-    nowhere = replace(RECORD, cursor=Cursor(0), commit_id=None)
-    assert Progress.decode(nowhere.encode()) == nowhere
-    fields = orjson.loads(RECORD.encode())
-    for added in ("parked", "total", "resumed"):
-        del fields[added]
-    assert Progress.decode(orjson.dumps(fields)) == RECORD
 
 
 def test_a_record_that_names_no_commit_stops_the_lane_unless_a_resume_is_known() -> None:

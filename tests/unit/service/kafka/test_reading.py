@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -17,10 +16,8 @@ from service.kafka.reading import EndNotReachedError, Place, RangeReader
 from service.settings import KafkaSettings
 from spark_job.recovery import published
 from spark_job.recovery.published import Delivered
+from tests.support.lanes import COMMIT, RECORD
 from tests.support.proxies.scripted_consumer import EOF, Answer, ScriptedConsumer
-
-COMMIT = "00000000-0000-0000-0000-000000000007"
-RECORD = b'{"version":1,"epoch":1,"cursor":[7,"key"],"commit_id":"%b"}' % COMMIT.encode()
 
 
 @pytest.fixture(autouse=True)
@@ -91,14 +88,18 @@ Reads = Callable[[], object]
 
 def test_a_replica_that_lags_hides_no_delivered_batch_from_a_start() -> None:
     """It would miss that the database was restored."""
-    consumer = ScriptedConsumer([Answer(0, EOF), Answer(0, key=b"1/0", value=RECORD), Answer(2, EOF)])
+    consumer = ScriptedConsumer(
+        [Answer(0, EOF), Answer(0, key=b"1/0", value=RECORD.encode()), Answer(2, EOF)]
+    )
     found = published._read_newest(scripted(consumer), "in", {0: (0, 2)})
-    assert found == [Delivered(7, UUID(COMMIT), epoch=1)]
+    assert found == [Delivered(4, COMMIT, epoch=1)]
 
 
 def test_a_replica_that_lags_is_no_open_transaction_once_it_has_caught_up() -> None:
-    consumer = ScriptedConsumer([Answer(0, EOF), Answer(0, key=b"1/0", value=RECORD), Answer(2, EOF)])
-    assert [each.value for each in records_backwards(scripted(consumer), "in", 0, 2)] == [RECORD]
+    consumer = ScriptedConsumer(
+        [Answer(0, EOF), Answer(0, key=b"1/0", value=RECORD.encode()), Answer(2, EOF)]
+    )
+    assert [each.value for each in records_backwards(scripted(consumer), "in", 0, 2)] == [RECORD.encode()]
     hidden = [ScriptedConsumer([Answer(0, EOF)]), ScriptedConsumer([]), ScriptedConsumer([])]
     with pytest.raises(OpenTransactionError, match="readable up to 0 only"):
         list(records_backwards(scripted(*hidden), "in", 0, 2))
