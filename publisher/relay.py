@@ -1,6 +1,6 @@
 """The publisher's whole flow: bind the outbox to Kafka, then run this process' share of the lanes, epoch after epoch.
 
-A lane claims its lease, reads rows, produces them in one Kafka transaction, commits, and records the delivery (delivery/delivery.py).
+A lane claims its lease, reads rows, produces them in one Kafka transaction, commits, and records the delivery (delivery/sender.py).
 """
 
 import threading

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 import psycopg
 import structlog
@@ -10,9 +11,10 @@ from contract.cursor import Cursor
 from contract.progress import Progress
 from db.statements import queries
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Connection, Delivery, StepOutcome
 from publisher.delivery.outbox_connection import OutboxConnection
-from publisher.delivery.transaction import OffsetTally, ProgressRecord
+from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
+from publisher.delivery.transaction import ProgressRecord
+from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
 from publisher.lane.parking import LaneAdmission
 from publisher.lane.reader import ANY_SIZE, LaneChunk, LaneReader, PendingChunk
@@ -42,8 +44,10 @@ from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.lifecycle.allocators import give_back
+from service.lifecycle.fault_points import reach
 from service.lifecycle.tracebacks import release_frames
 from service.observability import tracing
+from service.observability.loops import LifeSign, unwatched
 
 _LANES = queries("publisher", "lanes")
 
@@ -53,46 +57,84 @@ _log = structlog.get_logger()
 _LARGE_ROW_WAIT_S = 0.5
 
 
-class Lane(Delivery[Newest, LaneChunk]):
-    """One lane of an epoch. One thread works on it."""
+class _Sending(NamedTuple):
+    """The transaction under way: its progress record, and what is measured once it is recorded."""
+
+    progress: Progress
+    times: Sequence[latency.RowTimes]
+    batches: Set[int]
+    began: float
+
+
+class Lane:
+    """One lane of an epoch, by the steps of the protocol (publisher/delivery). One thread works on it."""
 
     def __init__(self, context: Context, epoch: Epoch, lane: int) -> None:
         publisher = context.settings.publisher
         outgoing = Outgoing(headers=ExtraHeaders.of(publisher))
-        connection = OutboxConnection(context, f"publisher lane {epoch.epoch}/{lane}")
-        self._parking = LaneAdmission(context, connection, outgoing)
-        super().__init__(context, connection, outgoing, self._parking)
+        timeout_ms = publisher.transaction_timeout_ms
+        size = TransactionSize(publisher.transaction_sessions, publisher.transaction_bytes, timeout_ms / 1000)
+        self._context = context
         self._epoch = epoch
         self.lane = lane
-        self._lease: Lease | None = None
+        self._connection = OutboxConnection(context, f"publisher lane {epoch.epoch}/{lane}")
+        self._admission = LaneAdmission(context, self._connection, outgoing)
+        self.sender = Sender(context, outgoing, self._connection.name, size, timeout_ms)
         self._reader = LaneReader(epoch.epoch, lane)
         self._most_row_bytes = publisher.transaction_bytes
+        self._lease: Lease | None = None
+        self._tenure: Tenure | None = None
         self._holds_large_row = False
         self._ahead: LaneChunk | None = None
         self._asked: PendingChunk | None = None
-        self._under_way: Progress | None = None
-        self._times: Sequence[latency.RowTimes] = ()
-        self._batches: Set[int] = frozenset()
-        self._began = 0.0
-        self._reads_ahead = False
         self._renewed_at = self._progressed_at = 0.0
+        self.alive: LifeSign = unwatched
+        """Called with each step, and how long it may take."""
+
+    @property
+    def position(self) -> DeliveryPosition | None:
+        """After the last transaction that was recorded, None while it is not open."""
+        return None if self._tenure is None else self._tenure.position
 
     def open(self) -> bool:
-        """As Delivery does."""
+        """Do steps 1 to 4. Returns False when another process holds it, or it is not its turn.
+
+        Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
+        """
         # What is found wrong before there is a new lease needs none to be believed.
         self._lease = None
-        return super().open()
+        connection = self._connection.open()
+        reach("delivery.before_lease")
+        if not self._acquire(connection):
+            return False
+        reach("delivery.after_lease")
+        self._check_kafka(connection)
+        self.sender.fence(self._transactional_id, self._admission.batch_bytes)
+        reach("delivery.after_fencing")
+        newest = self._read_progress()
+        reach("delivery.after_progress")
+        position = self._check_history(connection, newest)
+        if position is None:
+            return False
+        reach("delivery.after_check")
+        if position.unrecorded:
+            self._record_missing(connection, newest)
+        reach("delivery.after_filling")
+        self._begin(connection, position)
+        return True
 
     def run_once(self) -> StepOutcome:
-        """As Delivery does."""
+        """Do steps 5 and 6 for the next chunk. Raises as `open`, and LeaseLostError, StartOverError, HandoverStuckError."""
+        if self._tenure is None:
+            raise RuntimeError("rows are delivered only after open")
         try:
-            outcome = super().run_once()
+            outcome = self._deliver(self._tenure)
         except StoppedError as error:
             if error.reason is StopReason.OUTPUT_TOPIC_REPLACED:
                 # Another cluster behind the same address has other topics, and another way out.
                 check_cluster(self._context.identity.cluster_id, self._context.topics.cluster_id())
             raise
-        if self._holds_large_row and self._tenure is not None:
+        if self._holds_large_row:
             # Everything is recorded: nothing depends on the connection.
             self._let_large_row_go()
             connection = self._connection.get()
@@ -113,24 +155,16 @@ class Lane(Delivery[Newest, LaneChunk]):
             )
 
     def discard(self) -> None:
-        """Close the producer, whatever it was doing, and drop the chunk that was read ahead."""
+        """Close the producer, whatever it was doing, and drop the chunk that was read ahead; the next `open` reads the outcome."""
         self._ahead = None
         if self._asked is not None:
             # Nothing else could be asked before its answer.
             self._asked.connection.close()
             self._asked = None
-        super().discard()
+        self._tenure = None
+        self.sender.discard()
+        self._connection.discard()
         self._let_large_row_go()
-
-    def _let_large_row_go(self) -> None:
-        """Give the turn for large rows back. The connection goes, too: it keeps the memory of its largest answer."""
-        if self._holds_large_row:
-            self._holds_large_row = False
-            held = self._connection.take()
-            if held is not None:
-                held.close()
-            give_back()
-        self._context.large_rows.end(self)
 
     def close(self, *, keep_lease: bool = False) -> None:
         """Give the lease back, unless `keep_lease`, and disconnect. The lane can be opened again."""
@@ -153,7 +187,8 @@ class Lane(Delivery[Newest, LaneChunk]):
         )
         return self._lease is not None
 
-    def _prepare(self, connection: Connection) -> None:
+    def _check_kafka(self, connection: Connection) -> None:
+        """Before it fences anybody: is this the right cluster, and is the progress topic there?"""
         context = self._context
         check_cluster(context.identity.cluster_id, context.topics.cluster_id())
         any_progress = connection.execute(_LANES["any_progress"]).fetchone()
@@ -178,6 +213,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         return newest
 
     def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
+        """Return where to continue, None where it is not its turn. Raises StoppedError."""
         row = connection.execute(_LANES["state"], self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
@@ -210,14 +246,40 @@ class Lane(Delivery[Newest, LaneChunk]):
 
     def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         read_repeated_arrays(connection)
-        self._parking.begin_tenure(connection, self._held(), position.cursor)
+        self._admission.begin_tenure(connection, self._held(), position.cursor)
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
-        self._progress_from = self._context.topics.written.last_read(self._context.progress_topic, self.lane)
+        self.sender.begin(self.lane)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
         self._progressed_at = 0.0
+        self._tenure = Tenure(connection, position)
 
-    def _next_chunk(self, connection: Connection) -> LaneChunk | StepOutcome:
-        position = self._open_position()
+    def _deliver(self, tenure: Tenure) -> StepOutcome:
+        connection, position = tenure
+        with self.sender.finding_refused(self._admission.put_aside, self._refused_by_nobody):
+            self.alive(doing="reads its next rows")
+            chunk = self._next_chunk(connection, position)
+            if isinstance(chunk, StepOutcome):
+                return chunk
+            reach("delivery.after_read")
+            self.alive(doing="asks Kafka about its topics")
+            rows = self._admission.admit(chunk.rows)
+            reach("delivery.after_admission")
+            sending = self._sending(position, chunk, rows)
+            # A refusal with an answer under way would cost the connection, on which the row is parked next.
+            reads_ahead = chunk.more and not self.sender.searches
+            offsets = self.sender.send(
+                rows,
+                [self._record_of(sending.progress)],
+                alive=self.alive,
+                meanwhile=lambda: self._read_ahead(connection, sending.progress) if reads_ahead else None,
+            ).as_json()
+            self.alive(doing="records its delivery")
+            self._record(tenure, sending, offsets)
+            reach("delivery.after_record")
+        self.sender.check()
+        return StepOutcome.CAUGHT_UP if chunk.is_last else StepOutcome.DELIVERED
+
+    def _next_chunk(self, connection: Connection, position: DeliveryPosition) -> LaneChunk | StepOutcome:
         chunk, self._ahead = self._ahead or self._read(connection, position, self._most_row_bytes), None
         if chunk.is_large and self._context.large_rows.take(self, _LARGE_ROW_WAIT_S):
             self._holds_large_row = True
@@ -229,7 +291,7 @@ class Lane(Delivery[Newest, LaneChunk]):
         return StepOutcome.DONE if chunk.ends_epoch() and chunk.end == position.cursor else StepOutcome.IDLE
 
     def _read(self, connection: Connection, position: DeliveryPosition, most_row_bytes: int) -> LaneChunk:
-        return self._reader.read(connection, position, self.limits, most_row_bytes)
+        return self._reader.read(connection, position, self.sender.limits, most_row_bytes)
 
     def _worth_a_transaction(self, chunk: LaneChunk) -> bool:
         due = self._progressed_at + self._context.settings.publisher.idle_progress_s
@@ -241,10 +303,11 @@ class Lane(Delivery[Newest, LaneChunk]):
             self._held().renew(connection)
             self._renewed_at = now
 
-    def _progress(self, chunk: LaneChunk, rows: list[Row]) -> Sequence[ProgressRecord]:
+    def _sending(self, position: DeliveryPosition, chunk: LaneChunk, rows: list[Row]) -> _Sending:
+        """Return what the transaction is that carries `rows` of the chunk."""
         if chunk.commit_id is None:
             raise RuntimeError("a lane delivers only what the ledger has")
-        identity, position = self._context.identity, self._open_position()
+        identity = self._context.identity
         sessions = sum([len(row.session_ends) for row in rows])
         events = sum([len(row.topics) for row in rows])
         parked = len(chunk.rows) - len(rows)
@@ -262,14 +325,13 @@ class Lane(Delivery[Newest, LaneChunk]):
             parked=parked,
             total=position.total.plus(sessions, events, parked),
         )
-        # A refusal with an answer under way would cost the connection, on which the row is parked next.
-        self._reads_ahead = chunk.more and not self._bisection.on
-        self._under_way, self._times = progress, _times(chunk, rows)
-        if tracing.is_on():
-            self._began, self._batches = time.monotonic(), {row.batch_id for row in rows}
-        return [ProgressRecord(self._context.progress_topic, progress.encode(), progress.key(), self.lane)]
+        batches = {row.batch_id for row in rows} if tracing.is_on() else frozenset()
+        return _Sending(progress, _times(chunk, rows), batches, time.monotonic())
 
-    def _meanwhile(self, connection: Connection) -> None:
+    def _record_of(self, progress: Progress) -> ProgressRecord:
+        return ProgressRecord(self._context.progress_topic, progress.encode(), progress.key(), self.lane)
+
+    def _read_ahead(self, connection: Connection, under_way: Progress) -> None:
         """While Kafka commits, Postgres looks for the next chunk.
 
         That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
@@ -277,11 +339,9 @@ class Lane(Delivery[Newest, LaneChunk]):
         find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
         and an epoch begins after every batch of its time, so what the ledger gained meanwhile is no part of it.
         """
-        if self._under_way is None or not self._reads_ahead:
-            return
         try:
             self._asked = self._reader.ask(
-                connection, _after(self._under_way), self.limits, self._most_row_bytes
+                connection, _after(under_way), self.sender.limits, self._most_row_bytes
             )
         except psycopg.Error as error:
             # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
@@ -290,27 +350,15 @@ class Lane(Delivery[Newest, LaneChunk]):
             release_frames(error)
             _log.debug("not_read_ahead", lane=self.lane, reason=str(error).strip())
 
-    def _record(self, connection: Connection, tally: OffsetTally) -> None:
-        progress, before = self._under_way, self._open_position()
-        if progress is None:
-            raise RuntimeError("a lane records what it has sent")
-        latency.delivered(self._times)
-        if tracing.is_on() and progress.sessions:
-            tracing.transaction(
-                self._batches,
-                time.monotonic() - self._began,
-                {
-                    "outbox.epoch": progress.epoch,
-                    "outbox.lane": progress.lane,
-                    "outbox.seq": progress.seq,
-                    "outbox.sessions": progress.sessions,
-                    "outbox.outputs": progress.events,
-                },
-            )
-        ahead, offsets = self._take_ahead(), tally.as_json()
+    def _record(self, before: Tenure, sent: _Sending, offsets: dict[str, dict[str, list[int]]]) -> None:
+        """Step 6."""
+        progress, connection = sent.progress, before.connection
+        latency.delivered(sent.times)
+        _trace(sent)
+        ahead = self._take_ahead()
         end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
-        sound = record_delivery(connection, self._held(), progress, before.cursor, offsets, end)
-        self.position, self._ahead = _after(progress), ahead if sound else None
+        sound = record_delivery(connection, self._held(), progress, before.position.cursor, offsets, end)
+        self._tenure, self._ahead = before._replace(position=_after(progress)), ahead if sound else None
         self._renewed_at = self._progressed_at = time.monotonic()
         self._context.deliveries.add(
             self._epoch.epoch,
@@ -332,6 +380,16 @@ class Lane(Delivery[Newest, LaneChunk]):
         except StoppedError:
             # What is in Kafka is recorded first; the next read finds the same and says so.
             return None
+
+    def _let_large_row_go(self) -> None:
+        """Give the turn for large rows back. The connection goes, too: it keeps the memory of its largest answer."""
+        if self._holds_large_row:
+            self._holds_large_row = False
+            held = self._connection.take()
+            if held is not None:
+                held.close()
+            give_back()
+        self._context.large_rows.end(self)
 
     def _refused_by_nobody(self, error: RecordRefusedError) -> Exception:
         text = no_row_s_fault(error.code, str(error), self._context.progress_topic)
@@ -359,6 +417,22 @@ def _times(chunk: LaneChunk, rows: Sequence[Row]) -> Sequence[latency.RowTimes]:
         for row, times in zip(chunk.rows, chunk.times, strict=True)
         if (row.batch_id, row.session_key) in sent
     ]
+
+
+def _trace(sent: _Sending) -> None:
+    progress = sent.progress
+    if tracing.is_on() and progress.sessions:
+        tracing.transaction(
+            sent.batches,
+            time.monotonic() - sent.began,
+            {
+                "outbox.epoch": progress.epoch,
+                "outbox.lane": progress.lane,
+                "outbox.seq": progress.seq,
+                "outbox.sessions": progress.sessions,
+                "outbox.outputs": progress.events,
+            },
+        )
 
 
 def _after(progress: Progress) -> DeliveryPosition:

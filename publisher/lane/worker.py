@@ -6,7 +6,7 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
-from publisher.delivery.delivery import StepOutcome
+from publisher.delivery.sender import StepOutcome
 from publisher.lane.lane import Lane
 from publisher.lane.transaction_pace import TransactionPace
 from publisher.monitoring import metrics
@@ -115,7 +115,7 @@ class Worker:
         # A wake-up that comes from here on is about something that this look may not see.
         self._look.clear()
         if self._lane.open():
-            self._health.producer = self._lane.producer
+            self._health.producer = self._lane.sender.producer
             metrics.opened(again=self._was_open)
             self._was_open = True
             return True
@@ -147,8 +147,8 @@ class Worker:
         if position is not None:
             self._health.progressed(position.seq)
             self._change("running", seq=position.seq, cursor=str(position.cursor))
-        self._health.transaction_rows = self._lane.size.rows
-        slow = self._lane.size.reason
+        self._health.transaction_rows = self._lane.sender.size.rows
+        slow = self._lane.sender.size.reason
         reason = None if slow is None else f"retrying: {slow}"
         if self._shown != reason:
             self._lane.stopped(reason)

@@ -1,8 +1,8 @@
-"""A replay as a delivery: the lanes' protocol (delivery/delivery.py) over the rows that its filters choose."""
+"""One replay: the lanes' protocol over the rows that its filters choose."""
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from uuid import UUID
 
@@ -13,9 +13,9 @@ from contract.cursor import Cursor
 from contract.output_topics import OutputTopics
 from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Connection, Delivery, StepOutcome
 from publisher.delivery.outbox_connection import OutboxConnection
-from publisher.delivery.transaction import OffsetTally, ProgressRecord
+from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
+from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.clients import committed_reader
 from publisher.kafka.open_transactions import OpenTransactions
@@ -114,8 +114,8 @@ class _Admission(Admission):
         self.topic_ids = ids
 
 
-class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
-    """One process's work on one replay."""
+class ReplayDelivery:
+    """One process's work on one replay, by the steps of the protocol (publisher/delivery). Not thread-safe."""
 
     def __init__(
         self,
@@ -130,31 +130,33 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         out; else they stop the replay. `progressed` is called after each transaction.
         """
         publisher = context.settings.publisher
-        outgoing = Outgoing(
+        self._context = context
+        self._replay = replay
+        self._outgoing = Outgoing(
             replay.replay_uuid,
             None if replay.topics is None else frozenset(replay.topics),
             replay.target_topic,
             ExtraHeaders.of(publisher),
         )
-        connection = OutboxConnection(context, f"publisher replay {replay.replay_id}")
-        self._replay_admission = _Admission(context, replay, outgoing, skip_refused=skip_refused)
-        super().__init__(context, connection, outgoing, self._replay_admission)
-        self._transaction_timeout_ms = min(publisher.transaction_timeout_ms, _MOST_TRANSACTION_TIMEOUT_MS)
-        self.size = TransactionSize(
+        self._connection = OutboxConnection(context, f"publisher replay {replay.replay_id}")
+        self._admission = _Admission(context, replay, self._outgoing, skip_refused=skip_refused)
+        self._timeout_ms = min(publisher.transaction_timeout_ms, _MOST_TRANSACTION_TIMEOUT_MS)
+        size = TransactionSize(
             min(publisher.transaction_sessions, _MOST_ROWS),
             min(publisher.transaction_bytes, _MOST_BYTES),
-            self._transaction_timeout_ms / 1000,
+            self._timeout_ms / 1000,
         )
-        self._replay = replay
+        self._sender = Sender(context, self._outgoing, self._connection.name, size, self._timeout_ms)
+        self._partition = progress_partition(replay.replay_id)
         self._paused_too = paused_too
         self._progressed = progressed
         self._pace = Pace(replay.events_per_second)
         self._speed = Speed(time.monotonic())
         self._remediation = remediation.of_replay(replay.replay_id)
         self._lease: ReplayLease | None = None
+        self._tenure: Tenure | None = None
         self._newest: ReplayProgress | None = None
-        self._under_way: ReplayProgress | None = None
-        self._began_at = 0.0
+        """The newest record in Kafka, None where nothing was sent yet."""
         self.rested_at = 0.0
         """When it last waited because of its rate, in monotonic seconds."""
 
@@ -166,12 +168,61 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
     @property
     def limits(self) -> ChunkLimits:
         """How much the next transaction may carry: about a second of the rate at the most."""
-        limits = super().limits
+        limits = self._sender.limits
         events_per_row = self._replay.events_total / max(1, self._replay.rows_total)
         bounds = [most for most in (limits.events, self._pace.rate) if most is not None]
         return ChunkLimits(
             self._pace.rows(events_per_row, limits.rows), limits.bytes, events=min(bounds, default=None)
         )
+
+    def open(self) -> bool:
+        """Do steps 1 to 4. Returns True.
+
+        Raises StateChangedError, LeaseLostError, StoppedError, KafkaException, psycopg.Error, UnavailableError.
+        """
+        connection = self._connection.open()
+        reach("delivery.before_lease")
+        self._acquire(connection)
+        reach("delivery.after_lease")
+        self._check_kafka()
+        self._sender.fence(self._transactional_id, self._admission.batch_bytes)
+        reach("delivery.after_fencing")
+        newest = self._read_progress()
+        reach("delivery.after_progress")
+        position = self._check_history(connection, newest)
+        reach("delivery.after_check")
+        if newest is not None and position.unrecorded:
+            self._held().mirror(connection, newest, None)
+        reach("delivery.after_filling")
+        self._begin(connection, position, newest)
+        return True
+
+    def run_once(self) -> StepOutcome:
+        """Do steps 5 and 6 for the next chunk. Raises as `open`, and StartOverError."""
+        if self._tenure is None:
+            raise RuntimeError("rows are delivered only after open")
+        connection, position = self._tenure
+        with self._sender.finding_refused(self._admission.put_aside, self._refused_by_nobody):
+            chunk = self._next_chunk(connection, position)
+            if isinstance(chunk, StepOutcome):
+                return chunk
+            reach("delivery.after_read")
+            rows = self._admission.admit(chunk.rows)
+            reach("delivery.after_admission")
+            progress, began_at = self._progress(position, chunk, rows), time.monotonic()
+            offsets = self._sender.send(
+                rows, [self._record_of(progress)], is_foreign=self._is_foreign
+            ).as_json()
+            self._record(connection, progress, began_at, offsets)
+            reach("delivery.after_record")
+        self._sender.check()
+        return StepOutcome.CAUGHT_UP if chunk.is_last else StepOutcome.DELIVERED
+
+    def discard(self) -> None:
+        """Close the producer, whatever it was doing; the next `open` reads the outcome."""
+        self._tenure = None
+        self._sender.discard()
+        self._connection.discard()
 
     def release(self, reason: str | None) -> None:
         """Give the lease back and end. Never raises: the lease ends with the connection anyway."""
@@ -193,14 +244,14 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         prefix = outbox.transactional_id_prefix or publisher.transactional_id_prefix
         return f"{prefix}-{outbox.outbox_uuid}-replay-{self._replay.replay_id}"
 
-    def _acquire(self, connection: Connection) -> bool:
+    def _acquire(self, connection: Connection) -> None:
         replay_id, holder = self._replay.replay_id, self._context.holder
         lease_s = self._context.settings.publisher.lease_s
         self._lease = ReplayLease.claim(connection, replay_id, holder, lease_s, paused_too=self._paused_too)
         if self._lease is not None:
             # Paused again later, it stays so: also where Kafka does not answer yet, and the next attempt claims anew.
             self._paused_too = False
-            return True
+            return
         found = load(connection, replay_id)
         if found.state != "running":
             raise StateChangedError
@@ -211,7 +262,8 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
             "transaction boundary"
         )
 
-    def _prepare(self, connection: Connection) -> None:
+    def _check_kafka(self) -> None:
+        """Before it fences anybody: is this the right cluster, and is the progress topic there?"""
         context = self._context
         check_target(context, self._replay)
         context.topics.ensure_progress(
@@ -223,16 +275,16 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         )
 
     def _read_progress(self) -> ReplayProgress | None:
-        context, partition = self._context, progress_partition(self._replay.replay_id)
+        context = self._context
         key = progress_key(self._replay.replay_uuid)
         with progress_records(
-            context.settings.kafka, context.topics, context.progress_topic, partition, context.give_up
+            context.settings.kafka, context.topics, context.progress_topic, self._partition, context.give_up
         ) as records:
             value = next((record.value for record in records if record.key == key), None)
             return None if value is None else ReplayProgress.decode(value)
 
     def _check_history(self, connection: Connection, newest: ReplayProgress | None) -> DeliveryPosition:
-        self._newest, lease = newest, self._held()
+        lease = self._held()
         start = DeliveryPosition(0, Cursor(self._replay.from_batch - 1), None)
         if newest is None and lease.seq == 0:
             return start
@@ -240,38 +292,33 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         mirror = Mirror(lease.seq, lease.cursor, lease.seq)
         return decide(self._context.identity, newest, mirror, start, commit_id, self._remediation)
 
-    def _record_missing(self, connection: Connection, newest: ReplayProgress | None) -> None:
-        if newest is not None:
-            self._held().mirror(connection, newest, None)
-
-    def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
+    def _begin(
+        self, connection: Connection, position: DeliveryPosition, newest: ReplayProgress | None
+    ) -> None:
         read_repeated_arrays(connection)
-        self._replay_admission.begin_tenure({} if self._newest is None else self._newest.topics)
-        if self._newest is not None:
-            self._progressed(self._newest)
+        self._newest = newest
+        self._admission.begin_tenure({} if newest is None else newest.topics)
+        if newest is not None:
+            self._progressed(newest)
         self._reader = ReplayReader(self._replay, self._outgoing, position.cursor, self._remediation)
-        context = self._context
-        self._progress_from = context.topics.written.last_read(
-            context.progress_topic, progress_partition(self._replay.replay_id)
-        )
+        self._sender.begin(self._partition)
+        self._tenure = Tenure(connection, position)
 
     def _is_foreign(self, start: int, end: int) -> bool:
+        """Whether other replays have written all records of the progress partition from `start` up to `end`."""
         context, key = self._context, progress_key(self._replay.replay_uuid)
-        place = context.progress_topic, progress_partition(self._replay.replay_id)
+        place = context.progress_topic, self._partition
         # The other replays of the partition, whose transactions are short, too.
-        with committed_reader(
-            context.settings.kafka, context.give_up, self._transaction_timeout_ms / 3_000
-        ) as reader:
+        with committed_reader(context.settings.kafka, context.give_up, self._timeout_ms / 3_000) as reader:
             return all(
                 message.key() != key
                 for messages in reader.read({place: (start, end)})
                 for message in messages
             )
 
-    def _next_chunk(self, connection: Connection) -> ReplayChunk | StepOutcome:
+    def _next_chunk(self, connection: Connection, position: DeliveryPosition) -> ReplayChunk | StepOutcome:
         if not self._paced(connection):
             return StepOutcome.IDLE
-        position = self._open_position()
         if position.cursor >= Cursor(self._replay.to_batch):
             self._finish(connection)
             return StepOutcome.DONE
@@ -301,37 +348,42 @@ class ReplayDelivery(Delivery[ReplayProgress | None, ReplayChunk]):
         if not self._held().finish(connection, reason):
             raise StateChangedError
 
-    def _progress(self, chunk: ReplayChunk, rows: list[Row]) -> Sequence[ProgressRecord]:
+    def _progress(self, position: DeliveryPosition, chunk: ReplayChunk, rows: list[Row]) -> ReplayProgress:
         before, context = self._newest, self._context
         events = [self._outgoing.events(row) for row in rows]
-        self._began_at = time.monotonic()
-        self._under_way = progress = ReplayProgress(
+        return ReplayProgress(
             outbox_uuid=context.identity.outbox_uuid,
             cluster_id=context.identity.cluster_id,
             replay_uuid=self._replay.replay_uuid,
-            seq=self._open_position().seq + 1,
+            seq=position.seq + 1,
             cursor=chunk.end,
             commit_id=chunk.commit_id,
             # A row of which nothing was asked for is none.
             rows=(0 if before is None else before.rows) + len(events) - events.count(0),
             events=(0 if before is None else before.events) + sum(events),
             skipped=(0 if before is None else before.skipped) + len(chunk.rows) - len(rows),
-            topics=self._replay_admission.topic_ids,
+            topics=self._admission.topic_ids,
         )
-        key, partition = progress_key(progress.replay_uuid), progress_partition(self._replay.replay_id)
-        return [ProgressRecord(context.progress_topic, progress.encode(), key, partition)]
 
-    def _record(self, connection: Connection, tally: OffsetTally) -> None:
-        done, before = self._under_way, self._newest
-        if done is None:
-            raise RuntimeError("a replay records what it has sent")
-        events = done.events - (0 if before is None else before.events)
-        self._pace.sent(events, self._began_at)
+    def _record_of(self, progress: ReplayProgress) -> ProgressRecord:
+        key = progress_key(progress.replay_uuid)
+        return ProgressRecord(self._context.progress_topic, progress.encode(), key, self._partition)
+
+    def _record(
+        self,
+        connection: Connection,
+        done: ReplayProgress,
+        began_at: float,
+        offsets: dict[str, dict[str, list[int]]],
+    ) -> None:
+        """Step 6."""
+        events = done.events - (0 if self._newest is None else self._newest.events)
+        self._pace.sent(events, began_at)
         state = self._held().mirror(connection, done, self._speed.sent(events, time.monotonic()))
         self._newest = done
-        self.position = DeliveryPosition(done.seq, done.cursor, done.commit_id)
+        self._tenure = Tenure(connection, DeliveryPosition(done.seq, done.cursor, done.commit_id))
         self._progressed(done)
-        self._admission.check_offsets(tally.as_json())
+        self._admission.check_offsets(offsets)
         if state != "running":
             raise StateChangedError
 

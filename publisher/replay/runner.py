@@ -8,7 +8,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import StepOutcome
+from publisher.delivery.sender import StepOutcome
 from publisher.protocol.stop_reasons import StartOverError, StoppedError
 from publisher.replay.delivery import ReplayDelivery, StateChangedError
 from publisher.replay.target import explained

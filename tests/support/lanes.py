@@ -6,18 +6,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from confluent_kafka import Producer
-
 from contract.cursor import Cursor
 from contract.progress import Progress
 from publisher.delivery.context import Context
-from publisher.delivery.delivery import Connection, StepOutcome, Tenure
+from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
+from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.outbox.lease import Lease
 from publisher.protocol.cursor import Epoch
-from publisher.protocol.history import Identity
+from publisher.protocol.history import DeliveryPosition, Identity
+from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from service.settings import KafkaSettings, PublisherSettings
 
@@ -57,48 +57,55 @@ CLOSED = (
 )
 
 
-class FakeLane(Lane):
-    """An open lane whose chunks are there at once, and whose producer hears of a broken connection while it delivers."""
+class FakeSender(Sender):
+    """It hears of a broken connection while it delivers, and delivers nothing."""
 
-    outcome = StepOutcome.DELIVERED
     breaks = False
     fails: Exception | None = None
+
+    def hear(self) -> None:
+        """Take what librdkafka logs."""
+        if self.breaks:
+            self._link.logger.log(logging.INFO, "%s [%s] %s", "FAIL", "rdkafka#producer-1", CLOSED)
+
+    def _run(self, *_: Any) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.hear()
+
+
+class FakeLane(Lane):
+    """An open lane whose chunks are there at once."""
+
+    outcome = StepOutcome.DELIVERED
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, Epoch(1, 1, 1), 0)
         self.context = context
-        nothing: Any = None
+        size = TransactionSize(1_000, 1 << 20, 60.0)
+        self.sender: FakeSender = FakeSender(context, Outgoing(), "lane", size, 60_000)
         producer: Any = SimpleNamespace(poll=lambda _seconds: 0)
-        self._tenure = Tenure(nothing, producer)
+        self.sender.producer = producer
+        nothing: Any = None
+        self._tenure = Tenure(nothing, DeliveryPosition(0, Cursor(0), None))
 
     def hold(self, lease: Lease) -> None:
         """Let it have this lease, with nothing parked ahead."""
         connection: Any = SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=list))
         self._lease = lease
-        self._parking.begin_tenure(connection, lease, Cursor(0))
+        self._admission.begin_tenure(connection, lease, Cursor(0))
 
     def record_missing(self, connection: Connection, newest: Newest) -> None:
         """The end of step 4 alone."""
         self._record_missing(connection, newest)
 
-    def fence(self) -> Producer:
-        """Step 2 alone."""
-        return self._fence()
-
-    def _next_chunk(self, connection: Any) -> Any:
+    def _next_chunk(self, *_: Any) -> Any:
         if self.outcome is not StepOutcome.DELIVERED:
-            self._hear()
+            self.sender.hear()
             return self.outcome
-        return LaneChunk([], Cursor(1), None, True, None)
+        return LaneChunk([], Cursor(1), COMMIT, True, None)
 
-    def _deliver(self, *_: Any) -> None:
-        if self.fails is not None:
-            raise self.fails
-        self._hear()
-
-    def _hear(self) -> None:
-        if self.breaks:
-            self._link.logger.log(logging.INFO, "%s [%s] %s", "FAIL", "rdkafka#producer-1", CLOSED)
+    def _record(self, *_: Any) -> None: ...
 
 
 def opened(outcome: StepOutcome, *, breaks: bool) -> FakeLane:
@@ -107,11 +114,13 @@ def opened(outcome: StepOutcome, *, breaks: bool) -> FakeLane:
     context = SimpleNamespace(
         settings=settings,
         topics=SimpleNamespace(describe=lambda *_, **__: {}),
+        progress_topic="progress",
+        turns=None,
         identity=IDENTITY,
         stop=stop,
         give_up=stop.is_set,
         outbox=None,
     )
     lane = FakeLane(cast(Context, context))
-    lane.outcome, lane.breaks = outcome, breaks
+    lane.outcome, lane.sender.breaks = outcome, breaks
     return lane

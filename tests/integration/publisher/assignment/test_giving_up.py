@@ -93,7 +93,7 @@ def test_a_process_that_has_lost_kafka_leaves_its_lanes_to_one_that_has_not(
             raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
         return as_ever(kafka, *arguments)
 
-    monkeypatch.setattr("publisher.delivery.delivery.fencing_producer", fencing_producer)
+    monkeypatch.setattr("publisher.delivery.sender.fencing_producer", fencing_producer)
     settings = settings_for(outbox.dsn, kafka.bootstrap_servers, {"client.id": "lost"})
     settings = settings.model_copy(
         update={"kafka": settings.kafka.model_copy(update={"request_timeout_s": 1})}

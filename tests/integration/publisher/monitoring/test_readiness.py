@@ -15,7 +15,7 @@ from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.topics import create_topics
 from publisher.assignment import lane_workers
-from publisher.delivery.delivery import StepOutcome
+from publisher.delivery.sender import StepOutcome
 from publisher.lane.lane import Lane
 from publisher.monitoring.health import ProcessHealth
 from publisher.status import endpoint

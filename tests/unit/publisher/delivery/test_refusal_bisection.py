@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.cursor import Cursor
-from publisher.delivery.delivery import StepOutcome
+from publisher.delivery.sender import StepOutcome
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import LaneReader, PendingChunk
 from publisher.protocol.cursor import ChunkLimits
@@ -83,15 +83,15 @@ def test_a_transaction_that_fails_for_another_reason_makes_the_next_one_smaller_
     None
 ):
     lane = opened(StepOutcome.DELIVERED, breaks=False)
-    lane.fails = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, ONE_BY_ONE_ROWS)
+    lane.sender.fails = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, ONE_BY_ONE_ROWS)
     with pytest.raises(StartOverError):
         lane.run_once()
-    lane.fails = KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH))
+    lane.sender.fails = KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH))
     for rows in (16, 8, 4, 2, 1, 1):
         with pytest.raises(KafkaException):
             lane.run_once()
-        assert lane.limits.rows == rows
-    assert lane.limits.events == ONE_BY_ONE_EVENTS
+        assert lane.sender.limits.rows == rows
+    assert lane.sender.limits.events == ONE_BY_ONE_EVENTS
 
 
 def test_a_failure_where_nothing_is_hunted_leaves_transactions_as_large_as_they_were() -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from publisher.delivery.delivery import StepOutcome
+from publisher.delivery.sender import StepOutcome
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.monitoring import metrics
 from publisher.protocol.stop_reasons import StartOverError
@@ -70,15 +70,16 @@ def test_a_connection_that_failed_before_the_epoch_began_or_while_nothing_was_se
         producer.lines.append(CLOSED)
         return producer
 
-    monkeypatch.setattr("publisher.delivery.delivery.fencing_producer", fenced)
+    monkeypatch.setattr("publisher.delivery.sender.fencing_producer", fenced)
     lane = opened(StepOutcome.DELIVERED, breaks=False)
-    producer = cast(Fencing, lane.fence())
+    lane.sender.fence("id", 1)
+    producer = cast(Fencing, lane.sender.producer)
     producer.poll(0)
     assert lane.run_once() is StepOutcome.DELIVERED
     # A broker closes what has been idle for ten minutes.
     producer.lines.append(CLOSED)
     producer.poll(0)
     assert lane.run_once() is StepOutcome.DELIVERED
-    lane.breaks = True
+    lane.sender.breaks = True
     with pytest.raises(StartOverError):
         lane.run_once()

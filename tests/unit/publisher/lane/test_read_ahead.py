@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from contract.cursor import Cursor
-from publisher.delivery.delivery import Tenure
 from publisher.delivery.handover import HandoverTurns
+from publisher.delivery.sender import Tenure
 from publisher.kafka.written_ends import WrittenEnds
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
@@ -79,13 +79,13 @@ class OpenLane(Lane):
         )
         super().__init__(context, Epoch(1, 1, 2), 1)
         known: Any = connection
-        self._tenure = Tenure(known, cast(Producer, producer))
+        self._tenure = Tenure(known, DeliveryPosition(0, Cursor(0), None))
+        self.sender.producer = cast(Producer, producer)
         self._lease = Lease(1, 1, 1, 3.0)
         self._stray_rows = StrayRows(Epoch(1, 1, 2), 1, DeliveryPosition(0, Cursor(0), None))
         self._admission.admit = lambda rows: rows  # type: ignore[method-assign]
         if one_by_one:
-            self._bisection.refused(1)
-        self.position = DeliveryPosition(0, Cursor(0), None)
+            self.sender._bisection.refused(1)
         self._ahead = LaneChunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
 
 

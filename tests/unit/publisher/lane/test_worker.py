@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from psycopg import errors
 from structlog.testing import capture_logs
 
-from publisher.delivery.delivery import StepOutcome
+from publisher.delivery.sender import StepOutcome
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.lane.transaction_pace import TransactionPace
 from publisher.lane.worker import Worker
@@ -21,8 +22,7 @@ class FakeLane:
 
     lane = 0
     position = None
-    producer = None
-    size = TransactionSize(100, 1_000, 60.0)
+    sender = SimpleNamespace(producer=None, size=TransactionSize(100, 1_000, 60.0))
 
     def __init__(self, *, lost: int = 0, broken: Exception | None = None, in_step: bool = False) -> None:
         self.opened = 0

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from contract.cursor import Cursor
 from publisher.delivery import outbox_connection as connection
 from publisher.delivery.context import Timelines
-from publisher.delivery.delivery import StepOutcome, Tenure
+from publisher.delivery.sender import StepOutcome, Tenure
 from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS
 from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason, TopicMissingError
@@ -59,7 +59,7 @@ class OpenReplay(ReplayDelivery):
         self._tenure = Tenure(nothing, nothing)
         self.refused: Exception | None = None
 
-    def _next_chunk(self, connection: Any) -> Any:
+    def _next_chunk(self, *_: Any) -> Any:
         assert self.refused is not None
         raise self.refused
 

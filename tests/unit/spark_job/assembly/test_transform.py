@@ -76,13 +76,14 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     folders = ("input", "sessions", "assembly")
     for folder in folders:
         shutil.copytree(Path(str(files("spark_job"))) / folder, copy / folder)
-    shutil.copytree(Path(str(files("service"))) / "schemas", copy / "schemas")
+    shutil.copytree(Path(str(files("service"))) / "formats", copy / "formats")
     for package, name in (
         ("spark_job", "api.py"),
-        ("service", "record_headers.py"),
-        ("db", "session_keys.py"),
+        ("service", "kafka/record_headers.py"),
+        ("contract", "session_keys.py"),
     ):
-        shutil.copy(Path(str(files(package))) / name, copy)
+        (copy / name).parent.mkdir(exist_ok=True)
+        shutil.copy(Path(str(files(package))) / name, copy / name)
     monkeypatch.setattr(fingerprint, "files", lambda _package: copy)
     of_copy = task_code_fingerprint.__wrapped__
     assert of_copy() == task_code_fingerprint()
@@ -90,7 +91,8 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     assert of_copy() == task_code_fingerprint()
     for module in (
         *copy.glob("*.py"),
-        *(each for folder in (*folders, "schemas") for each in (copy / folder).rglob("*.py")),
+        *(copy / "kafka").glob("*.py"),
+        *(each for folder in (*folders, "formats") for each in (copy / folder).rglob("*.py")),
     ):
         before = module.read_bytes()
         module.write_bytes(before + b"# edited\n")

@@ -13,7 +13,6 @@ from pyspark.errors import PySparkException
 
 import service.errors
 import spark_job.spark.ivy
-from service import errors
 from service.errors import (
     BatchTooLargeError,
     ContinuityError,
@@ -583,7 +582,7 @@ def kinds() -> list[type[OutboxError]]:
     """Every error with which `spark-job run` ends and that has an exit code of its own."""
     return [
         kind
-        for module in (service.errors, errors, spark_job.spark.ivy)
+        for module in (service.errors, spark_job.spark.ivy)
         for kind in vars(module).values()
         if inspect.isclass(kind)
         and issubclass(kind, OutboxError)

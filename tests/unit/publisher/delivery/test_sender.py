@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from contract.progress import Totals
-from publisher.delivery.delivery import StepOutcome
 from publisher.delivery.outbox_connection import OutboxConnection
+from publisher.delivery.sender import StepOutcome
 from publisher.kafka.progress_reader import Newest
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.protocol.refusals import RecordRefusedError, Refusal
@@ -81,7 +81,7 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
     refused = RecordRefusedError(
         KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "x")}, 1
     )
-    lane.fails = refused
+    lane.sender.fails = refused
     with pytest.raises(StartOverError):
         lane.run_once()  # from here on record by record
     acts: dict[str, Callable[[], None]] = {

@@ -1,0 +1,213 @@
+"""The producer of a lane, a replay or a move: fenced first, then one transaction after the other (steps 2 and 5 of the protocol)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+import psycopg
+import structlog
+from confluent_kafka import KafkaException, Producer
+
+from publisher.delivery.context import Context
+from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
+from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, RefusalBisection, TransactionSize
+from publisher.kafka.coordinator_link import CoordinatorLink
+from publisher.kafka.fencing import fencing_producer
+from publisher.monitoring import metrics
+from publisher.protocol.cursor import ChunkLimits
+from publisher.protocol.history import DeliveryPosition
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import Row, value_bytes
+from publisher.protocol.refusals import Place, RecordRefusedError, Refusal
+from publisher.protocol.stop_reasons import StartOverError
+from service.kafka.renewable_client import Complaints
+from service.observability.loops import LifeSign, unwatched
+
+_log = structlog.get_logger()
+
+Connection = psycopg.Connection[Any]
+
+
+class StepOutcome(Enum):
+    """What `run_once` did."""
+
+    DELIVERED = auto()
+    CAUGHT_UP = auto()
+    """Delivered, and there was nothing behind it when it was read."""
+    IDLE = auto()
+    DONE = auto()
+
+
+class Tenure(NamedTuple):
+    """What is held from `open` until the first exception, beside the producer. `position`: after the last transaction that was recorded."""
+
+    connection: Connection
+    position: DeliveryPosition
+
+
+class Sender:
+    """Sends rows with their progress record. Not thread-safe. After any exception of `send`: `discard`, and `fence` again."""
+
+    def __init__(
+        self, context: Context, outgoing: Outgoing, name: str, size: TransactionSize, timeout_ms: int
+    ) -> None:
+        """`name`: whose it is, as an operator knows it. `timeout_ms`: of a transaction."""
+        self._context = context
+        self._outgoing = outgoing
+        self._name = name
+        self._timeout_ms = timeout_ms
+        self._link, self._complaints = CoordinatorLink(), Complaints()
+        self._bisection = RefusalBisection()
+        self._unproved_end: int | None = None
+        """The end of the progress partition that the position was read from, until a write has proved it."""
+        self.size = size
+        self.producer: Producer | None = None
+        """The fenced one, None before `fence` and after `discard`."""
+
+    @property
+    def limits(self) -> ChunkLimits:
+        """How much the next transaction may carry."""
+        one_by_one = self._bisection.one_by_one
+        rows = self.size.rows if self._bisection.rows is None else min(self.size.rows, self._bisection.rows)
+        # Record by record Kafka takes some hundreds a second, and a transaction must not outlast its timeout.
+        return ChunkLimits(rows, self.size.bytes, events=ONE_BY_ONE_EVENTS if one_by_one else None)
+
+    @property
+    def searches(self) -> bool:
+        """Whether it looks for a row that Kafka refuses."""
+        return self._bisection.on
+
+    def fence(self, transactional_id: str, batch_bytes: int) -> None:
+        """Step 2. `batch_bytes`: of the producer's batches. Raises StoppedError, KafkaException."""
+        context = self._context
+        self._link, self._complaints = CoordinatorLink(), Complaints()
+        self.producer = fencing_producer(
+            context.settings.kafka,
+            context.topics,
+            transactional_id,
+            self._timeout_ms,
+            1 if self._bisection.one_by_one else batch_bytes,
+            context.give_up,
+            self._link.logger,
+            self._complaints,
+        )
+        self._forget_breaks(self.producer)
+
+    def begin(self, partition: int) -> None:
+        """Step 4 has ended well: rows may be sent. The position was read from this partition of the progress topic."""
+        context = self._context
+        self._unproved_end = context.topics.written.last_read(context.progress_topic, partition)
+
+    def send(
+        self,
+        rows: list[Row],
+        progress: Sequence[ProgressRecord],
+        *,
+        alive: LifeSign = unwatched,
+        meanwhile: Callable[[], None] = lambda: None,
+        is_foreign: Callable[[int, int], bool] = lambda _start, _end: False,
+    ) -> OffsetTally:
+        """Step 5: rows and progress in one transaction. Returns once Kafka has committed it, with the offsets that the records got.
+
+        `alive` is called with each step, and how long it may take. `meanwhile` is called when everything is handed to the client and
+        Kafka's commit is about to be waited for, and must not wait itself. `is_foreign`: whether others have written all records of the
+        progress partition from one offset up to another; nobody else writes to a lane's.
+        Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` raises.
+        """
+        if self.producer is None:
+            raise RuntimeError("rows are sent only after the fencing")
+        # A connection that was closed while nothing was under way, as a broker does with idle ones, can have repeated no commit.
+        self._forget_breaks(self.producer)
+        if (refusal := self._complaints.login_refused()) is not None:
+            raise KafkaException(refusal)
+        transaction = Transaction(
+            self.producer,
+            self._outgoing,
+            self._context.stop,
+            self._context.turns,
+            name=self._name,
+            alive=alive,
+            timeout_s=self._timeout_ms / 1000,
+            progress_from=self._unproved_end,
+            is_foreign=is_foreign,
+            one_by_one=self._bisection.one_by_one,
+            complaints=self._complaints,
+        )
+        self._run(transaction, rows, progress, meanwhile)
+        self._unproved_end = None
+        self.size.committed(transaction.took_s)
+        return transaction.tally
+
+    @contextmanager
+    def finding_refused(
+        self,
+        put_aside: Callable[[Place, Refusal], None],
+        nobody: Callable[[RecordRefusedError], Exception],
+    ) -> Iterator[None]:
+        """Let `send` be called in its body: where Kafka refuses a record, the next transactions are smaller, until the row is found.
+
+        `put_aside` is called with it. `nobody`: what to raise when Kafka refuses a record, but none of the rows is to blame.
+        Raises StartOverError after each refusal.
+        """
+        try:
+            yield
+        except RecordRefusedError as error:
+            self._search(error, put_aside, nobody)
+            raise StartOverError from error
+        except KafkaException:
+            self._bisection.failed()
+            raise
+
+    def check(self) -> None:
+        """Call once a transaction is recorded. Raises StartOverError where the next one needs another producer."""
+        if self._bisection.on:
+            self._bisection.delivered()
+            raise StartOverError
+        if self._link.has_broken:
+            metrics.link_broke()
+            # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
+            raise StartOverError
+
+    def discard(self) -> None:
+        """Close the producer, whatever it was doing; the next fencing ends its transaction."""
+        producer, self.producer = self.producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _forget_breaks(self, producer: Producer) -> None:
+        producer.poll(0)  # serves the log
+        self._link.forget()
+
+    def _run(
+        self,
+        transaction: Transaction,
+        rows: list[Row],
+        progress: Sequence[ProgressRecord],
+        meanwhile: Callable[[], None],
+    ) -> None:
+        try:
+            with metrics.transaction(rows, lambda: transaction.took_s):
+                transaction.run(rows, progress, meanwhile)
+        except KafkaException as error:
+            self.size.failed(len(rows), sum(map(value_bytes, rows)), f"Kafka: {error.args[0].str()}")
+            raise
+        finally:
+            self._context.topics.written.take(transaction.tally.newest())
+
+    def _search(
+        self,
+        error: RecordRefusedError,
+        put_aside: Callable[[Place, Refusal], None],
+        nobody: Callable[[RecordRefusedError], Exception],
+    ) -> None:
+        """Put aside what Kafka refused, or find out what it was with smaller transactions."""
+        if not self._bisection.one_by_one:
+            if not self._bisection.on:
+                _log.info("refused_record_search", rows=error.sent, reason=str(error))
+            self._bisection.refused(error.sent)
+            return
+        if not error.rows:
+            raise nobody(error)
+        for place, found in error.rows.items():
+            put_aside(place, found)
