@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-import psycopg
 import structlog
 
 from contract.cursor import Cursor
@@ -17,7 +16,8 @@ from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
 from publisher.lane.parking import LaneAdmission
-from publisher.lane.reader import ANY_SIZE, LaneChunk, LaneReader, PendingChunk
+from publisher.lane.read_ahead import ReadAhead
+from publisher.lane.reader import LaneChunk, LaneReader
 from publisher.lane.stray_rows import StrayRows
 from publisher.monitoring import latency
 from publisher.outbox.deliveries import (
@@ -45,16 +45,12 @@ from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.lifecycle.allocators import give_back
 from service.lifecycle.fault_points import reach
-from service.lifecycle.tracebacks import release_frames
 from service.observability import tracing
 from service.observability.loops import LifeSign, unwatched
 
 _LANES = queries("publisher", "lanes")
 
 _log = structlog.get_logger()
-
-# How long a lane waits for its turn with a large row before it shows that it lives, and asks again.
-_LARGE_ROW_WAIT_S = 0.5
 
 
 class _Sending(NamedTuple):
@@ -80,13 +76,11 @@ class Lane:
         self._connection = OutboxConnection(context, f"publisher lane {epoch.epoch}/{lane}")
         self._admission = LaneAdmission(context, self._connection, outgoing)
         self.sender = Sender(context, outgoing, self._connection.name, size, timeout_ms)
-        self._reader = LaneReader(epoch.epoch, lane)
-        self._most_row_bytes = publisher.transaction_bytes
+        self._chunks = ReadAhead(
+            LaneReader(epoch.epoch, lane), context.large_rows, publisher.transaction_bytes
+        )
         self._lease: Lease | None = None
         self._tenure: Tenure | None = None
-        self._holds_large_row = False
-        self._ahead: LaneChunk | None = None
-        self._asked: PendingChunk | None = None
         self._renewed_at = self._progressed_at = 0.0
         self.alive: LifeSign = unwatched
         """Called with each step, and how long it may take."""
@@ -134,7 +128,7 @@ class Lane:
                 # Another cluster behind the same address has other topics, and another way out.
                 check_cluster(self._context.identity.cluster_id, self._context.topics.cluster_id())
             raise
-        if self._holds_large_row:
+        if self._chunks.has_large_row:
             # Everything is recorded: nothing depends on the connection.
             self._let_large_row_go()
             connection = self._connection.get()
@@ -156,11 +150,7 @@ class Lane:
 
     def discard(self) -> None:
         """Close the producer, whatever it was doing, and drop the chunk that was read ahead; the next `open` reads the outcome."""
-        self._ahead = None
-        if self._asked is not None:
-            # Nothing else could be asked before its answer.
-            self._asked.connection.close()
-            self._asked = None
+        self._chunks.discard()
         self._tenure = None
         self.sender.discard()
         self._connection.discard()
@@ -266,12 +256,13 @@ class Lane:
             reach("delivery.after_admission")
             sending = self._sending(position, chunk, rows)
             # A refusal with an answer under way would cost the connection, on which the row is parked next.
-            reads_ahead = chunk.more and not self.sender.searches
+            reads_ahead, limits = chunk.more and not self.sender.searches, self.sender.limits
+            after = _after(sending.progress)
             offsets = self.sender.send(
                 rows,
                 [self._record_of(sending.progress)],
                 alive=self.alive,
-                meanwhile=lambda: self._read_ahead(connection, sending.progress) if reads_ahead else None,
+                meanwhile=lambda: self._chunks.ask(connection, after, limits) if reads_ahead else None,
             ).as_json()
             self.alive(doing="records its delivery")
             self._record(tenure, sending, offsets)
@@ -280,18 +271,12 @@ class Lane:
         return StepOutcome.CAUGHT_UP if chunk.is_last else StepOutcome.DELIVERED
 
     def _next_chunk(self, connection: Connection, position: DeliveryPosition) -> LaneChunk | StepOutcome:
-        chunk, self._ahead = self._ahead or self._read(connection, position, self._most_row_bytes), None
-        if chunk.is_large and self._context.large_rows.take(self, _LARGE_ROW_WAIT_S):
-            self._holds_large_row = True
-            chunk = self._read(connection, position, ANY_SIZE)
+        chunk = self._chunks.next(connection, position, self.sender.limits)
         self._stray_rows.check(connection, chunk.end)
         if chunk.end != position.cursor and self._worth_a_transaction(chunk):
             return chunk
         self._renew(connection)
         return StepOutcome.DONE if chunk.ends_epoch() and chunk.end == position.cursor else StepOutcome.IDLE
-
-    def _read(self, connection: Connection, position: DeliveryPosition, most_row_bytes: int) -> LaneChunk:
-        return self._reader.read(connection, position, self.sender.limits, most_row_bytes)
 
     def _worth_a_transaction(self, chunk: LaneChunk) -> bool:
         due = self._progressed_at + self._context.settings.publisher.idle_progress_s
@@ -331,34 +316,16 @@ class Lane:
     def _record_of(self, progress: Progress) -> ProgressRecord:
         return ProgressRecord(self._context.progress_topic, progress.encode(), progress.key(), self.lane)
 
-    def _read_ahead(self, connection: Connection, under_way: Progress) -> None:
-        """While Kafka commits, Postgres looks for the next chunk.
-
-        That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
-        Kafka's commit and before the next begin: commit ids are random, so it then is what a read of that moment would
-        find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
-        and an epoch begins after every batch of its time, so what the ledger gained meanwhile is no part of it.
-        """
-        try:
-            self._asked = self._reader.ask(
-                connection, _after(under_way), self.sender.limits, self._most_row_bytes
-            )
-        except psycopg.Error as error:
-            # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
-            # the broker ends it, since the lane opens anew only once Postgres is back.
-            connection.close()
-            release_frames(error)
-            _log.debug("not_read_ahead", lane=self.lane, reason=str(error).strip())
-
     def _record(self, before: Tenure, sent: _Sending, offsets: dict[str, dict[str, list[int]]]) -> None:
         """Step 6."""
         progress, connection = sent.progress, before.connection
         latency.delivered(sent.times)
         _trace(sent)
-        ahead = self._take_ahead()
+        ahead = self._chunks.answer()
         end = None if ahead is None or ahead.commit_id is None else (ahead.end.batch_id, ahead.commit_id)
         sound = record_delivery(connection, self._held(), progress, before.position.cursor, offsets, end)
-        self._tenure, self._ahead = before._replace(position=_after(progress)), ahead if sound else None
+        self._tenure = before._replace(position=_after(progress))
+        self._chunks.keep(ahead if sound else None)
         self._renewed_at = self._progressed_at = time.monotonic()
         self._context.deliveries.add(
             self._epoch.epoch,
@@ -371,25 +338,14 @@ class Lane:
         )
         self._admission.check_offsets(offsets)
 
-    def _take_ahead(self) -> LaneChunk | None:
-        asked, self._asked = self._asked, None
-        if asked is None:
-            return None
-        try:
-            return self._reader.take(asked)
-        except StoppedError:
-            # What is in Kafka is recorded first; the next read finds the same and says so.
-            return None
-
     def _let_large_row_go(self) -> None:
         """Give the turn for large rows back. The connection goes, too: it keeps the memory of its largest answer."""
-        if self._holds_large_row:
-            self._holds_large_row = False
+        if self._chunks.has_large_row:
             held = self._connection.take()
             if held is not None:
                 held.close()
             give_back()
-        self._context.large_rows.end(self)
+        self._chunks.end_large_row()
 
     def _refused_by_nobody(self, error: RecordRefusedError) -> Exception:
         text = no_row_s_fault(error.code, str(error), self._context.progress_topic)

@@ -9,6 +9,7 @@ from uuid import UUID
 from contract.cursor import Cursor
 from contract.progress import Progress
 from publisher.delivery.context import Context
+from publisher.delivery.large_rows import LargeRows
 from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest
@@ -116,6 +117,7 @@ def opened(outcome: StepOutcome, *, breaks: bool) -> FakeLane:
         topics=SimpleNamespace(describe=lambda *_, **__: {}),
         progress_topic="progress",
         turns=None,
+        large_rows=LargeRows(),
         identity=IDENTITY,
         stop=stop,
         give_up=stop.is_set,

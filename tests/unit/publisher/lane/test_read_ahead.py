@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from contract.cursor import Cursor
 from publisher.delivery.handover import HandoverTurns
+from publisher.delivery.large_rows import LargeRows
 from publisher.delivery.sender import Tenure
 from publisher.kafka.written_ends import WrittenEnds
 from publisher.lane.lane import Lane
@@ -75,6 +76,7 @@ class OpenLane(Lane):
             progress_topic="progress",
             stop=stop,
             turns=HandoverTurns(),
+            large_rows=LargeRows(),
             give_up=stop.is_set,
         )
         super().__init__(context, Epoch(1, 1, 2), 1)
@@ -86,7 +88,7 @@ class OpenLane(Lane):
         self._admission.admit = lambda rows: rows  # type: ignore[method-assign]
         if one_by_one:
             self.sender._bisection.refused(1)
-        self._ahead = LaneChunk([PLAIN], Cursor(5, "k"), COMMIT, True, None)
+        self._chunks.keep(LaneChunk([PLAIN], Cursor(5, "k"), COMMIT, True, None))
 
 
 @pytest.mark.guarantee(54)

@@ -1,0 +1,86 @@
+"""A lane's next chunk: read when it is wanted, or asked for while Kafka commits the one before."""
+
+import psycopg
+import structlog
+
+from publisher.delivery.large_rows import LargeRows
+from publisher.delivery.sender import Connection
+from publisher.lane.reader import ANY_SIZE, LaneChunk, LaneReader, PendingChunk
+from publisher.protocol.cursor import ChunkLimits
+from publisher.protocol.history import DeliveryPosition
+from publisher.protocol.stop_reasons import StoppedError
+from service.lifecycle.tracebacks import release_frames
+
+_log = structlog.get_logger()
+
+# How long a lane waits for its turn with a large row before it shows that it lives, and asks again.
+_LARGE_ROW_WAIT_S = 0.5
+
+
+class ReadAhead:
+    """The chunks of one lane. Not thread-safe."""
+
+    def __init__(self, reader: LaneReader, large_rows: LargeRows, most_row_bytes: int) -> None:
+        """`large_rows`: the turns of the process's lanes with rows of more than `most_row_bytes`."""
+        self._reader = reader
+        self._large_rows = large_rows
+        self._most_row_bytes = most_row_bytes
+        self.has_large_row = False
+        """Whether this lane has the turn, and has read such a row."""
+        self._asked: PendingChunk | None = None
+        self._kept: LaneChunk | None = None
+
+    def next(self, connection: Connection, position: DeliveryPosition, limits: ChunkLimits) -> LaneChunk:
+        """Return the chunk after a position: the one that was kept, or what is there now. Raises StoppedError, psycopg.Error."""
+        chunk, self._kept = self._kept, None
+        if chunk is None:
+            chunk = self._reader.read(connection, position, limits, self._most_row_bytes)
+        if chunk.is_large and self._large_rows.take(self, _LARGE_ROW_WAIT_S):
+            self.has_large_row = True
+            chunk = self._reader.read(connection, position, limits, ANY_SIZE)
+        return chunk
+
+    def ask(self, connection: Connection, position: DeliveryPosition, limits: ChunkLimits) -> None:
+        """While Kafka commits, let Postgres look for the chunk after `position`, where the lane will be.
+
+        That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
+        Kafka's commit and before the next begin: commit ids are random, so it then is what a read of that moment would
+        find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
+        and an epoch begins after every batch of its time, so what the ledger gained meanwhile is no part of it.
+        """
+        try:
+            self._asked = self._reader.ask(connection, position, limits, self._most_row_bytes)
+        except psycopg.Error as error:
+            # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
+            # the broker ends it, since the lane opens anew only once Postgres is back.
+            connection.close()
+            release_frames(error)
+            _log.debug("not_read_ahead", reason=str(error).strip())
+
+    def answer(self) -> LaneChunk | None:
+        """Return the chunk that was asked for, None where none was. Raises psycopg.Error."""
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return None
+        try:
+            return self._reader.take(asked)
+        except StoppedError:
+            # What is in Kafka is recorded first; the next read finds the same and says so.
+            return None
+
+    def keep(self, chunk: LaneChunk | None) -> None:
+        """Let this chunk be the next one."""
+        self._kept = chunk
+
+    def discard(self) -> None:
+        """Drop what was read ahead."""
+        self._kept = None
+        if self._asked is not None:
+            # Nothing else could be asked before its answer.
+            self._asked.connection.close()
+            self._asked = None
+
+    def end_large_row(self) -> None:
+        """Give the turn for large rows back, or the place of who waits for it."""
+        self.has_large_row = False
+        self._large_rows.end(self)
