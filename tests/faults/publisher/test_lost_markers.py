@@ -36,7 +36,7 @@ class ForgetfulKafka(Kafka):
 @pytest.fixture
 def forgetful_kafka(tmp_path: Path) -> Iterator[ForgetfulKafka]:
     """Of this test alone. Its session lasts long enough for a slow machine to show the defect."""
-    settings = QUICK | {"broker.session.timeout.ms": "9000"}
+    settings = QUICK | {"broker.session.timeout.ms": "20000"}
     server = ForgetfulKafka(tmp_path / "forgetful-kafka", heap=HEAP, settings=settings)
     server.start()
     yield server
