@@ -11,6 +11,11 @@ Latency = Literal["lowest", "balanced", "cheapest"]
 _PERIODS_MS: dict[Latency, int] = {"lowest": 0, "balanced": 300, "cheapest": 1_000}
 _MOST_LATENCY_MS = 3_600_000
 
+_FORMER_STRATEGIES = {
+    "fixed_delay": 'set strategy = "exponential", and max_delay_s to the same number as delay_s',
+    "failure_rate": 'set strategy = "exponential"; attempts bounds the restarts in succession, and reset_after_s ends a succession',
+}
+
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
 # A name is compared up to its first NUL, and one that is not UTF-8 has U+FFFD in it (service/kafka/record_headers.py).
 _HEADER = re.compile(r"header:[^\0\ufffd]+")
@@ -175,24 +180,23 @@ class JobSettings(Section):
 
 
 class RestartSettings(Section):
-    strategy: Literal["exponential", "fixed_delay", "failure_rate", "none"] = "exponential"
-    """When the job starts again inside its process after a failure that may pass; `none`: end the process."""
-    attempts: int = Field(default=0, ge=0)
-    """`fixed_delay` and `exponential`: restarts in succession before the job gives up; 0: no bound."""
+    strategy: Literal["exponential", "none"] = "exponential"
+    """Whether the job starts again inside its process after a failure that may pass: after delays that double, or not at all."""
     delay_s: float = Field(default=1.0, ge=0, le=3_600)
-    """Seconds before a restart; of `exponential` the first one's."""
+    """Seconds before the first restart; each further one waits twice as long. Up to a tenth is left off at random."""
     max_delay_s: float = Field(default=60.0, ge=0, le=86_400)
-    """`exponential`: longest delay."""
-    multiplier: float = Field(default=2.0, ge=1, le=100)
-    """`exponential`: each delay is this many times the one before."""
-    jitter: float = Field(default=0.1, ge=0, le=1)
-    """`exponential`: random part of the delay."""
+    """Longest delay. The same as `delay_s`: all delays are equal."""
+    attempts: int = Field(default=0, ge=0)
+    """Restarts in succession before the job gives up; 0: no bound."""
     reset_after_s: float = Field(default=300.0, ge=0, le=86_400)
-    """`fixed_delay` and `exponential`: seconds without a failure that reset count and delay."""
-    failures: int = Field(default=5, ge=1, le=10_000)
-    """`failure_rate`: failures within `window_s` at which the job gives up."""
-    window_s: float = Field(default=600.0, gt=0, le=604_800)
-    """`failure_rate`: length of the window in seconds."""
+    """Seconds without a failure that reset count and delay."""
+
+    @field_validator("strategy", mode="before")
+    @classmethod
+    def _strategy_is_left(cls, value: object) -> object:
+        if value in _FORMER_STRATEGIES:
+            raise ValueError(f"{value!r} was removed: {_FORMER_STRATEGIES[str(value)]}")
+        return value
 
     @model_validator(mode="after")
     def _delay_grows(self) -> Self:

@@ -21,7 +21,7 @@ from tests.support.processes.service import Service
 from tests.support.secured.kafka import PASSWORD, SecuredKafka, right
 
 SECRET = "a-secret-of-the-keystore"
-QUICK = {"OUTBOX_RESTART__STRATEGY": "fixed_delay", "OUTBOX_RESTART__DELAY_S": "0.1"}
+QUICK = {"OUTBOX_RESTART__DELAY_S": "0.1", "OUTBOX_RESTART__MAX_DELAY_S": "0.1"}
 NO_RESTART = {"OUTBOX_RESTART__STRATEGY": "none"}
 EDITED = """from tests.support.pipeline.transforms import twenty
 
@@ -174,7 +174,7 @@ def test_a_standby_is_asked_again_until_it_is_the_primary(
             server.start()
         upgrade(primary.dsn())
         replica.wait_for_replay()
-        options: Options = {"restart": {"strategy": "fixed_delay", "delay_s": 0.2}}
+        options: Options = {"restart": {"delay_s": 0.2, "max_delay_s": 0.2}}
         with Pipeline(
             replica.dsn(), kafka.bootstrap_servers, topic_prefix, tmp_path, options=options
         ) as pipeline:

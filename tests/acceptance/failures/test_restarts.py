@@ -143,7 +143,6 @@ def test_a_strategy_that_gives_up_ends_the_process_with_the_code_of_its_last_fai
     job = pipeline.job
     job.start(
         OUTBOX_POSTGRES__DSN=NOBODY,
-        OUTBOX_RESTART__STRATEGY="fixed_delay",
         OUTBOX_RESTART__ATTEMPTS="2",
         OUTBOX_RESTART__DELAY_S="0.1",
     )
@@ -156,7 +155,7 @@ def test_a_strategy_that_gives_up_ends_the_process_with_the_code_of_its_last_fai
 def test_a_stop_reaches_a_process_that_waits_for_its_next_attempt(pipeline: Pipeline) -> None:
     job = pipeline.job
     with pipeline.load(27, sessions_per_second=15):
-        job.start(OUTBOX_RESTART__STRATEGY="fixed_delay", OUTBOX_RESTART__DELAY_S="10")
+        job.start(OUTBOX_RESTART__DELAY_S="10")
         pipeline.more_batches(1)
         pipeline.ask("SELECT pg_terminate_backend(backend_pid) FROM outbox.writer")
         pipeline.wait_until(lambda: "job_restarting" in job.log(), "the failed attempt", alive=(job,))

@@ -83,7 +83,7 @@ def test_new_passwords_and_a_new_certificate_reach_both_services_while_they_run(
 ) -> None:
     kafka, postgres = servers
     secrets = Secrets(servers, tmp_path / "given")
-    options = {"restart": {"strategy": "fixed_delay", "delay_s": 1}}
+    options = {"restart": {"delay_s": 1, "max_delay_s": 1}}
     with Pipeline(
         postgres.dsn(), kafka.bootstrap_servers, topic_prefix, tmp_path, options=options
     ) as pipeline:

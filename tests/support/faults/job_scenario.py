@@ -24,7 +24,7 @@ def options(plan: FaultPlan) -> Options:
     """Settings of a pipeline whose job meets the plan's faults."""
     return {
         "job": {"max_events_per_batch": 300},
-        "restart": {"strategy": "fixed_delay", "delay_s": 0.1},
+        "restart": {"delay_s": 0.1, "max_delay_s": 0.1},
         "testing": {"fault_file": str(plan.file)},
     }
 

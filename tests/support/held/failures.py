@@ -71,7 +71,7 @@ class Failures:
         options = small(dsns[0], bootstrap, prefix, topic, folder / "cache", {})
         # A task that fails is not tried again: that costs a new worker each time.
         options["job"] |= {"master": "local[2,1]", "max_events_per_batch": _EVENTS_A_SESSION}
-        options["restart"] = {"strategy": "fixed_delay", "delay_s": 0}
+        options["restart"] = {"delay_s": 0}
         self.settings = Settings.model_validate(options)
         """With which nothing fails."""
         nowhere = options | {"kafka": {"bootstrap_servers": NOBODY, "request_timeout_s": 1}}

@@ -163,6 +163,14 @@ def test_a_setting_of_before_is_refused_by_a_sentence_that_names_it_and_says_why
     assert "Remove it" in REMOVED[key]
 
 
+@pytest.mark.parametrize("former", ["fixed_delay", "failure_rate"])
+def test_a_restart_strategy_of_before_is_refused_by_a_sentence_that_names_the_settings_to_use(
+    former: str,
+) -> None:
+    with pytest.raises(SettingsError, match=f"'{former}' was removed: set strategy = \"exponential\""):
+        load_settings(written(f'[restart]\nstrategy = "{former}"\n'))
+
+
 def test_the_settings_that_went_with_the_checkpoint_the_buckets_and_the_shuffle_are_known_as_removed() -> (
     None
 ):

@@ -23,7 +23,7 @@ from spark_job.recovery.findings import AcceptedRisks
 from spark_job.spark.session import LazySession
 from spark_job.supervisor.attempts import AttemptPlan, Restarts
 
-AT_ONCE = RestartSettings(strategy="fixed_delay", delay_s=0)
+AT_ONCE = RestartSettings(delay_s=0)
 AWAY = UnavailableError("away")
 
 
