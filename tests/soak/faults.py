@@ -11,7 +11,7 @@ import psutil
 from devstack.processes.errors import DevstackError
 from tests.soak.stand import Stand, as_json
 from tests.support.processes.service import Service
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG_DEADLINE_S, wait_until
 
 Fault = Callable[["Faults"], None]
 
@@ -169,7 +169,7 @@ class Faults:
                 return False
             return True
 
-        wait_until(connected, "Postgres", poll_s=0.2)
+        wait_until(connected, "Postgres", LONG_DEADLINE_S, poll_s=0.2)
 
 
 def _kill(service: Service) -> None:

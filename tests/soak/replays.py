@@ -11,7 +11,7 @@ from tests.soak.stand import AWAY, PREFIX, Stand
 from tests.support.pipeline import verdict
 from tests.support.pipeline.expectation import Expectation
 from tests.support.reading import end_offsets
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG_DEADLINE_S, wait_until
 from tests.support.watching import Watcher
 
 
@@ -38,7 +38,9 @@ class SideReplay:
         ) as process:  # fmt: skip
             try:
                 wait_until(
-                    lambda: process.poll() is not None or self._made(topic), "a replay, or its explanation"
+                    lambda: process.poll() is not None or self._made(topic),
+                    "a replay, or its explanation",
+                    LONG_DEADLINE_S,
                 )
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(kill_after_s)
