@@ -1394,7 +1394,7 @@ BEGIN
     END IF;
     epoch := newest.epoch + 1;
     INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (change_lanes.epoch, change_lanes.from_batch, new_lanes);
-    PERFORM pg_notify('outbox_batch', '');
+    PERFORM outbox.wake('outbox_batch', '');
 END $$;
 
 --
@@ -2470,7 +2470,7 @@ BEGIN
         FROM outbox.session_output o
         WHERE o.batch_id = $1
     $query$ USING new_batch, run_id;
-    PERFORM pg_notify('outbox_batch', '');
+    PERFORM outbox.wake('outbox_batch', '');
     RETURN new_batch;
 END $_$;
 
@@ -2580,6 +2580,23 @@ BEGIN
 EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
     RETURN NULL;
 END $$;
+
+--
+-- Name: wake(text, text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.wake(channel text, payload text) RETURNS void
+    LANGUAGE sql
+    BEGIN ATOMIC
+ SELECT pg_notify(channel, payload) AS pg_notify
+   WHERE (pg_notification_queue_usage() < (0.5)::double precision);
+END;
+
+--
+-- Name: FUNCTION wake(channel text, payload text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.wake(channel text, payload text) IS 'Tells the publishers at the commit, unless the server''s queue of notifications is half full: they poll, too.';
 
 --
 -- Name: alembic_version; Type: TABLE; Schema: outbox; Owner: -
@@ -5921,7 +5938,7 @@ GRANT SELECT ON TABLE outbox.audit_ledger TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.lane TO outbox_writer;
-GRANT SELECT,INSERT ON TABLE outbox.lane TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.lane TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.lane TO outbox_auditor;
 
 --
@@ -5929,12 +5946,14 @@ GRANT SELECT ON TABLE outbox.lane TO outbox_auditor;
 --
 
 GRANT SELECT(epoch) ON TABLE outbox.lane TO outbox_retention;
+GRANT INSERT(epoch) ON TABLE outbox.lane TO outbox_publisher;
 
 --
 -- Name: COLUMN lane.lane; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT SELECT(lane) ON TABLE outbox.lane TO outbox_retention;
+GRANT INSERT(lane) ON TABLE outbox.lane TO outbox_publisher;
 
 --
 -- Name: COLUMN lane.lease_token; Type: ACL; Schema: outbox; Owner: -
@@ -6380,6 +6399,14 @@ REVOKE ALL ON FUNCTION outbox.try_json(value bytea) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.try_json(value bytea) TO outbox_writer;
 GRANT ALL ON FUNCTION outbox.try_json(value bytea) TO outbox_publisher;
 GRANT ALL ON FUNCTION outbox.try_json(value bytea) TO outbox_auditor;
+
+--
+-- Name: FUNCTION wake(channel text, payload text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.wake(channel text, payload text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.wake(channel text, payload text) TO outbox_writer;
+GRANT ALL ON FUNCTION outbox.wake(channel text, payload text) TO outbox_publisher;
 
 --
 -- Name: TABLE alembic_version; Type: ACL; Schema: outbox; Owner: -

@@ -53,7 +53,7 @@ WITH released AS (
     WHERE epoch = %(epoch)s AND lane = %(lane)s AND lease_token = %(lease_token)s
     RETURNING lane
 )
-SELECT pg_notify('outbox_publisher', '') FROM released
+SELECT outbox.wake('outbox_publisher', '') FROM released
 
 -- name: holders
 -- The lanes of an epoch that have work or a holder, and who holds them. A lane that has delivered everything keeps its holder until the epoch

@@ -62,4 +62,4 @@ WITH released AS (
 ), ended AS (
     UPDATE outbox.publisher_process SET alive_until = now(), ended_at = now() WHERE process_id = %(holder)s::text::uuid
 )
-SELECT pg_notify('outbox_publisher', '')
+SELECT outbox.wake('outbox_publisher', '')

@@ -8,4 +8,4 @@ LISTEN outbox_publisher
 
 -- name: wake_publishers
 -- Tells every publisher process to look at once: lanes, processes or the reason why a lane has stopped have changed.
-SELECT pg_notify('outbox_publisher', '')
+SELECT outbox.wake('outbox_publisher', '')

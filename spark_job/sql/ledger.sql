@@ -35,7 +35,7 @@ VALUES (%(batch_id)s, %(kind)s, %(generation)s, %(spark_batch)s, %(part)s, %(run
 
 -- name: notify_batch
 -- The newest batch and the lanes that have rows, `7 0,3,12`: 1,024 lanes take 4 of the 8 kB that a payload may have.
-SELECT pg_notify('outbox_batch', %(batch_id)s::text || ' ' || %(lanes)s)
+SELECT outbox.wake('outbox_batch', %(batch_id)s::text || ' ' || %(lanes)s)
 
 -- name: newest_stream
 SELECT batch_id, end_offsets, open_state, created_at

@@ -164,6 +164,7 @@ def test_a_person_makes_upgrades_and_drops_the_outbox(blank_database: str) -> No
         "applied 0011",
         "applied 0012",
         "applied 0013",
+        "applied 0014",
     ]
     assert (
         outbox_migrate(blank_database, "up").stdout

@@ -201,6 +201,8 @@ def test_no_role_changes_a_relation_or_deletes(outbox: OutboxRows, role: str, st
         ("parked", "created_at", "2020-01-01"),
         ("parked", "state", "discarded"),
         ("parked", "requeued_batch", 2),
+        ("lane", "pruned_seq", 7),
+        ("lane", "pruned_parked", 7),
     ],
 )
 def test_the_publisher_records_what_it_did_and_not_when_or_what_became_of_it(

@@ -88,7 +88,7 @@ class Outbox:
                 },
             )
             woken = ",".join(map(str, sorted({self.lane_of(key) for key in sessions})))
-            connection.execute("SELECT pg_notify('outbox_batch', %s)", (f"{batch_id} {woken}",))
+            connection.execute("SELECT outbox.wake('outbox_batch', %s)", (f"{batch_id} {woken}",))
         return batch_id
 
     def _row(

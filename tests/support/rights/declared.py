@@ -167,8 +167,8 @@ CHECKED = {
     "open_at_upgrade",
 }
 CALLABLE = {
-    WRITER: READS | {"total", "ensure_partitions", "lock_writer"},
-    PUBLISHER: READS | CHECKED | {"change_lanes", "requeue", "discard_parked", "prune_deliveries"},
+    WRITER: READS | {"total", "ensure_partitions", "lock_writer", "wake"},
+    PUBLISHER: READS | CHECKED | {"change_lanes", "requeue", "discard_parked", "prune_deliveries", "wake"},
     AUDITOR: READS | CHECKED | {"audit_reconcile", "letters_kept"},
     RETENTION: {
         "server_identity",

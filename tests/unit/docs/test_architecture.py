@@ -36,7 +36,7 @@ def test_the_locks_and_channels_are_those_of_the_statements() -> None:
     page = (ROOT / PAGE).read_text("utf-8")
     locks = set(re.findall(r"hashtext(?:extended)?\('outbox\.\w+'(?:, 0)?\)", statements))
     assert locks == set(re.findall(r"hashtext(?:extended)?\('outbox\.\w+'(?:, 0)?\)", page))
-    channels = set(re.findall(r"pg_notify\('(\w+)'", statements))
+    channels = set(re.findall(r"outbox\.wake\('(\w+)'", statements))
     assert channels == set(re.findall(r"`(outbox_(?:batch|publisher)\w*)`", page))
 
 

@@ -146,7 +146,9 @@ def test_migrations_are_recorded_with_their_transaction(blank_database: str) -> 
     downgrade(blank_database, "0010")
     upgrade(blank_database)
     found = query(blank_database, "SELECT command, result FROM outbox.operation ORDER BY operation_id")
-    assert found == [("outbox-migrate up", {"revision": revision}) for revision in ("0011", "0012", "0013")]
+    assert found == [
+        ("outbox-migrate up", {"revision": revision}) for revision in ("0011", "0012", "0013", "0014")
+    ]
 
 
 def test_the_newest_operations_are_read_by_the_key(outbox: OutboxRows) -> None:

@@ -103,7 +103,7 @@ def test_a_function_that_writes_is_one_roles_unless_both_need_it() -> None:
         for name in set().union(*CALLABLE.values()) - READS - CHECKED
         if sum(name in CALLABLE[role] for role in ROLES) > 1
     }
-    assert shared == {"ensure_partitions", "prune_deliveries", "letters_kept"}
+    assert shared == {"ensure_partitions", "prune_deliveries", "letters_kept", "wake"}
     assert CALLABLE[AUDITOR] - READS - CHECKED == {"audit_reconcile", "letters_kept"}
     assert INSERTABLE[RETENTION] == {"operation"}
     assert not INSERTABLE[PUBLISHER] & INSERTABLE[WRITER] - {"operation"}
