@@ -21,6 +21,8 @@ import psycopg
 
 from contract.session_keys import MAX_KEY_BYTES
 from db import operations, windows
+from db.lock_holders import refuse_strangers
+from db.session_keys import MAX_KEY_BYTES
 from db.statements import queries
 from db.windows import Window
 from publisher.erasure.letters import ErasedLetter, LetterPlace
@@ -73,8 +75,12 @@ class Erasure:
         letters: Sequence[LetterPlace] = (),
         writer: TombstoneWriter | None = None,
     ) -> None:
-        """`letters`: where dead letters without a key are that go too. Raises FencedError where another erasure runs."""
+        """`letters`: where dead letters without a key are that go too.
+
+        Raises FencedError where another erasure runs, UnavailableError where a stranger has its lock.
+        """
         if connection.execute(_ERASURE["alone"]).fetchone() != (True,):
+            refuse_strangers(connection, "outbox.erasure")
             raise FencedError("another `publisher erase` runs. Nothing was erased")
         self._connection = connection
         self._writer = writer
@@ -240,6 +246,7 @@ class Erasure:
             with self._connection.transaction():
                 yield
         except psycopg.errors.LockNotAvailable as error:
+            refuse_strangers(self._connection, "outbox.retention")
             raise UnavailableError(
                 "an audit, a resume, retention or the job held a lock for longer than [postgres] lock_timeout_ms. What was erased stays "
                 "erased; run the command again for the rest"

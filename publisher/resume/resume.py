@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 
+from db.lock_holders import refuse_strangers
 from db.statements import queries
 from publisher.assignment.membership import wake_publishers
 from publisher.delivery.context import Context, Timelines
@@ -69,6 +70,7 @@ class Resume:
             # It waits, because the connection of one that died just now may still be there.
             self._connection.execute(_RESUMES["lock"])
         except psycopg.errors.LockNotAvailable as error:
+            refuse_strangers(self._connection, "outbox.resume")
             raise FencedError(
                 "another `publisher resume` is at work on this outbox. Nothing was done; run the command again when that has finished"
             ) from error

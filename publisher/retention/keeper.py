@@ -9,9 +9,11 @@ import psycopg
 import structlog
 
 from db.connection import connect
+from db.lock_holders import lock_holder, refuse_strangers
 from db.migrate import require_current
 from db.statements import queries
 from publisher.retention.drop import drop_partition
+from publisher.retention.hold_off import RETENTION_LOCK
 from publisher.retention.letters import is_limited
 from publisher.retention.plan import DropVerdict
 from publisher.retention.prune import Pruned, prune
@@ -128,6 +130,7 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
         require_rights(connection, settings.retention)
         connection.execute(_SESSION["open"], {"lock_timeout": f"{settings.retention.lock_timeout_s}s"})
         if connection.execute(_SESSION["lock"]).fetchone() != (True,):
+            refuse_strangers(connection, RETENTION_LOCK)
             raise FencedError(_other(connection))
         try:
             yield connection
@@ -161,15 +164,12 @@ def require_rights(connection: psycopg.Connection[Any], settings: RetentionSetti
 
 
 def _other(connection: psycopg.Connection[Any]) -> str:
-    row = connection.execute(_SESSION["lock_holder"]).fetchone()
-    if row is None:
+    holder = lock_holder(connection, RETENTION_LOCK)
+    if holder is None:
         return "another retention runs, or did until now. Nothing was done"
-    pid, application, since, shared = row
-    # Another login's connection does not show since when it is there.
-    who = f"pid {pid} ({application})" + ("" if since is None else f" since {since:%Y-%m-%d %H:%M:%S}")
-    if shared:
+    if holder.shared:
         return (
-            f"outputs are needed as they are for now, by {who}. Nothing was done; run it again when that has finished, or end "
-            f"that with: SELECT pg_terminate_backend({pid})"
+            f"outputs are needed as they are for now, by {holder}. Nothing was done; run it again when that has finished, or end "
+            f"that with: SELECT pg_terminate_backend({holder.pid})"
         )
-    return f"another retention runs, {who}. Nothing was done; it does the work"
+    return f"another retention runs, {holder}. Nothing was done; it does the work"

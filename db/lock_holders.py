@@ -1,0 +1,46 @@
+"""Who holds an advisory lock of the outbox. Postgres gives these locks to every login that may connect, whatever else it may."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from db.migrate import ROLES
+from db.statements import queries
+from service.errors import UnavailableError
+
+_LOCKS = queries("db", "locks")
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """A session that holds a lock. `since`: when it began, None where another login's sessions do not show it."""
+
+    pid: int
+    login: str
+    application: str
+    since: datetime | None
+    shared: bool
+    is_ours: bool
+    """Whether its login has one of the outbox's roles."""
+
+    def __str__(self) -> str:
+        since = "" if self.since is None else f" since {self.since:%Y-%m-%d %H:%M:%S}"
+        return f"pid {self.pid} ({self.application}){since}"
+
+
+def lock_holder(connection: psycopg.Connection[Any], lock: str) -> LockHolder | None:
+    """Return who holds the lock of that name, first of all a stranger; None: nobody does."""
+    row = connection.execute(_LOCKS["holder"], {"lock": lock, "roles": list(ROLES)}).fetchone()
+    return None if row is None else LockHolder(*row)
+
+
+def refuse_strangers(connection: psycopg.Connection[Any], lock: str) -> None:
+    """Raise UnavailableError where a login without any role of the outbox holds the lock, which could not be had."""
+    holder = lock_holder(connection, lock)
+    if holder is not None and not holder.is_ours:
+        raise UnavailableError(
+            f"{holder}, whose login {holder.login!r} has none of the outbox's roles, holds the advisory lock {lock!r}. End it by "
+            f"pg_terminate_backend({holder.pid}), take CONNECT away from the login (db/README.md, Roles), and run the command again"
+        )
