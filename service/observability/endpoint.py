@@ -7,15 +7,16 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import orjson
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from service.errors import SettingsError
-from service.observability import http_server
-from service.observability.http_server import Answer, Page
-from service.observability.verdict import HealthVerdict
+from service.json_text import json_text
+from service.monitoring import http_server
+from service.monitoring.http_server import Answer, Page
+from service.monitoring.verdict import HealthVerdict
+from service.printable import printable_json
 
 
 def pages(
@@ -79,5 +80,6 @@ def _metrics(collector: Collector, accept: str) -> Answer:
 
 
 def _verdict(word: str, verdict: HealthVerdict) -> Answer:
-    body = orjson.dumps(verdict.as_json(word), option=orjson.OPT_APPEND_NEWLINE)
-    return Answer(200 if verdict.holds else 503, "application/json", body)
+    # People ask with curl, and a reason may quote foreign text.
+    body = printable_json(json_text(verdict.as_json(word))) + "\n"
+    return Answer(200 if verdict.holds else 503, "application/json", body.encode())

@@ -5,7 +5,7 @@ from typing import Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from service.settings.section import Section
+from service.settings.section import LoggedAddress, Section
 
 Latency = Literal["lowest", "balanced", "cheapest"]
 _PERIODS_MS: dict[Latency, int] = {"lowest": 0, "balanced": 300, "cheapest": 1_000}
@@ -148,7 +148,7 @@ class JobSettings(Section):
     """Keep Spark's own log of batches in memory; `false`: two small files a batch."""
     max_row_bytes: int = Field(default=67_108_864, ge=1_024, le=536_870_912)
     """Most bytes of output values of one session, and of one outbox row."""
-    master: str = "local[*]"
+    master: LoggedAddress = "local[*]"
     """Spark master, where `spark-job` starts Spark itself."""
     driver_memory: str = Field(default="4g", pattern=r"^\d+[mg]$")
     """Heap of the driver (in local mode: of everything)."""

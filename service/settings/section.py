@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from service.errors import SecretUnreadableError
 
@@ -13,6 +13,17 @@ ClientOptions = dict[str, str | int | float | bool]
 
 _CLIENT_OPTIONS = TypeAdapter(ClientOptions)
 Milliseconds = Annotated[int, Field(ge=1, le=86_400_000)]
+
+
+def _without_login(value: str) -> str:
+    if "@" in value:
+        raise ValueError(
+            "user and password do not belong into an address, which is logged (the text is not shown: it may be secret)"
+        )
+    return value
+
+
+LoggedAddress = Annotated[str, AfterValidator(_without_login)]
 
 
 class Section(BaseModel):

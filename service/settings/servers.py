@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, model_validator
 from service.errors import SecretUnreadableError
 from service.settings.dsn import Dsn, address, dsn_from
 from service.settings.java_client import java_options, with_certificates
-from service.settings.section import ClientOptions, Milliseconds, Section, secret_options
+from service.settings.section import ClientOptions, LoggedAddress, Milliseconds, Section, secret_options
 
 
 class PostgresSettings(Section):
@@ -59,7 +59,7 @@ class PostgresSettings(Section):
 
 
 class KafkaSettings(Section):
-    bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
+    bootstrap_servers: LoggedAddress = Field(default="localhost:9092", min_length=1)
     """Brokers to start from, `host:port,host:port`."""
     options: ClientOptions = Field(default={}, repr=False)
     """librdkafka's options (`security.protocol`, `compression.type`, …)."""

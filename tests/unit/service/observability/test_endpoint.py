@@ -338,3 +338,13 @@ def test_the_probe_needs_nothing_but_the_standard_library() -> None:
     program = "import sys; import service.probe; sys.exit(', '.join({'pydantic', 'orjson', 'prometheus_client'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+def test_a_reason_acts_on_no_terminal_and_is_the_same_text() -> None:
+    foreign = "topic \x1b[2J\x9b31m\u202e\ud800 is missing"
+    answers = endpoint.pages(
+        [], lambda: HealthVerdict([]), lambda: HealthVerdict([foreign], {"lane": foreign})
+    )
+    body = answers["/readyz"]("").body.decode()
+    assert body.removesuffix("\n").isprintable()
+    assert json.loads(body) == {"ready": False, "reasons": [foreign], "lane": foreign}

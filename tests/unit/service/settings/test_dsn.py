@@ -7,10 +7,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from service.errors import SettingsError
-from service.settings import ConsoleSettings, PostgresSettings, RetentionSettings, load_settings
+from service.settings import (
+    ConsoleSettings,
+    JobSettings,
+    KafkaSettings,
+    PostgresSettings,
+    RetentionSettings,
+    SchemaRegistrySettings,
+    load_settings,
+)
 
 ADDRESS = "db.example:5433/outbox"
 # Each part of a password is found in a message, whatever it is cut at.
@@ -151,3 +159,19 @@ def test_a_file_in_another_encoding_is_named_without_its_text(
     with pytest.raises(SettingsError, match="cannot be read") as refused:
         load_settings()
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        (KafkaSettings, "bootstrap_servers", "broker:9092,user:s3cret@broker:9092"),
+        (JobSettings, "master", "spark://user:s3cret@master:7077"),
+        (SchemaRegistrySettings, "url", "https://user:s3cret@registry"),
+    ],
+)
+def test_an_address_that_is_logged_holds_no_login(section: type[BaseModel], key: str, value: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        section.model_validate({key: value})
+    (error,) = refused.value.errors()
+    assert "s3cret" not in error["msg"]
+    assert "not shown" in error["msg"]
