@@ -22,7 +22,6 @@ import psycopg
 from contract.session_keys import MAX_KEY_BYTES
 from db import operations, windows
 from db.lock_holders import refuse_strangers
-from db.session_keys import MAX_KEY_BYTES
 from db.statements import queries
 from db.windows import Window
 from publisher.erasure.letters import ErasedLetter, LetterPlace

@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 
 from service.errors import SettingsError
 from service.json_text import json_text
-from service.monitoring import http_server
-from service.monitoring.http_server import Answer, Page
-from service.monitoring.verdict import HealthVerdict
+from service.observability import http_server
+from service.observability.http_server import Answer, Page
+from service.observability.verdict import HealthVerdict
 from service.printable import printable_json
 
 
