@@ -1,5 +1,6 @@
 """The Spark job: Kafka -> sessions -> transform -> Postgres outbox."""
 
 from spark_job.api import Event, OutputEvent, OutputSchema, Position, Session, WithSchema
+from spark_job.models import EventError
 
-__all__ = ["Event", "OutputEvent", "OutputSchema", "Position", "Session", "WithSchema"]
+__all__ = ["Event", "EventError", "OutputEvent", "OutputSchema", "Position", "Session", "WithSchema"]

@@ -15,12 +15,18 @@ read-only properties: about four times cheaper to make than frozen dataclasses.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from functools import cache
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import orjson
 
+from spark_job import models
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+
+M = TypeVar("M")
+ModelClass: TypeAlias = type[M]
 
 OutputValue: TypeAlias = "bytes | dict[str, Any] | list[Any] | WithSchema | None"
 Header = tuple[str, bytes | str]
@@ -35,6 +41,9 @@ class Event:
     """One event of a session. Read-only. The record's key and headers are not part of it."""
 
     __slots__ = ("_offset", "_raw", "_timestamp", "_type", "_value")
+
+    _source: ClassVar[str] = ""
+    """`topic/partition` of the record; see `event_class`."""
 
     def __init__(self, type: str, raw: bytes, timestamp: datetime | int, offset: int) -> None:
         """`raw` is the record's value, in JSON an object in UTF-8; `timestamp` a UTC datetime or epoch milliseconds."""
@@ -51,6 +60,18 @@ class Event:
         Raises TypeError when the value cannot be written as JSON.
         """
         return cls(type, orjson.dumps(value), timestamp, offset)
+
+    def as_(self, model: ModelClass[M]) -> M:
+        """Return the value as a pydantic model or a dataclass, validated as pydantic does it; made anew at each call.
+
+        Raises EventError that names the record and each wrong field, TypeError where `model` is no such class; ValueError as `value`.
+        """
+        place = f"{self._source} offset {self._offset}".lstrip()
+        return models.read(model, self._document(), f"{self._type} at {place}")
+
+    def _document(self) -> bytes | dict[str, Any]:
+        """What `as_` reads: JSON itself, because pydantic reads times and the like more strictly out of Python's values."""
+        return self._raw
 
     @property
     def type(self) -> str:
@@ -98,6 +119,10 @@ class Event:
     def __repr__(self) -> str:
         return f"Event({self.type!r}, {self.raw!r}, {self.timestamp.isoformat()}, offset={self.offset})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle it as a plain event: a class that `event_class` makes has no name to be found by."""
+        return Event, (self._type, self._raw, self._timestamp, self._offset)
+
     def _identity(self) -> tuple[str, bytes, datetime, int]:
         return self._type, self._raw, self.timestamp, self._offset
 
@@ -125,6 +150,22 @@ class EncodedEvent(Event):
         if self._value is None:
             self._value = self._decode(self._raw)
         return cast("dict[str, Any]", self._value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As of any event, with what decodes it."""
+        return EncodedEvent, (self._decode, self._type, self._raw, self._timestamp, self._offset)
+
+    def _document(self) -> bytes | dict[str, Any]:
+        return self.value
+
+
+E = TypeVar("E", bound=Event)
+
+
+@cache
+def event_class(kind: type[E], topic: str, partition: int) -> type[E]:
+    """Return the class of a partition's events: they know where they are, and none of them costs more for it."""
+    return type(kind.__name__, (kind,), {"__slots__": (), "_source": f"{topic}/{partition}"})
 
 
 class Position(NamedTuple):
@@ -155,6 +196,18 @@ class Session:
     """Of the start event."""
     end: Position
     """Of the end event; with the key it identifies the session."""
+
+    def of(self, type: str) -> list[Event]:
+        """Return the events of a type, in their order."""
+        return [event for event in self.events if event.type == type]
+
+    def first(self, type: str) -> Event | None:
+        """Return the first event of a type, None where there is none."""
+        return next((event for event in self.events if event.type == type), None)
+
+    def last(self, type: str) -> Event | None:
+        """Return the last event of a type, None where there is none."""
+        return next((event for event in reversed(self.events) if event.type == type), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ def task_code_fingerprint() -> str:
 def _modules() -> Iterator[Traversable]:
     for folder in ("input", "sessions", "assembly"):
         yield from _below(files("spark_job") / folder)
-    yield files("spark_job") / "api.py"
-    yield from _below(files("service") / "formats")
-    yield files("service") / "kafka" / "record_headers.py"
-    yield files("contract") / "session_keys.py"
+    for module in ("api.py", "models.py"):
+        yield files("spark_job") / module
+    yield from _below(files("service") / "schemas")
+    yield files("service") / "record_headers.py"
+    yield files("db") / "session_keys.py"
 
 
 def _below(folder: Traversable) -> Iterator[Traversable]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, overload
 
-from service.formats.values import decoded
-from service.formats.writer import Schemas
-from spark_job.api import EncodedEvent, Event, Position, Session, utc
+from service.schemas.values import decoded
+from service.schemas.writer import Schemas
+from spark_job.api import EncodedEvent, Event, Position, Session, event_class, utc
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.settings import Format
 
@@ -17,10 +17,12 @@ Decode = Callable[[bytes], Any]
 class SessionEvents(Sequence[Event]):
     """A session's events, made at the first look and then kept. Equal to any list or tuple of equal events."""
 
-    __slots__ = ("_closed", "_decode", "_events")
+    __slots__ = ("_closed", "_decode", "_events", "_source")
 
-    def __init__(self, closed: ClosedSession, decode: Decode | None) -> None:
+    def __init__(self, closed: ClosedSession, source: tuple[str, int], decode: Decode | None) -> None:
+        """`source`: the topic and partition of its records."""
         self._closed = closed
+        self._source = source
         self._decode = decode
         self._events: list[Event] | None = None
 
@@ -29,9 +31,11 @@ class SessionEvents(Sequence[Event]):
             of = self._closed
             columns = (of.types(), of.raws(), of.timestamps_ms(), of.offsets())
             if self._decode is None:
-                self._events = list(map(Event, *columns))
+                self._events = list(map(event_class(Event, *self._source), *columns))
             else:
-                self._events = list(map(EncodedEvent, repeat(self._decode), *columns))
+                self._events = list(
+                    map(event_class(EncodedEvent, *self._source), repeat(self._decode), *columns)
+                )
         return self._events
 
     def __len__(self) -> int:
@@ -74,7 +78,7 @@ def to_session(closed: ClosedSession, topic: str, partition: int, decode: Decode
     """The public session; `topic` and `partition` are where it was read. `decode`: see `value_decoder`."""
     return Session(
         key=closed.key,
-        events=SessionEvents(closed, decode),
+        events=SessionEvents(closed, (topic, partition), decode),
         started_at=utc(closed.started_ms),
         ended_at=utc(closed.ended_ms),
         start=Position(topic, partition, closed.start_offset),

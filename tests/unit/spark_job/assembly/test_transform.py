@@ -79,8 +79,9 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     shutil.copytree(Path(str(files("service"))) / "formats", copy / "formats")
     for package, name in (
         ("spark_job", "api.py"),
-        ("service", "kafka/record_headers.py"),
-        ("contract", "session_keys.py"),
+        ("spark_job", "models.py"),
+        ("service", "record_headers.py"),
+        ("db", "session_keys.py"),
     ):
         (copy / name).parent.mkdir(exist_ok=True)
         shutil.copy(Path(str(files(package))) / name, copy / name)
