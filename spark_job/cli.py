@@ -12,7 +12,7 @@ app = command_line(
     [
         DeferredCommand(
             "init",
-            "Write a commented `outbox.toml` and a `transform.py` to start from: one total for each closed order.",
+            "Write a commented `outbox.toml`, a `transform.py` to start from (one total for each closed order), and its test.",
             "spark_job.commands.init:init",
         ),
         DeferredCommand(

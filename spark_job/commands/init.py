@@ -1,4 +1,4 @@
-"""`spark-job init`: a settings file and a transform to start from."""
+"""`spark-job init`: a settings file, a transform to start from, and its test."""
 
 import json
 import shlex
@@ -54,6 +54,9 @@ _SHOWN: dict[str, dict[str, Any]] = {
 }
 """What is shown as a comment: {section: {key: an example}}; None: the default."""
 
+_STARTERS = {"transform.py": "starter.py", "test_transform.py": "starter_test.py"}
+"""{file: the module of this package that it is a copy of}."""
+
 
 def init(
     folder: Annotated[
@@ -61,10 +64,10 @@ def init(
     ] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace the files that are there.")] = False,
 ) -> None:
-    """Write a commented `outbox.toml` and a `transform.py` to start from: one total for each closed order."""
-    contents = {
-        "outbox.toml": _settings_file(),
-        "transform.py": files("spark_job.commands").joinpath("starter.py").read_text("utf-8"),
+    """Write a commented `outbox.toml`, a `transform.py` to start from (one total for each closed order), and its test."""
+    contents = {"outbox.toml": _settings_file()} | {
+        name: files("spark_job.commands").joinpath(source).read_text("utf-8")
+        for name, source in _STARTERS.items()
     }
     there = [name for name in contents if (folder / name).exists()]
     if there and not force:
@@ -82,8 +85,8 @@ def init(
 
 def _next_steps(folder: Path) -> str:
     steps = {
-        f"cd {shlex.quote(str(folder))}": "where both services find the two files",
-        "python -m doctest transform.py": "tests the transform; it says nothing if all is well",
+        f"cd {shlex.quote(str(folder))}": "where both services find these files",
+        "pip install pytest && pytest": "tests the transform, without any server",
         "export OUTBOX_POSTGRES__DSN=postgresql://...": "an empty database",
         "outbox-migrate up": "makes the tables",
         "spark-job run": "and, in another terminal:",
@@ -92,8 +95,16 @@ def _next_steps(folder: Path) -> str:
     if folder == Path():
         del steps[f"cd {folder}"]
     lines = [f"  {command:<46}{meaning}".rstrip() for command, meaning in steps.items()]
-    wrote = f"Wrote {folder / 'outbox.toml'} and {folder / 'transform.py'}. Next:"
-    return "\n".join([wrote, "", *lines, "", "Kafka must have the topics orders.events and orders.totals."])
+    wrote = " and ".join(str(folder / name) for name in ("outbox.toml", *_STARTERS))
+    return "\n".join(
+        [
+            f"Wrote {wrote}. Next:",
+            "",
+            *lines,
+            "",
+            "Kafka must have the topics orders.events and orders.totals.",
+        ]
+    )
 
 
 def _settings_file() -> str:

@@ -85,8 +85,12 @@ def test_a_pipeline_begins_in_an_empty_folder(
         return done.stderr if code > 1 else done.stdout
 
     assert "outbox-migrate up" in run("spark-job", "init")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["outbox.toml", "transform.py"]
-    assert "6 passed" in run("python", "-m", "doctest", "-v", "transform.py")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "outbox.toml",
+        "test_transform.py",
+        "transform.py",
+    ]
+    assert "2 passed" in run("python", "-m", "pytest")
     assert HEAD in run("outbox-migrate", "up")
     assert json.loads(run("outbox-migrate", "status", "--json"))["current"] is True
     assert "`spark-job run` starts one" in run("spark-job", "status", code=1)
@@ -94,13 +98,15 @@ def test_a_pipeline_begins_in_an_empty_folder(
 
 
 def test_mypy_reads_the_types_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
-    """Strictly, it says nothing of the transform that init writes, and finds an output that cannot be sent."""
+    """Strictly, it says nothing of what init writes, and finds an output that cannot be sent."""
     assert installed.run("spark-job", "init", folder=tmp_path).returncode == 0
     (tmp_path / "wrong.py").write_text(
         'from spark_job import OutputEvent\n\nOutputEvent("orders.totals", 350)\n'
     )
-    checked = installed.run("python", "-m", "mypy", "--strict", "transform.py", "wrong.py", folder=tmp_path)
+    checked = installed.run(
+        "python", "-m", "mypy", "--strict", "transform.py", "test_transform.py", "wrong.py", folder=tmp_path
+    )
     assert [line.split(":")[0] for line in checked.stdout.splitlines()] == [
         "wrong.py",
-        "Found 1 error in 1 file (checked 2 source files)",
+        "Found 1 error in 1 file (checked 3 source files)",
     ]

@@ -1,6 +1,8 @@
 """What `spark-job init` writes is what the settings and the job take today."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -49,6 +51,21 @@ def test_the_transform_is_what_the_settings_name(folder: Path) -> None:
     init(folder)
     load_settings(folder / "outbox.toml")
     assert transform.load.__wrapped__("transform:transform").__module__ == "transform"
+
+
+def test_the_test_of_the_transform_passes_where_it_was_written_and_finds_a_mistake(folder: Path) -> None:
+    init(folder)
+
+    def tested() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    assert "2 passed" in tested().stdout
+    transform_file = folder / "transform.py"
+    transform_file.write_text(transform_file.read_text().replace('"cents": total', '"cents": total + 1'))
+    failed = tested().stdout
+    assert '-    "cents": 350' in failed
+    assert '+    "cents": 351' in failed
 
 
 def test_nothing_is_replaced_without_force(folder: Path) -> None:

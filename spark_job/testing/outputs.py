@@ -1,0 +1,153 @@
+"""Outputs as the outbox stores them, and how two lists of them differ."""
+
+import base64
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from struct import Struct
+from typing import Any
+
+import orjson
+
+from spark_job.api import OutputEvent
+from spark_job.assembly.outputs import EncodedOutputs, EncodeValue, encode
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INT4, _INT8 = Struct(">i"), Struct(">q")
+_NO_BOUND = 2**62
+_INDENTED = orjson.OPT_INDENT_2
+
+
+@dataclass(frozen=True)
+class StoredOutput:
+    """An output event as the outbox has it, and as it will be sent."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    """The payload, byte for byte; None: a tombstone."""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    """Those of the transform, and the trace context that the job adds."""
+    partition: int | None = None
+    """None: chosen by the key."""
+    timestamp: datetime | None = None
+    """None: the time of sending."""
+    session_key: str = field(default="", compare=False)
+
+
+def stored(encoded: EncodedOutputs, session_key: str) -> list[StoredOutput]:
+    """Return what a session's row would hold."""
+    own_key = session_key.encode()
+    columns = zip(
+        _elements(encoded.topics, encoded.events),
+        _elements(encoded.keys, encoded.events),
+        _elements(encoded.values, encoded.events),
+        _elements(encoded.headers, encoded.events),
+        _elements(encoded.partitions, encoded.events),
+        _elements(encoded.timestamps, encoded.events),
+        strict=True,
+    )
+    return [
+        StoredOutput(
+            (topic or b"").decode(),
+            own_key if key is None else key,
+            value,
+            stored_headers(None if headers is None else orjson.loads(headers[1:])),  # behind jsonb's version
+            None if partition is None else _INT4.unpack(partition)[0],
+            None if timestamp is None else _EPOCH + timedelta(milliseconds=_INT8.unpack(timestamp)[0]),
+            session_key,
+        )
+        for topic, key, value, headers, partition, timestamp in columns
+    ]
+
+
+def stored_headers(found: Sequence[Sequence[Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
+    """Return the headers of an output from the outbox's JSON, `[[name, text or {"base64": ...} or null], ...]`."""
+    return tuple((name, _header_value(value)) for name, value in found or ())
+
+
+def _header_value(value: Any) -> bytes | None:
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"])
+    return None if value is None else str(value).encode()
+
+
+def difference(
+    expected: Iterable[OutputEvent | StoredOutput],
+    got: Iterable[StoredOutput],
+    encode_value: EncodeValue | None = None,
+) -> str:
+    """Return how outputs differ from what was expected, as a unified diff; empty where they do not.
+
+    An OutputEvent is compared as it would be stored; one without a key is expected with the session's.
+    Raises InvalidOutputError where an expected event could not be stored.
+    """
+    has = list(got)
+    wants = [
+        each if isinstance(each, StoredOutput) else _as_stored(each, at, has, encode_value)
+        for at, each in enumerate(expected)
+    ]
+    if wants == has:
+        return ""
+    raw = any(a != b and [*_lines(a)] == [*_lines(b)] for a, b in zip(wants, has, strict=False))
+    before, after = ([line for each in of for line in _lines(each, raw=raw)] for of in (wants, has))
+    return "\n".join(difflib.unified_diff(before, after, "expected", "got", lineterm="", n=8))
+
+
+def _as_stored(
+    event: OutputEvent, at: int, got: Sequence[StoredOutput], encode_value: EncodeValue | None
+) -> StoredOutput:
+    (found,) = stored(encode([event], _NO_BOUND, encode_value), "")
+    if event.key is not None or not got:
+        return found
+    # Its session is that of its equal, else that of the output in its place.
+    by_session = [replace(found, key=each.session_key.encode()) for each in got]
+    return next(
+        (mine for mine, each in zip(by_session, got, strict=True) if mine == each),
+        by_session[min(at, len(got) - 1)],
+    )
+
+
+def _lines(output: StoredOutput, *, raw: bool = False) -> Iterator[str]:
+    """An output for people. `raw`: the value's exact bytes, where two differ in them alone."""
+    yield f"{output.topic}  key {_text(output.key)}"
+    for name, value in output.headers:
+        yield f"  header {name}: {_text(value)}"
+    if output.partition is not None:
+        yield f"  partition {output.partition}"
+    if output.timestamp is not None:
+        yield f"  timestamp {output.timestamp.isoformat()}"
+    yield from (f"  {line}" for line in _value_lines(output.value, raw=raw))
+
+
+def _value_lines(value: bytes | None, *, raw: bool) -> list[str]:
+    if value is not None and not raw:
+        try:
+            return orjson.dumps(orjson.loads(value), option=_INDENTED).decode().split("\n")
+        except orjson.JSONDecodeError:
+            pass
+    return [_text(value)]
+
+
+def _text(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return repr(value)
+
+
+def _elements(encoded: bytes | None, count: int) -> list[bytes | None]:
+    """The elements of an array in COPY's binary format; None where the whole array is NULL."""
+    if encoded is None:
+        return [None] * count
+    found: list[bytes | None] = []
+    at = 0
+    for _ in range(count):
+        (size,) = _INT4.unpack_from(encoded, at)
+        at += _INT4.size
+        found.append(None if size < 0 else encoded[at : at + size])
+        at += max(size, 0)
+    return found

@@ -1,0 +1,137 @@
+"""A transform over some records: judged by the job's own assembler, encoded by its own encoder, and written nowhere."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from service.errors import SettingsError
+from service.output_topics import OutputTopics
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
+from service.settings import Settings, load_settings
+from spark_job.api import OutputEvent, Session
+from spark_job.assembly.output_schemas import OutputSchemaRefusedError
+from spark_job.assembly.outputs import EncodeValue, encode
+from spark_job.assembly.refused_ids import NOTHING_REFUSED
+from spark_job.assembly.schemas import judged
+from spark_job.assembly.trace_context import TraceContext, trace_contexts
+from spark_job.assembly.transform import Transform, failure_text, lacking_resource
+from spark_job.input.columns import RecordColumns
+from spark_job.recovery.positions.description import described
+from spark_job.recovery.positions.judges import Assembly, assembly_of
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.result import ClosedSession, DeadLetter
+from spark_job.sessions.session import to_session, value_decoder
+from spark_job.sessions.state.open_state import OpenState
+from spark_job.testing.outputs import StoredOutput, stored
+from spark_job.testing.records import Records, table_of
+
+
+@dataclass(frozen=True)
+class SessionRun:
+    """What the transform made of one session."""
+
+    session: Session
+    outputs: tuple[StoredOutput, ...] = ()
+    failure: str | None = None
+    """Why it becomes a dead letter `transform_failed`: the traceback."""
+
+
+@dataclass(frozen=True)
+class TransformRun:
+    """What the job would write for some records of one partition."""
+
+    sessions: list[SessionRun]
+    """In the order of their ends."""
+    letters: list[DeadLetter]
+    """Of records that are no session; those of a transform that failed are with the session."""
+    open: list[str]
+    """Keys of the sessions that have not ended."""
+
+    @property
+    def outputs(self) -> list[StoredOutput]:
+        """All outputs, session after session."""
+        return [output for each in self.sessions for output in each.outputs]
+
+
+def run(
+    transform: Transform, records: Records, settings: Settings | Path | str | None = None
+) -> TransformRun:
+    """Run a transform over some records of one partition, and return what the job would store.
+
+    `settings`: a settings file, by default the one that the job would read here.
+    Raises SettingsError for settings that need a schema registry to read events; OSError for a file of records that cannot be read.
+    """
+    of = settings if isinstance(settings, Settings) else load_settings(settings)
+    if of.source.has_schemas:
+        raise SettingsError(
+            f"[source] format = {of.source.format!r}: its schemas are in a registry, and nothing is asked here. `spark-job try` asks it; a "
+            "test makes its sessions by hand (spark_job.Session)"
+        )
+    runner = TransformRunner(transform, of)
+    return runner.run(table_of(records, runner.columns), of.source.topics[0], 0)
+
+
+@dataclass(frozen=True)
+class TransformRunner:
+    """Runs a transform by the rules of some settings."""
+
+    transform: Transform
+    settings: Settings
+    schemas: Schemas = field(default_factory=dict)
+    """For formats that have some."""
+    encode_value: EncodeValue | None = None
+    """Of values with schemas; None: there is no registry."""
+
+    @cached_property
+    def _assembly(self) -> Assembly:
+        return assembly_of(described(self.settings))
+
+    @property
+    def columns(self) -> RecordColumns:
+        """What `run` needs of each record."""
+        columns = self._assembly.columns
+        return columns.with_trace_context() if self.settings.tracing.propagate else columns
+
+    def run(self, new: pa.Table, topic: str, partition: int) -> TransformRun:
+        """Return what becomes of some records of a partition, as `columns` gives them.
+
+        Raises RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError: no session is at fault.
+        """
+        rules = self._assembly.settings
+        of = judged(self.schemas, new, rules, NOTHING_REFUSED)
+        found = assemble(OpenState.empty(), of.records, rules, of.schemas)
+        contexts = trace_contexts(new, found.closed)
+        sessions = [
+            self._transformed(closed, context, topic, partition)
+            for closed, context in zip(found.closed, contexts, strict=True)
+        ]
+        still_open = found.state.sessions
+        keys = still_open.key.filter(pa.array(~still_open.is_tombstone)).to_pylist()
+        return TransformRun(sessions, found.letters, keys)
+
+    def _transformed(
+        self, closed: ClosedSession, context: TraceContext, topic: str, partition: int
+    ) -> SessionRun:
+        session = to_session(
+            closed, topic, partition, value_decoder(self._assembly.settings.format, self.schemas)
+        )
+        publisher = self.settings.publisher
+        try:
+            outputs: Iterable[OutputEvent] = self.transform(session)
+            encoded = encode(
+                outputs,
+                self.settings.job.max_row_bytes,
+                self.encode_value,
+                context,
+                OutputTopics(publisher.output_topics, publisher.progress_topic),
+            )
+        except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
+            raise
+        except (Exception, SystemExit) as error:  # a user's transform may raise anything
+            if lacking_resource(error) is not None:
+                raise
+            return SessionRun(session, failure=failure_text(error))
+        return SessionRun(session, tuple(stored(encoded, closed.key)))
