@@ -16,6 +16,11 @@ app = command_line(
             "spark_job.commands.init:init",
         ),
         DeferredCommand(
+            "try",
+            "Run the transform on the newest sessions of the input, or on a file's, and show what would go out. Writes nothing.",
+            "spark_job.trial.cli:try_transform",
+        ),
+        DeferredCommand(
             "status",
             "Show who writes, where the ledger is, and what is open. Exits with 1 when no run is alive.",
             "spark_job.commands.status:status",

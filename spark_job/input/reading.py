@@ -1,12 +1,12 @@
 """A range of offsets read from Kafka beside Spark: to find open sessions again, and to name a record that Spark cannot read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from service.kafka.reading import EndNotReachedError, RangeReader
-from service.kafka.rights import needing
+from service.kafka_reading import EndNotReachedError, Place, RangeReader
+from service.kafka_rights import needing
 
 # None is joined, and no offset is committed; the client wants a name.
 _GROUP = "outbox-rebuild"
@@ -34,6 +34,16 @@ def committed_records(
     `client`: `[kafka]` as librdkafka takes it. `timeout_s`: from one record to the next.
     Raises RecordsGoneError, NoAnswerError, KafkaException.
     """
+    yield from committed_ranges(client, {(topic, partition): (start, end)}, timeout_s)
+
+
+def committed_ranges(
+    client: Mapping[str, str | int | float | bool],
+    ranges: Mapping[Place, tuple[int, int]],
+    timeout_s: float,
+    give_up: Callable[[], bool] = lambda: False,
+) -> Iterator[list[Any]]:
+    """As `committed_records`, of several partitions, the records of each in offset order. `give_up`: asked while waiting, ends the wait."""
     options = {
         **client,
         "group.id": _GROUP,
@@ -46,18 +56,20 @@ def committed_records(
         "queued.max.messages.kbytes": 256 * 1024,
         "log_level": 0,
     }
-    place = f"{topic}/{partition}"
     try:
         with (
-            RangeReader(lambda: Consumer(options), timeout_s) as reader,
-            needing("Read", "topic", topic),
+            RangeReader(lambda: Consumer(options), timeout_s, give_up) as reader,
+            needing("Read", "topic", *sorted({topic for topic, _ in ranges})),
             needing("Describe", "consumer group", _GROUP),
         ):
-            yield from reader.read({(topic, partition): (start, end)})
+            yield from reader.read(ranges)
     except EndNotReachedError as error:
         raise NoAnswerError(f"{error.args[0].str()} ([kafka] request_timeout_s)") from error
     except KafkaException as error:
         if error.args[0].code() not in _GONE:
             raise
-        text = f"{place}: Kafka has deleted offsets from {start} on, up to {end} are needed: {error.args[0].str()}"
-        raise RecordsGoneError(text) from error
+        needed = "; ".join(
+            f"{topic}/{partition}: Kafka has deleted offsets from {start} on, up to {end} are needed"
+            for (topic, partition), (start, end) in ranges.items()
+        )
+        raise RecordsGoneError(f"{needed}: {error.args[0].str()}") from error

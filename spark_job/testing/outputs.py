@@ -77,10 +77,11 @@ def difference(
     expected: Iterable[OutputEvent | StoredOutput],
     got: Iterable[StoredOutput],
     encode_value: EncodeValue | None = None,
+    names: tuple[str, str] = ("expected", "got"),
 ) -> str:
     """Return how outputs differ from what was expected, as a unified diff; empty where they do not.
 
-    An OutputEvent is compared as it would be stored; one without a key is expected with the session's.
+    An OutputEvent is compared as it would be stored; one without a key is expected with the session's. `names`: of the diff's two sides.
     Raises InvalidOutputError where an expected event could not be stored.
     """
     has = list(got)
@@ -92,7 +93,7 @@ def difference(
         return ""
     raw = any(a != b and [*_lines(a)] == [*_lines(b)] for a, b in zip(wants, has, strict=False))
     before, after = ([line for each in of for line in _lines(each, raw=raw)] for of in (wants, has))
-    return "\n".join(difflib.unified_diff(before, after, "expected", "got", lineterm="", n=8))
+    return "\n".join(difflib.unified_diff(before, after, *names, lineterm="", n=8))
 
 
 def _as_stored(

@@ -1,6 +1,5 @@
 """A transform over some records: judged by the job's own assembler, encoded by its own encoder, and written nowhere."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +10,7 @@ from service.errors import SettingsError
 from service.output_topics import OutputTopics
 from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import Settings, load_settings
-from spark_job.api import OutputEvent, Session
+from spark_job.api import Session
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError
 from spark_job.assembly.outputs import EncodeValue, encode
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
@@ -75,10 +74,29 @@ def run(
 
 
 @dataclass(frozen=True)
+class WholeSession:
+    """A session before the transform, and where it was read."""
+
+    closed: ClosedSession
+    context: TraceContext
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class AssembledRecords:
+    """What the assembler made of some records of one partition; see TransformRun."""
+
+    sessions: list[WholeSession]
+    letters: list[DeadLetter]
+    open: list[str]
+
+
+@dataclass(frozen=True)
 class TransformRunner:
     """Runs a transform by the rules of some settings."""
 
-    transform: Transform
+    function: Transform
     settings: Settings
     schemas: Schemas = field(default_factory=dict)
     """For formats that have some."""
@@ -96,36 +114,34 @@ class TransformRunner:
         return columns.with_trace_context() if self.settings.tracing.propagate else columns
 
     def run(self, new: pa.Table, topic: str, partition: int) -> TransformRun:
-        """Return what becomes of some records of a partition, as `columns` gives them.
+        """Return what becomes of some records of a partition, as `columns` gives them. Raises as `assembled` and `transformed`."""
+        found = self.assembled(new, topic, partition)
+        return TransformRun([self.transformed(each) for each in found.sessions], found.letters, found.open)
 
-        Raises RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError: no session is at fault.
-        """
+    def assembled(self, new: pa.Table, topic: str, partition: int) -> AssembledRecords:
+        """Return the sessions of some records, and what is none. Raises RegistryAwayError, RegistryRefusedError."""
         rules = self._assembly.settings
         of = judged(self.schemas, new, rules, NOTHING_REFUSED)
         found = assemble(OpenState.empty(), of.records, rules, of.schemas)
-        contexts = trace_contexts(new, found.closed)
         sessions = [
-            self._transformed(closed, context, topic, partition)
-            for closed, context in zip(found.closed, contexts, strict=True)
+            WholeSession(closed, context, topic, partition)
+            for closed, context in zip(found.closed, trace_contexts(new, found.closed), strict=True)
         ]
         still_open = found.state.sessions
         keys = still_open.key.filter(pa.array(~still_open.is_tombstone)).to_pylist()
-        return TransformRun(sessions, found.letters, keys)
+        return AssembledRecords(sessions, found.letters, keys)
 
-    def _transformed(
-        self, closed: ClosedSession, context: TraceContext, topic: str, partition: int
-    ) -> SessionRun:
-        session = to_session(
-            closed, topic, partition, value_decoder(self._assembly.settings.format, self.schemas)
-        )
-        publisher = self.settings.publisher
+    def transformed(self, of: WholeSession) -> SessionRun:
+        """Run the transform on a session. Raises what no session is at fault for: RegistryAwayError and the like."""
+        closed, publisher = of.closed, self.settings.publisher
+        decode = value_decoder(self._assembly.settings.format, self.schemas)
+        session = to_session(closed, of.topic, of.partition, decode)
         try:
-            outputs: Iterable[OutputEvent] = self.transform(session)
             encoded = encode(
-                outputs,
+                self.function(session),
                 self.settings.job.max_row_bytes,
                 self.encode_value,
-                context,
+                of.context,
                 OutputTopics(publisher.output_topics, publisher.progress_topic),
             )
         except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):

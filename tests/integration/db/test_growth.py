@@ -94,6 +94,7 @@ BOUNDED: dict[str, dict[str, Any]] = {
     "spark_job/letters/resolve_covered": {"first_batch": "last", "last_batch": "last", "keys": ["k0001"]},
     "spark_job/letters/resolve_retried": {"first_batch": "last", "last_batch": "last", "ids": [1]}
     | {"keys": ["k0001"], "starts": [1]},
+    "spark_job/trial/rows": RANGE | {"keys": ["k0001"], "ends": [9]},
 }
 """Statements that get their batches as constants, with values: "first" and "last" stand for the ends of a window."""
 

@@ -1,0 +1,27 @@
+-- What the outbox has of some sessions of the input: `spark-job try`.
+
+-- name: rows
+-- Out of a range of batches, the newest first.
+SELECT o.batch_id, o.session_key, o.revision, o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_outputs,
+    o.topics, o.keys, o.values, o.headers, o.partitions, o.timestamps_ms
+FROM outbox.session_output o
+WHERE o.batch_id BETWEEN %(from_batch)s AND %(to_batch)s AND o.session_key = ANY (%(keys)s::text[]) AND o.session_ends && %(ends)s::bigint[]
+ORDER BY o.batch_id DESC
+
+-- name: letters
+-- Of some sessions, by their places from 0 on: the newest letter that closed with one's end.
+SELECT DISTINCT ON (k.place) k.place - 1 AS place, d.dead_letter_id, d.reason, d.state
+FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[], %(ends)s::bigint[])
+    WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, end_offset, place)
+JOIN outbox.dead_letter d ON d.session_key = k.session_key AND d.topic_id = k.topic_id AND d.partition = k.partition
+    AND d.first_offset BETWEEN k.first_offset AND k.end_offset
+ORDER BY k.place, d.dead_letter_id DESC
+
+-- name: erased
+-- Of some sessions, by their places from 0 on: those that were erased.
+SELECT DISTINCT k.place - 1 AS place
+FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(ends)s::bigint[])
+    WITH ORDINALITY AS k (session_key, topic_id, partition, end_offset, place)
+JOIN outbox.erased x ON x.key_hash = outbox.key_hash(k.session_key)
+CROSS JOIN LATERAL unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)
+WHERE e.topic_id = k.topic_id AND e.partition = k.partition AND e.end_offset = k.end_offset

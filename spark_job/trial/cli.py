@@ -1,0 +1,164 @@
+"""`spark-job try`: what the present transform would send, for the newest sessions of the input or those of a file."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Annotated
+
+import psycopg
+import typer
+
+from service.commands.options import Config, Json
+from service.commands.output import console, error_console, print_json
+from service.errors import OutboxError, RefusedError, SettingsError, UnavailableError, reason_of
+from service.kafka_reading import Place
+from service.schemas.registry import schemas_of
+from service.schemas.writer import RegistryAwayError, RegistryRefusedError
+from service.settings import Settings, load_settings
+from spark_job.assembly import transform
+from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
+from spark_job.assembly.slices import OutputSchemaRules
+from spark_job.input.offsets import Offsets
+from spark_job.input.reading import NoAnswerError, RecordsGoneError
+from spark_job.input.topics import InputTopics, KafkaInput
+from spark_job.testing.records import table_of
+from spark_job.testing.running import TransformRunner, WholeSession
+from spark_job.trial.compared import Compared
+from spark_job.trial.newest import NewestRecords, ReadLimits
+from spark_job.trial.outbox import look_up
+from spark_job.trial.shown import Trial
+
+_MOST_SESSIONS = 10_000
+
+
+def try_transform(
+    last: Annotated[
+        int, typer.Option("--last", min=1, max=_MOST_SESSIONS, help="How many of the newest whole sessions.")
+    ] = 20,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            help="Instead of the input: a file of one partition's event values, one JSON document on each line.",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    max_bytes: Annotated[
+        int, typer.Option("--max-bytes", min=1, help="Bytes of event values to read at the most.")
+    ] = 64 << 20,
+    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to read at the most.")] = 60.0,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Run the present transform on the newest whole sessions of the input, and show what would go out and what the outbox has instead.
+
+    Nothing is written: not to Kafka (no group is joined), to Postgres, to a schema registry or to a disk. Without Postgres, nothing is
+    compared. Exits with 1 if the transform fails for one of the sessions.
+    """
+    settings = load_settings(config)
+    sys.dont_write_bytecode = True  # of the transform's module
+    with redirect_stdout(sys.stderr), _explained():  # what a transform prints is no part of the answer
+        function = transform.load(settings.transform.function)
+        found = (
+            _of_input(settings, function, last, ReadLimits(max_bytes, timeout))
+            if file is None
+            else _of_file(settings, function, file)
+        )
+    if as_json:
+        print_json(found.to_json())
+    else:
+        found.print(console())
+    raise typer.Exit(1 if found.failed else 0)
+
+
+def _runner(settings: Settings, function: transform.Transform) -> TransformRunner:
+    registry = settings.schema_registry
+    rules = OutputSchemaRules(False, registry.subject_name_strategy)  # the registry is only read
+    schemas = schemas_of(registry.client()) if settings.source.has_schemas else {}
+    return TransformRunner(function, settings, schemas, output_encoder(registry.client(), rules))
+
+
+def _of_file(settings: Settings, function: transform.Transform, file: Path) -> Trial:
+    runner = _runner(settings, function)
+    try:
+        records = table_of(file, runner.columns)
+    except OSError as error:
+        raise SettingsError(f"--file {str(file)!r} cannot be read: {error}") from error
+    found = runner.run(records, settings.source.topics[0], 0)
+    return Trial(
+        [Compared(each, None) for each in found.sessions],
+        len(records),
+        str(file),
+        not_compared="a file's sessions have no place in the input",
+        letters=found.letters,
+        open=found.open,
+    )
+
+
+def _of_input(settings: Settings, function: transform.Transform, last: int, limits: ReadLimits) -> Trial:
+    runner = _runner(settings, function)
+    kafka = KafkaInput(settings.kafka, settings.source.topics, "")
+    try:
+        topics = kafka.describe()
+        starts, ends = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "readable")
+    finally:
+        kafka.close()
+    newest = NewestRecords(settings.kafka, _by_name(starts, topics), _by_name(ends, topics), limits)
+    sessions = [runner.transformed(each) for each in _newest_sessions(runner, newest, last)]
+    not_compared, compared = None, [Compared(each, None) for each in sessions]
+    try:
+        stored = look_up(settings, [each.session for each in sessions], topics.ids)
+        compared = [Compared(each, its) for each, its in zip(sessions, stored, strict=True)]
+    except (OutboxError, psycopg.Error) as error:
+        not_compared = reason_of(error)
+    return Trial(
+        compared,
+        newest.n_records,
+        f"{', '.join(topics.ids)} ({newest.n_bytes:,} bytes of values)",
+        None if len(sessions) == last else newest.limited_by,
+        not_compared,
+    )
+
+
+def _newest_sessions(runner: TransformRunner, newest: NewestRecords, last: int) -> list[WholeSession]:
+    """The sessions that ended last, in the order of their ends."""
+    found: list[WholeSession] = []
+    with error_console().status("reading the newest records of the input") as shown:
+        while len(found) < last and newest.extend():
+            found = [
+                session
+                for (topic, partition), messages in newest.records.items()
+                if messages
+                for session in runner.assembled(runner.columns.table(messages), topic, partition).sessions
+            ]
+            shown.update(
+                f"reading the input backwards: {len(found):,} of {last:,} sessions in {newest.n_records:,} records, "
+                f"{newest.n_bytes / 1_000_000:,.1f} MB"
+            )
+    found.sort(key=lambda each: (each.closed.ended_ms, each.topic, each.partition, each.closed.end_offset))
+    return found[-last:]
+
+
+def _by_name(offsets: Offsets, topics: InputTopics) -> dict[Place, int]:
+    return {(topics.names[where.topic_id], where.partition): offset for where, offset in offsets.items()}
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn what the clients of Kafka and of a schema registry raise into an OutboxError."""
+    # Imported here: it knows Spark's failures, too.
+    from spark_job.spark.failures import explained
+
+    try:
+        with explained():
+            yield
+    except NoAnswerError as error:
+        raise UnavailableError(f"Kafka does not give the newest records: {error}") from error
+    except RecordsGoneError as error:
+        raise UnavailableError(f"{error}. Kafka's retention was faster; try again") from error
+    except RegistryAwayError as error:
+        raise UnavailableError(str(error)) from error
+    except (RegistryRefusedError, OutputSchemaRefusedError, ModuleNotFoundError) as error:
+        raise RefusedError(str(error)) from error

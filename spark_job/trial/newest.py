@@ -1,0 +1,99 @@
+"""The newest records of the input, read backwards: some of each partition, then as many again before them, until there are enough."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from service.kafka_reading import Place
+from service.settings import KafkaSettings
+from spark_job.input.reading import NoAnswerError, committed_ranges
+
+_FIRST = 64
+"""Records of all partitions together."""
+_GROWTH = 4
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """What a trial may cost."""
+
+    max_bytes: int
+    timeout_s: float
+
+
+class NewestRecords:
+    """Reads as a consumer of no group: nobody is disturbed, and no offset is committed."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        starts: Mapping[Place, int],
+        ends: Mapping[Place, int],
+        limits: ReadLimits,
+    ) -> None:
+        """`starts`: the first offset of each partition that Kafka has; `ends`: behind its last committed record."""
+        self._kafka = kafka
+        self._starts = starts
+        self._low = dict(ends)
+        self._limits = limits
+        self._width = -(-_FIRST // max(1, len(ends)))
+        self._until = time.monotonic() + limits.timeout_s
+        self.records: dict[Place, list[Any]] = {place: [] for place in ends}
+        """What was read of each partition, in offset order."""
+        self.n_records = 0
+        self.n_bytes = 0
+        """Of the values of all that was read."""
+        self.limited_by: str | None = None
+        """The limit that ended the reading; None while none has."""
+
+    def extend(self) -> bool:
+        """Read what lies before; return False where nothing does, or a limit is reached.
+
+        Raises RecordsGoneError where Kafka deletes it meanwhile, NoAnswerError, KafkaException.
+        """
+        width = self._fitting()
+        self._width *= _GROWTH
+        ranges = {
+            place: (max(self._starts[place], low - width), low)
+            for place, low in self._low.items()
+            if low > self._starts[place]
+        }
+        if ranges and width < 1:
+            self.limited_by = f"--max-bytes {self._limits.max_bytes}"
+        if not ranges or self.limited_by is not None:
+            return False
+        found: dict[Place, list[Any]] = {place: [] for place in ranges}
+        try:
+            for some in committed_ranges(
+                self._kafka.client(), ranges, self._kafka.request_timeout_s, self._is_late
+            ):
+                for message in some:
+                    found[message.topic(), message.partition()].append(message)
+                    self.n_bytes += len(message)
+                if self.n_bytes > self._limits.max_bytes:
+                    self.limited_by = f"--max-bytes {self._limits.max_bytes}"
+                    return False
+                if self._is_late():
+                    break
+        except NoAnswerError:
+            if not self._is_late():
+                raise
+        if self._is_late():
+            self.limited_by = f"--timeout {self._limits.timeout_s:g}"
+            return False
+        for place, messages in found.items():
+            self.records[place] = messages + self.records[place]
+            self._low[place] = ranges[place][0]
+            self.n_records += len(messages)
+        return True
+
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._until
+
+    def _fitting(self) -> int:
+        """How many offsets of each partition to read next, by the records so far."""
+        if not self.n_records:
+            return self._width
+        room = (self._limits.max_bytes - self.n_bytes) * self.n_records // max(1, self.n_bytes)
+        return min(self._width, room // len(self._low))

@@ -1,0 +1,183 @@
+"""A trial for people and for machines."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+
+from spark_job.sessions.result import DeadLetter
+from spark_job.testing.outputs import StoredOutput
+from spark_job.trial.compared import Compared
+from spark_job.trial.outbox import NotStored, StoredSession
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was read, and what the transform makes of it."""
+
+    sessions: Sequence[Compared]
+    records: int
+    read_from: str
+    """Where the records are from, for people."""
+    limited_by: str | None = None
+    """The limit that ended the reading before enough sessions were found."""
+    not_compared: str | None = None
+    """Why the outbox was not asked; None: it was."""
+    letters: Sequence[DeadLetter] = ()
+    """Records of a file that are no session. Of the newest records, one may only have its session's start before them."""
+    open: Sequence[str] = field(default=())
+    """Keys of a file's sessions that have not ended."""
+
+    @property
+    def failed(self) -> int:
+        """Sessions that would become dead letters."""
+        return sum(each.run.failure is not None for each in self.sessions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return {
+            "sessions": [_session_json(each) for each in self.sessions],
+            "failed": self.failed,
+            "records_read": self.records,
+            "limited_by": self.limited_by,
+            "outbox": {"compared": self.not_compared is None, "because": self.not_compared},
+            "letters": [
+                {"record": each.first_offset, "reason": each.reason, "detail": each.detail}
+                for each in self.letters
+            ],
+            "open": list(self.open),
+        }
+
+    def print(self, out: Console) -> None:
+        """Print it for people."""
+        for each in self.sessions:
+            for line in _session_lines(each):
+                out.print(line)
+        for letter in self.letters:
+            out.print(f"record {letter.first_offset} becomes a dead letter {letter.reason}: {letter.detail}")
+        out.print("\n".join(self._summary()))
+
+    def _summary(self) -> Iterator[str]:
+        states = Counter(each.state for each in self.sessions if each.state is not None)
+        found = "; ".join(
+            f"{count} {_STATES.get(state, f'not in the outbox ({state})')}"
+            for state, count in sorted(states.items())
+        )
+        failed = f", {self.failed} of them failed" if self.failed else ""
+        yield f"{len(self.sessions)} sessions{failed}{f': {found}' if found else ''}, of {self.records:,} records of {self.read_from}"
+        if self.open:
+            yield f"{len(self.open)} sessions have not ended: {', '.join(self.open[:10])}"
+        if self.limited_by is not None:
+            yield f"No older record was read: {self.limited_by} was reached"
+        if self.not_compared is not None:
+            yield f"Not compared with the outbox: {self.not_compared}"
+
+
+_STATES = {
+    "same": "the same as in the outbox",
+    "altered": "altered",
+    "begins_earlier": "not compared: they begin before what was read",
+}
+
+
+def _session_lines(of: Compared) -> Iterator[str]:
+    session = of.run.session
+    verdict = _verdict(of)
+    yield (
+        f"{session.key}  {session.end.topic}/{session.end.partition} offsets {session.start.offset} to {session.end.offset}, "
+        f"{len(session.events)} events, ended {session.ended_at:%F %T} UTC{f': {verdict}' if verdict else ''}"
+    )
+    if of.run.failure is not None:
+        yield "  becomes a dead letter transform_failed:"
+        yield from (f"  {line}" for line in of.run.failure.rstrip().split("\n"))
+    elif of.difference:
+        yield from (f"  {line}" for line in of.difference.split("\n"))
+    else:
+        yield from (f"  {_one_line(output)}" for output in of.run.outputs)
+
+
+def _verdict(of: Compared) -> str:
+    if of.stored is None:
+        return ""
+    if isinstance(of.stored, NotStored):
+        return f"not in the outbox, {of.stored.why}"
+    where = f"batch {of.stored.batch_id}" + (f", revision {of.stored.revision}" if of.stored.revision else "")
+    if of.state == "begins_earlier":
+        return f"not compared, {where} has it from offset {of.stored.start} on, which was not read"
+    if of.state == "same":
+        return f"as in {where}"
+    counts = Counter(of.outputs)
+    found = ", ".join(
+        f"{counts[state]} {state}" for state in ("same", "altered", "missing", "new") if counts[state]
+    )
+    return f"differs from {where}: outputs {found}"
+
+
+def _one_line(output: StoredOutput) -> str:
+    parts = [output.topic, f"key {_text(output.key)}"]
+    parts += [f"{name}={_text(value)}" for name, value in output.headers]
+    parts += [] if output.partition is None else [f"partition {output.partition}"]
+    parts += [] if output.timestamp is None else [f"timestamp {output.timestamp.isoformat()}"]
+    return "  ".join([*parts, _text(output.value)])
+
+
+def _text(value: bytes | None) -> str:
+    if value is None:
+        return "null"
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"hex {value.hex()}"
+
+
+def _session_json(of: Compared) -> dict[str, Any]:
+    session = of.run.session
+    found: dict[str, Any] = {
+        "session_key": session.key,
+        "topic": session.end.topic,
+        "partition": session.end.partition,
+        "start_offset": session.start.offset,
+        "end_offset": session.end.offset,
+        "events": len(session.events),
+        "started_at": session.started_at.isoformat(),
+        "ended_at": session.ended_at.isoformat(),
+        "outputs": [_output_json(output) for output in of.run.outputs],
+        "failure": of.run.failure,
+    }
+    if of.stored is None:
+        return found | {"outbox": None}
+    outbox: dict[str, Any] = {"state": of.state}
+    if isinstance(of.stored, StoredSession):
+        outbox |= {
+            "batch": of.stored.batch_id,
+            "revision": of.stored.revision,
+            "start_offset": of.stored.start,
+            "outputs": of.outputs,
+            "stored": [_output_json(output) for output in of.stored.outputs],
+        }
+    else:
+        outbox |= {"because": of.stored.why}
+    return found | {"outbox": outbox}
+
+
+def _output_json(output: StoredOutput) -> dict[str, Any]:
+    return {
+        "topic": output.topic,
+        "key": _bytes_json(output.key),
+        "value": _bytes_json(output.value),
+        "headers": [[name, _bytes_json(value)] for name, value in output.headers],
+        "partition": output.partition,
+        "timestamp": None if output.timestamp is None else output.timestamp.isoformat(),
+    }
+
+
+def _bytes_json(value: bytes | None) -> dict[str, str] | None:
+    """As `text`, as `hex` where it is not UTF-8."""
+    if value is None:
+        return None
+    try:
+        return {"text": value.decode()}
+    except UnicodeDecodeError:
+        return {"hex": value.hex()}

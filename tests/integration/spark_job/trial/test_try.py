@@ -1,0 +1,189 @@
+"""`spark-job try` on a real input and a real outbox: what it finds, what differs, and that it leaves nothing behind."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import Producer, TopicCollection
+from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner, Result
+
+from devstack.kafka import KafkaServer
+from devstack.topics import create_topics
+from service.errors import SettingsError
+from service.settings import load_settings
+from service.topic_ids import topic_id_text
+from spark_job import OutputEvent
+from spark_job.assembly import transform
+from spark_job.assembly.outputs import encode
+from spark_job.cli import app
+from spark_job.input.offsets import TopicPartition
+from spark_job.recovery.positions.description import described
+from tests.support.outbox.closed_sessions import closed, fields
+from tests.support.sink.batches import Row, SinkRun, letter, session
+
+TRANSFORM = """
+from spark_job import OutputEvent
+
+def transform(session):
+    for entry in session.of("entry_event"):
+        yield OutputEvent("out", {"n": entry.value["n"]})
+"""
+SESSIONS = 6
+EVENTS = 4
+
+
+class Input:
+    """Sessions k-0 to k-5 in partition 0, of four events each, then one that is open; and an outbox that has read five of them."""
+
+    def __init__(self, dsn: str, kafka: KafkaServer, topic: str, connection: psycopg.Connection[Any]) -> None:
+        self.dsn, self.topic = dsn, topic
+        self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+        create_topics(kafka.bootstrap_servers, {topic: (2, {})})
+        described_topic = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
+        self.topic_id = topic_id_text(described_topic.topic_id)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+        for number in range(SESSIONS):
+            for kind in ("start", "entry", "entry", "end"):
+                self._send(producer, f"k-{number}", kind, number)
+        self._send(producer, "open", "start", 0)
+        producer.flush()
+        self.sink = SinkRun(connection, topic=(topic, self.topic_id), assembly=described(load_settings()))
+
+    def _send(self, producer: Producer, key: str, kind: str, number: int) -> None:
+        value = {"session_key": key, "event_type": f"{kind}_event", "n": number}
+        producer.produce(
+            self.topic, json.dumps(value).encode(), partition=0, timestamp=1_767_225_600_000 + 1_000 * number
+        )
+
+    def stored(self, number: int, outputs: Sequence[OutputEvent], start: int | None = None) -> Row:
+        """The row of a session with these outputs."""
+        key, end = f"k-{number}", EVENTS * number + 3
+        start = EVENTS * number if start is None else start
+        row = session(key, start, end, outputs)
+        return row | {
+            "fields": fields(
+                closed(key, start, end), TopicPartition(self.topic_id, 0), encode(outputs, 1 << 20)
+            )
+        }
+
+
+def right(number: int) -> list[OutputEvent]:
+    """What the transform makes of a session now."""
+    return [OutputEvent("out", {"n": number})] * 2
+
+
+@pytest.fixture
+def stand(
+    database: str,
+    kafka: KafkaServer,
+    topic_prefix: str,
+    connection: psycopg.Connection[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Input:
+    name = f"transform_{topic_prefix.strip('-_.').replace('-', '_').replace('.', '_')}"
+    (tmp_path / f"{name}.py").write_text(TRANSFORM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    topic = f"{topic_prefix}in"
+    for variable, value in {
+        "POSTGRES__DSN": f"{database}?options=-c%20role%3Doutbox_writer",
+        "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "SOURCE__TOPICS": json.dumps([topic]),
+        "TRANSFORM__FUNCTION": f"{name}:transform",
+    }.items():
+        monkeypatch.setenv(f"OUTBOX_{variable}", value)
+    transform.load.cache_clear()
+    made = Input(database, kafka, topic, connection)
+    made.sink.plan(0, (0, 0), (20, 0))
+    made.sink.write(
+        0,
+        made.stored(0, right(0)),
+        made.stored(
+            1, [OutputEvent("out", {"n": 1}), OutputEvent("out", {"n": 9}), OutputEvent("gone", b"")]
+        ),
+        made.stored(2, right(2)[:1]),
+        made.stored(3, right(3), start=10),
+        letter("k-4", 16, 19, "transform_failed"),
+    )
+    return made
+
+
+def tried(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["try", *arguments])
+
+
+def rows(dsn: str) -> list[Any]:
+    """How many rows were ever changed, of each table."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(
+            "SELECT relname, n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables"
+            " WHERE schemaname = 'outbox' ORDER BY relname"
+        ).fetchall()
+
+
+def test_each_of_the_newest_sessions_is_compared_with_its_row(stand: Input) -> None:
+    done = tried("--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [each["session_key"] for each in found["sessions"]] == [f"k-{n}" for n in range(SESSIONS)]
+    assert [(each["start_offset"], each["end_offset"]) for each in found["sessions"]][1] == (4, 7)
+    outbox = [each["outbox"] for each in found["sessions"]]
+    assert [each["state"] for each in outbox] == [
+        "same",
+        "altered",
+        "altered",
+        "begins_earlier",
+        "dead_letter",
+        "not_read",
+    ]
+    assert [each.get("outputs") for each in outbox[:3]] == [
+        ["same", "same"],
+        ["same", "altered", "missing"],
+        ["same", "new"],
+    ]
+    assert "transform_failed, open" in outbox[4]["because"]
+    assert "up to offset 20 only" in outbox[5]["because"]
+    assert found["records_read"] == SESSIONS * EVENTS + 1
+    assert found["outbox"] == {"compared": True, "because": None}
+    text = tried("--last", "5").stdout
+    assert "k-0" not in text
+    assert f"k-1  {stand.topic}/0 offsets 4 to 7, 4 events" in text
+    assert "differs from batch 1: outputs 1 same, 1 altered, 1 missing" in text
+    assert "  -gone  key k-1" in text.splitlines()
+    assert "5 sessions: 2 altered" in text
+
+
+def test_nothing_is_left_behind(stand: Input, tmp_path: Path) -> None:
+    groups = {group.group_id for group in stand.admin.list_consumer_groups().result().valid}
+    before, files = rows(stand.dsn), sorted(tmp_path.rglob("*"))
+    assert tried().exit_code == 0
+    assert rows(stand.dsn) == before
+    assert {group.group_id for group in stand.admin.list_consumer_groups().result().valid} == groups
+    assert sorted(tmp_path.rglob("*")) == files
+
+
+def test_without_postgres_the_outputs_are_shown_and_why_nothing_is_compared(
+    stand: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN", "postgresql://127.0.0.1:1/none")
+    done = tried("--last", "1")
+    assert done.exit_code == 0, done.output
+    assert 'out  key k-5  {"n":5}' in done.stdout
+    assert "Not compared with the outbox: Postgres at 127.0.0.1:1" in done.stdout
+
+
+def test_a_limit_that_was_reached_is_named(stand: Input) -> None:
+    done = tried("--max-bytes", "100")
+    assert done.exit_code == 0
+    assert "No older record was read: --max-bytes 100 was reached" in done.stdout
+
+
+def test_a_topic_that_is_not_there_is_named(stand: Input, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTBOX_SOURCE__TOPICS", json.dumps([f"{stand.topic}-missing"]))
+    assert isinstance(tried().exception, SettingsError)
