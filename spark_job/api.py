@@ -30,6 +30,7 @@ ModelClass: TypeAlias = type[M]
 
 OutputValue: TypeAlias = "bytes | dict[str, Any] | list[Any] | WithSchema | None"
 Header = tuple[str, bytes | str]
+EndedBy = Literal["end", "timeout", "restart"]
 
 
 def utc(epoch_ms: int) -> datetime:
@@ -178,7 +179,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A whole session: from its start event to its end event, in one partition.
+    """A whole session: from its start event to its last one, in one partition.
 
     It has at most `[session] max_events` events (default 10,000) with at most `max_bytes` of values (16 MB): a longer one is a dead letter
     `too_large`, which no transform sees.
@@ -187,15 +188,18 @@ class Session:
     key: str
     """The session key: 1 to 1,024 bytes of UTF-8, without NUL."""
     events: Sequence[Event]
-    """From the start event to the end event, in offset order, duplicates dropped. Made when first looked at."""
+    """From the start event to the last one, in offset order, duplicates dropped. Made when first looked at."""
     started_at: datetime
     """The start event's time, UTC."""
     ended_at: datetime
-    """The end event's time, UTC."""
+    """The last event's time, UTC."""
     start: Position
     """Of the start event."""
     end: Position
-    """Of the end event; with the key it identifies the session."""
+    """Of the last event; with the key it identifies the session."""
+    ended_by: EndedBy = "end"
+    """What ended it: its end event, or `timeout` (`[session] on_timeout = "emit"`). `spark-job dead-letters retry --incomplete` also gives
+    sessions that another start ended (`restart`)."""
 
     def of(self, type: str) -> list[Event]:
         """Return the events of a type, in their order."""

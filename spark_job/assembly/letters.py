@@ -14,8 +14,8 @@ def failed(source: int, closed: ClosedSession, error: BaseException, *, types_in
         source,
         DeadLetter(
             closed.start_offset,
-            closed.end_offset,
-            closed.end_offset,
+            closed.last_offset,
+            closed.closing_offset,
             "transform_failed",
             closed.key,
             failure_text(error),

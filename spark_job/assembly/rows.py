@@ -15,8 +15,11 @@ SCHEMA: Final = pa.schema(
         ("source", pa.int32()),  # number of (topic, partition): input/source.py
         ("session_key", pa.string()),
         ("first_offset", pa.int64()),
-        ("last_offset", pa.int64()),  # letters
-        ("closing_offset", pa.int64()),
+        (
+            "last_offset",
+            pa.int64(),
+        ),  # sessions: of the last event in it; letters: dropped duplicates included
+        ("closing_offset", pa.int64()),  # letters
         ("lane_hash", pa.int64()),
         ("outputs", pa.int32()),
         ("value_bytes", pa.int64()),  # sessions: of the outputs' values

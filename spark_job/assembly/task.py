@@ -245,7 +245,7 @@ class _Partition:
             "source": self.source,
             "session_key": closed.key,
             "first_offset": closed.start_offset,
-            "closing_offset": closed.end_offset,
+            "last_offset": closed.end_offset,
             "lane_hash": lane_hash(closed.key.encode()),
             "outputs": encoded.events,
             "value_bytes": encoded.value_bytes,

@@ -1,8 +1,8 @@
 """The W3C trace context of a session: the headers of its end event, for its outputs (`[tracing] propagate`).
 
 The end event that closes a session is among the records that the assembler was just given, so it is looked up there: neither the assembler
-nor what it keeps open knows of headers, and a rebuild needs none. The context goes through unchanged: a span of the job's own would need
-the same id in every attempt.
+nor what it keeps open knows of headers, and a rebuild needs none. A session that timed out has no end event and therefore no context.
+The context goes through unchanged: a span of the job's own would need the same id in every attempt.
 """
 
 import re
@@ -35,7 +35,8 @@ def trace_contexts(new: pa.Table, closed: Sequence[ClosedSession]) -> list[Trace
     if not closed or _PARENT not in new.column_names:
         return [NO_CONTEXT] * len(closed)
     ends = np.array([session.end_offset for session in closed])
-    rows = pa.array(np.searchsorted(new.column("offset").to_numpy(), ends))
+    is_ended = np.array([session.ended_by == "end" for session in closed])
+    rows = pa.array(np.searchsorted(new.column("offset").to_numpy(), ends), mask=~is_ended)
     return list(map(context_of, *(new.column(header).take(rows).to_pylist() for header in TRACE_CONTEXT)))
 
 

@@ -11,17 +11,19 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from service.formats.writer import NO_SCHEMAS, Schemas
+from service.schemas.writer import NO_SCHEMAS, Schemas
+from spark_job.api import EndedBy
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.parsing.formats import has_schemas
 from spark_job.sessions.parsing.records import read_records
-from spark_job.sessions.result import ClosedSession
+from spark_job.sessions.result import ClosedSession, Unended
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 
-_UNENDED = ("restarted", "timed_out")
+_UNENDED: dict[str, EndedBy] = {"restarted": "restart", "timed_out": "timeout"}
+"""What ended the session of a letter that has no end event, by the letter's reason."""
 _MALFORMED = "a malformed record is no session. Fix its producer, then `spark-job dead-letters discard`"
 _HEADER = "a malformed record is no session, and the header with its schema's id is not kept: `spark-job dead-letters discard` puts it away"
 _PART = (
@@ -69,8 +71,9 @@ def session_of(
         raise NotWholeError(
             f"its event at offset {records.letters[0].first_offset} is malformed: {records.letters[0].detail}"
         )
-    _check_shape(letter, records.events, assembly, incomplete=incomplete)
-    return ClosedSession(letter.session_key, records.events, 0, kept, assembly.names)
+    ended_by = _ended_by(letter, records.events, assembly, incomplete=incomplete)
+    unended = None if ended_by == "end" else Unended(ended_by, letter.last_offset, letter.closing_offset)
+    return ClosedSession(letter.session_key, records.events, 0, kept, assembly.names, unended)
 
 
 def events_of(letters: Sequence[StoredLetter]) -> pa.Table:
@@ -105,9 +108,10 @@ def _still_malformed(detail: str, assembly: AssemblySettings) -> str:
     return f"{_MALFORMED} ({detail})" if has_schemas(assembly.format) else _MALFORMED
 
 
-def _check_shape(
+def _ended_by(
     letter: StoredLetter, events: Events, assembly: AssemblySettings, *, incomplete: bool
-) -> None:
+) -> EndedBy:
+    """Check that the events are a session, and return what ended it."""
     kinds = events.kind.tolist()
     if kinds[0] != START or letter.event_offsets[0] != letter.first_offset:
         raise NotWholeError(f"its first kept event is {assembly.names[kinds[0]]!r}, not the session's start")
@@ -117,15 +121,18 @@ def _check_shape(
                 f"its event at offset {letter.event_offsets[at]} is {assembly.names[kind]!r} within a session"
             )
     if kinds[-1] == END and len(kinds) > 1:
-        return
+        return "end"
     if len(kinds) > 1 and kinds[-1] != ENTRY:
         raise NotWholeError(f"its last event, at offset {letter.event_offsets[-1]}, is a second start")
+    if letter.reason == "transform_failed" and assembly.on_timeout == "emit":
+        return "timeout"
     if letter.reason not in _UNENDED:
         raise NotWholeError("its end event is missing")
     if not incomplete:
         raise NotWholeError(
             "its end event never came; `--incomplete` transforms the events that did, as a session that ends at the last of them"
         )
+    return _UNENDED[letter.reason]
 
 
 def _table(letter: StoredLetter) -> pa.Table:

@@ -3,15 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from service.settings import Settings
+from service.settings import SessionSettings, Settings
 from spark_job.sessions.settings import RULES
 
 _SINCE_RULES_2 = {"max_open_bytes"}
+_LATER: dict[str, Any] = {"on_timeout": SessionSettings().on_timeout}
+"""What descriptions leave out at its default, because there were some before it."""
 
 
 def described(settings: Settings) -> dict[str, Any]:
     """Return the description that the settings file gives, JSON-ready."""
-    description = settings.session.model_dump()
+    session = settings.session.model_dump()
+    description = {
+        name: value for name, value in session.items() if name not in _LATER or value != _LATER[name]
+    }
     description["rules"] = RULES
     # Descriptions of JSON are what they were before there were other formats.
     if settings.source.format != "json":
@@ -22,6 +27,7 @@ def described(settings: Settings) -> dict[str, Any]:
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return what differs between two descriptions, for people; newer rules are none of it."""
     upgraded = {"rules", *(_SINCE_RULES_2 - before.keys())} if has_newer_rules(before, now) else set[str]()
+    before, now = {**_LATER, **before}, {**_LATER, **now}
     return [
         f"{name}: {before.get(name)!r} -> {now.get(name)!r}"
         for name in sorted({*before, *now} - upgraded)

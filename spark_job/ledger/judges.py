@@ -34,6 +34,7 @@ def assembly_of(description: Mapping[str, Any]) -> Assembly:
         time_format=session.time_format,
         timeout_ms=round(session.timeout_s * 1000),
         grace_ms=round(session.grace_s * 1000),
+        on_timeout=session.on_timeout,
         max_events=session.max_events,
         max_bytes=session.max_bytes,
         format=description.get("format", "json"),

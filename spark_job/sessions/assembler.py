@@ -64,7 +64,7 @@ def _assemble(
     counts.sessions = len(closed)
     counts.malformed = len(records.letters)
     return AssembledSessions(
-        sorted(closed, key=lambda session: session.end_offset),
+        sorted(closed, key=lambda session: session.closing_offset),
         sorted(records.letters + odd.rules.letters, key=_letter_order),
         _still_open(
             groups, state, np.flatnonzero(plain & ~segments.ends), segments.continues[closing], odd

@@ -2,24 +2,42 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from spark_job.api import EndedBy
 from spark_job.sessions.events import Events, OrderedEvents
 from spark_job.sessions.state.open_state import OpenState
 
 Reason = Literal["malformed", "no_start", "restarted", "timed_out", "too_large", "transform_failed"]
 
 
+class Unended(NamedTuple):
+    """How a session closed without its end event."""
+
+    by: EndedBy
+    last_offset: int
+    """Of the last event, dropped duplicates included."""
+    closing_offset: int
+    """Of the record that decided it."""
+
+
 class ClosedSession:
     """A whole session: some consecutive rows of a call's events, which are read only when asked for."""
 
-    __slots__ = ("_begin", "_end", "_events", "_names", "key")
+    __slots__ = ("_begin", "_end", "_events", "_names", "_unended", "key")
 
     def __init__(
-        self, key: str, events: Events | OrderedEvents, begin: int, end: int, names: Sequence[str]
+        self,
+        key: str,
+        events: Events | OrderedEvents,
+        begin: int,
+        end: int,
+        names: Sequence[str],
+        unended: Unended | None = None,
     ) -> None:
-        """`names`: of the kinds START, ENTRY and END."""
+        """`names`: of the kinds START, ENTRY and END. `unended`: None where the last event is the end event."""
         self.key = key
+        self._unended = unended
         self._events, self._begin, self._end = events, begin, end
         self._names = names
 
@@ -30,8 +48,23 @@ class ClosedSession:
 
     @property
     def end_offset(self) -> int:
-        """Of the end event."""
+        """Of the last event in the session: the session's identity within its partition."""
         return int(self._events.offset[self._end - 1])
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last event of the session, dropped duplicates included."""
+        return self.end_offset if self._unended is None else self._unended.last_offset
+
+    @property
+    def closing_offset(self) -> int:
+        """Of the record that decided that the session is over."""
+        return self.end_offset if self._unended is None else self._unended.closing_offset
+
+    @property
+    def ended_by(self) -> EndedBy:
+        """What ended it."""
+        return "end" if self._unended is None else self._unended.by
 
     @property
     def started_ms(self) -> int:
@@ -40,7 +73,7 @@ class ClosedSession:
 
     @property
     def ended_ms(self) -> int:
-        """The end event's time."""
+        """The last event's time."""
         return int(self._events.ts[self._end - 1])
 
     @property
@@ -104,7 +137,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class AssembledSessions:
-    """Sessions sorted by end offset; letters by (closing offset, first offset, reason)."""
+    """Sessions sorted by closing offset; letters by (closing offset, first offset, reason)."""
 
     closed: list[ClosedSession]
     letters: list[DeadLetter]

@@ -14,7 +14,7 @@ import numpy as np
 
 from spark_job.sessions.clock import Clock
 from spark_job.sessions.events import END, ENTRY, START, Events
-from spark_job.sessions.result import ClosedSession, Counts, DeadLetter, Reason
+from spark_job.sessions.result import ClosedSession, Counts, DeadLetter, Reason, Unended
 from spark_job.sessions.settings import AssemblySettings
 
 
@@ -83,7 +83,7 @@ class Rules:
         for row, offset, ts, kind, event_id, silence in events:
             if session is not None and ts > session.max_ts + timeout:
                 late = f"this event is {ts - session.max_ts} ms later than the session's latest, over {timeout} ms"
-                self._letter(key, session, "timed_out", session.last, offset, late)
+                self._time_out(key, session, offset, late)
                 session = None
             if session is None:
                 session = self._first(key, row, offset, ts, kind, event_id)
@@ -160,9 +160,19 @@ class Rules:
             session.ids.add(event_id)
         if kind != END:
             return session
-        events = self.events.take(np.array(session.rows))
-        self.closed.append(ClosedSession(key, events, 0, len(events), self.settings.names))
+        self._close(key, session, None)
         return None
+
+    def _close(self, key: str, session: OpenSession, unended: Unended | None) -> None:
+        events = self.events.take(np.array(session.rows))
+        self.closed.append(ClosedSession(key, events, 0, len(events), self.settings.names, unended))
+
+    def _time_out(self, key: str, session: OpenSession, closing: int, detail: str) -> None:
+        """`closing`: offset of the record that showed it; `detail`: for a letter."""
+        if self.settings.on_timeout == "emit" and not session.is_tombstone:
+            self._close(key, session, Unended("timeout", session.last, closing))
+        else:
+            self._letter(key, session, "timed_out", session.last, closing, detail)
 
     def _bury(self, key: str, session: OpenSession, row: int, n_bytes: int, kind: int) -> OpenSession | None:
         """Dead-letter a session over a limit; what is left is a tombstone, unless this event was its end."""
@@ -195,7 +205,7 @@ class Rules:
         quiet = (
             f"a later record of the partition is over {limit - session.max_ts} ms past the session's latest"
         )
-        self._letter(key, session, "timed_out", session.last, shown, quiet)
+        self._time_out(key, session, shown, quiet)
         return None
 
     def _letter(

@@ -207,7 +207,7 @@ def _sessions(table: pa.Table, places: Mapping[int, TopicPartition]) -> list[Ses
             table.column("session_key").cast(pa.binary()).to_pylist(),
             map(places.__getitem__, column("source")),
             column("first_offset"),
-            column("closing_offset"),
+            column("last_offset"),
             column("lane_hash"),
             column("outputs"),
             column("value_bytes"),

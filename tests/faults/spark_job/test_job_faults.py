@@ -33,11 +33,12 @@ SAMPLES = {
 
 @pytest.fixture
 def faulty(
-    database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
+    faulty_job: type[FaultyJob], database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> Iterator[tuple[Pipeline, FaultPlan]]:
-    """A pipeline whose job meets the faults of a plan."""
+    """A pipeline whose job meets the faults of a plan. Where its tasks meet them, sessions that time out are emitted."""
     plan = FaultPlan(tmp_path / "faults.json")
-    with Pipeline(database, kafka.bootstrap_servers, topic_prefix, tmp_path, options=options(plan)) as made:
+    of = options(plan, "emit" if faulty_job in OF_A_TASK else "dead_letter")
+    with Pipeline(database, kafka.bootstrap_servers, topic_prefix, tmp_path, options=of) as made:
         yield made, plan
 
 

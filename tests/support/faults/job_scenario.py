@@ -20,9 +20,10 @@ FEW_SESSIONS = 10
 SESSIONS_PER_SECOND = 10  # of event time: the first sessions end before the last ones begin
 
 
-def options(plan: FaultPlan) -> Options:
+def options(plan: FaultPlan, on_timeout: str) -> Options:
     """Settings of a pipeline whose job meets the plan's faults."""
     return {
+        "session": {"on_timeout": on_timeout},
         "job": {"max_events_per_batch": 300},
         "restart": {"delay_s": 0.1, "max_delay_s": 0.1},
         "testing": {"fault_file": str(plan.file)},

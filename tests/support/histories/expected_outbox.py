@@ -77,7 +77,7 @@ class ExpectedGeneration:
         """What closes in it."""
         for where, place in self.start.items():
             found = place.model(self.ends[where])
-            sessions = [each for each in found.sessions if each.end_offset >= place.end]
+            sessions = [each for each in found.sessions if each.closing_offset >= place.end]
             letters = [
                 (
                     each.first_offset,

@@ -19,9 +19,8 @@ from psycopg.rows import dict_row
 from pyspark import SparkConf
 
 from service.errors import ContinuityError
-from service.lifecycle import fault_points
-from service.lifecycle.fault_points import Action, Fault, FaultPlan, InjectedFaultError
-from service.settings import JobSettings, SessionSettings, Settings
+from service.fault_points import Action, Fault, FaultPlan, InjectedFaultError
+from service.settings import JobSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.assembly import rebuild, task, transform
 from spark_job.input.offsets import Offsets
@@ -71,14 +70,15 @@ def values_of(key: str, offsets: list[int], raws: list[bytes]) -> list[OutputEve
 FINGERPRINT = transform.fingerprint(outputs)
 
 
-def settings(timeout_s: int = 60, max_events: int = 5) -> Settings:
+def settings(timeout_s: int = 60, max_events: int = 5, on_timeout: str = "dead_letter") -> Settings:
     """Short sessions; the transform is `outputs`."""
+    session = {"timeout_s": timeout_s, "grace_s": 20, "max_events": max_events, "on_timeout": on_timeout}
     return Settings.model_validate(
         {
             "postgres": {"dsn": "postgresql://localhost/unused"},
             "kafka": {"bootstrap_servers": "unused:9092"},
             "source": {"topics": [TOPIC]},
-            "session": SessionSettings(timeout_s=timeout_s, grace_s=20, max_events=max_events).model_dump(),
+            "session": session,
             "transform": {"function": _FUNCTION},
             "job": {"max_events_per_batch": 64, "max_row_bytes": MAX_ROW_BYTES},
         }
@@ -112,7 +112,7 @@ class History:
         self.chance = random.Random(seed)
         self.dsn = dsn
         self.log = RandomLog(self.chance)
-        self.settings = settings()
+        self.settings = settings(on_timeout="emit" if seed % 2 else "dead_letter")
         self.expected = ExpectedOutbox()
         self.disks = [folder / "disk-0", folder / "disk-1"]
         self.steps: list[str] = []

@@ -175,7 +175,7 @@ def die_while_opening(of: History) -> None:
 
 
 def change_the_rules(of: History) -> None:
-    of.settings = settings(*of.chance.choice([(60, 5), (20, 5), (150, 3)]))
+    of.settings = settings(*of.chance.choice([(60, 5, "dead_letter"), (20, 5, "emit"), (150, 3, "emit")]))
     now = of.expected.now
     if of.rules != now.rules:
         of.open_by_flags({"--accept-changed-assembly"}, now.position, now.revision)

@@ -117,7 +117,7 @@ def expect(
             )
         )
     for closed in judged.sessions:
-        if not share.has(closed.source, closed.end_offset):
+        if not share.has(closed.source, closed.closing_offset):
             continue
         try:
             outputs = list(share.transform(_session(closed, topic)))
@@ -155,6 +155,7 @@ def _session(closed: ExpectedSession, topic: str) -> Session:
         ended_at=utc(closed.events[-1].ts),
         start=Position(topic, closed.source, closed.start_offset),
         end=Position(topic, closed.source, closed.end_offset),
+        ended_by=closed.ended_by,
     )
 
 
@@ -178,8 +179,8 @@ def _failed(closed: ExpectedSession, revision: int) -> Letter:
         "transform_failed",
         closed.source,
         closed.start_offset,
-        closed.end_offset,
-        closed.end_offset,
+        closed.last_offset,
+        closed.closing_offset,
         closed.key,
         len(closed.events),
         *_columns((event.offset, event.ts, event.raw) for event in closed.events),

@@ -112,9 +112,8 @@ def add(outcome: Outcome, source: int, result: AssembledSessions) -> None:
         )
         events = tuple(ExpectedEvent(*event) for event in columns)
         assert (session.started_ms, session.ended_ms) == (events[0].ts, events[-1].ts)
-        outcome.sessions.append(
-            ExpectedSession(source, session.key, session.start_offset, session.end_offset, events)
-        )
+        offsets = (session.start_offset, session.end_offset, session.last_offset, session.closing_offset)
+        outcome.sessions.append(ExpectedSession(source, session.key, *offsets, session.ended_by, events))
     for letter in result.letters:
         assert letter.detail
         outcome.letters.append(

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from spark_job.api import EndedBy
 from spark_job.sessions.open_limits import MAX_TOMBSTONES_BYTES
 from spark_job.sessions.settings import RULES, AssemblySettings
 
@@ -69,6 +70,11 @@ class ExpectedSession:
     key: str
     start_offset: int
     end_offset: int
+    """Of the last of its events."""
+    last_offset: int
+    """The same with the duplicates that were dropped."""
+    closing_offset: int
+    ended_by: EndedBy
     events: tuple[ExpectedEvent, ...]
 
 
@@ -211,7 +217,7 @@ def _silence(
         alone = settings.rules < 2 or tick.by_broker
         agrees = other is not None and other.offset > session.last_offset and other.ts > late
         if tick.ts > late and (alone or agrees):
-            _close(expected, open_now, session, "timed_out", tick.offset)
+            _time_out(expected, open_now, session, tick.offset, settings)
 
 
 def _end_oldest(
@@ -257,7 +263,7 @@ def _judge(
     event = parsed.event
     session = open_now.get(place)
     if session is not None and event.ts > session.latest + settings.timeout_ms:
-        _close(expected, open_now, session, "timed_out", record.offset)
+        _time_out(expected, open_now, session, record.offset, settings)
         session = None
 
     if session is not None:
@@ -323,11 +329,34 @@ def _judge(
     if parsed.event_id is not None:
         session.ids.add(parsed.event_id)
     if event.type == settings.end:
-        events = tuple(session.events)
-        expected.sessions.append(
-            ExpectedSession(record.source, parsed.key, session.start_offset, record.offset, events)
-        )
-        del open_now[place]
+        _emit(expected, open_now, session, record.offset, "end")
+
+
+def _time_out(
+    expected: Expected,
+    open_now: dict[tuple[int, str], OpenSession],
+    session: OpenSession,
+    closing: int,
+    settings: AssemblySettings,
+) -> None:
+    if settings.on_timeout == "emit" and not session.tombstone:
+        _emit(expected, open_now, session, closing, "timeout")
+    else:
+        _close(expected, open_now, session, "timed_out", closing)
+
+
+def _emit(
+    expected: Expected,
+    open_now: dict[tuple[int, str], OpenSession],
+    session: OpenSession,
+    closing: int,
+    ended_by: EndedBy,
+) -> None:
+    offsets = (session.start_offset, session.events[-1].offset, session.last_offset, closing)
+    expected.sessions.append(
+        ExpectedSession(session.source, session.key, *offsets, ended_by, tuple(session.events))
+    )
+    del open_now[session.source, session.key]
 
 
 def _close(

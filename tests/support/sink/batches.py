@@ -44,7 +44,7 @@ def session(key: str, start: int, end: int, outputs: Sequence[OutputEvent], sour
         "source": source,
         "session_key": key,
         "first_offset": start,
-        "closing_offset": end,
+        "last_offset": end,
         "lane_hash": lane_hash(key.encode()),
         "outputs": encoded.events,
         "value_bytes": encoded.value_bytes,

@@ -65,6 +65,18 @@ def test_a_session_that_ends_in_a_later_batch_resolves_a_letter_that_closed_long
 
 
 @pytest.mark.guarantee(65)
+@pytest.mark.parametrize("reason", ["timed_out", "transform_failed"])
+def test_a_session_that_timed_out_covers_its_letter_also_where_a_duplicate_was_dropped_behind_it(
+    connection: Connection, reason: str
+) -> None:
+    """A letter's last offset is that of the duplicate; a session ends at an event that it has."""
+    kept = letter("k", 10, 90, reason, [b"a", b"b", b"c"])
+    with_letters(connection, kept | {"last_offset": 14})
+    reading_again(connection).write(0, session("k", 10, 12, OUT))
+    assert states(connection) == {"k": ("resolved", 2)}
+
+
+@pytest.mark.guarantee(65)
 @pytest.mark.parametrize(
     "closed",
     [

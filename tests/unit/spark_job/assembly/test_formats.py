@@ -74,7 +74,7 @@ def of_record(event: dict[str, Any], offset: int, value: bytes) -> Record:
 
 def outputs(table: pa.Table) -> list[dict[str, Any]]:
     """What the sessions gave, in the order of their ends."""
-    found = table.filter(pa.compute.equal(table.column("kind"), rows.SESSION)).sort_by("closing_offset")
+    found = table.filter(pa.compute.equal(table.column("kind"), rows.SESSION)).sort_by("last_offset")
     return [json.loads(output_values(fields)[0] or b"") for fields in found.column("fields").to_pylist()]
 
 

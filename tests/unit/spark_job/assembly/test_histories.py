@@ -20,7 +20,10 @@ from tests.support.histories.tasks import Job, kafka
 from tests.support.reference.model import Expected, Record, expected_sessions
 
 BEFORE = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=5, max_bytes=1_400)
-AFTER = SessionSettings(timeout_s=0.2, grace_s=0.0, max_events=4, max_bytes=1_400, entry="other_event")
+AFTER = SessionSettings(
+    timeout_s=0.2, grace_s=0.0, max_events=4, max_bytes=1_400, entry="other_event", on_timeout="emit"
+)
+EMITTED = BEFORE.model_copy(update={"on_timeout": "emit"})
 REUSED = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=3, max_bytes=1_400, event_id="$.id")
 PHRASES = ["sx ny nz nw nv", "sx nq eq", "sx ny", "ey", "sy", "nx ex", "sx"]
 """Events as kind and id: too many of them, a start that comes again with an end that has the id of its entry, and others."""
@@ -144,16 +147,17 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.guarantee(3, 4)
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("session", [BEFORE, EMITTED], ids=["dead letters", "emitted"])
 def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at_once(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SessionSettings, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = logs_of(seed)
     monkeypatch.setattr(rebuild, "committed_records", kafka(logs))
-    plain = to_the_end(Job(logs, tmp_path / "a", BEFORE))
-    cut = to_the_end(run(Job(logs, tmp_path / "b", BEFORE), cuts_of(seed)))
+    plain = to_the_end(Job(logs, tmp_path / "a", session))
+    cut = to_the_end(run(Job(logs, tmp_path / "b", session), cuts_of(seed)))
     assert cut.outcome() == plain.outcome()
     assert cut.digests() == plain.digests()
-    expected = expected_sessions(all_of(logs), rules_of(BEFORE))
+    expected = expected_sessions(all_of(logs), rules_of(session))
     assert_as_expected(plain, expected)
     assert sum(each.sessions for each in plain.position.open.values()) == len(expected.open)
 

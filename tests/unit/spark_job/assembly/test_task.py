@@ -139,12 +139,12 @@ def test_what_the_machine_lacks_is_no_fault_of_the_session(
 def test_a_session_comes_with_its_place_and_its_outputs(tmp_path: Path) -> None:
     session, partition = found(tmp_path, slice_of(rules=RULES), log(*WHOLE), function=f"{HERE}:good")
     assert {
-        name: session[name] for name in ("kind", "session_key", "first_offset", "closing_offset", "outputs")
+        name: session[name] for name in ("kind", "session_key", "first_offset", "last_offset", "outputs")
     } == {
         "kind": rows.SESSION,
         "session_key": "a",
         "first_offset": 0,
-        "closing_offset": 2,
+        "last_offset": 2,
         "outputs": 1,
     }
     assert nullable(b"a:3:in") in session["fields"]
@@ -281,7 +281,7 @@ def test_open_sessions_are_taken_from_the_cache_and_kafka_is_not_asked(
     monkeypatch.setattr(rebuild, "committed_records", None)
     _, after = two_slices(tmp_path, 3)
     *_, session, partition = found(tmp_path, after, OPEN)
-    assert (session["first_offset"], session["closing_offset"]) == (0, 4)
+    assert (session["first_offset"], session["last_offset"]) == (0, 4)
     assert told(partition)["rebuilt"] is None
 
 
@@ -387,7 +387,7 @@ def test_damaged_events_are_found_when_they_are_used_and_the_next_attempt_finds_
         found(tmp_path, after, OPEN)
     monkeypatch.setattr(rebuild, "committed_records", kafka({0: OPEN}))
     *_, session, partition = found(tmp_path, after, OPEN)
-    assert (session["first_offset"], session["closing_offset"]) == (0, 4)
+    assert (session["first_offset"], session["last_offset"]) == (0, 4)
     assert told(partition)["rebuilt"]["events"] == told(expected)["counts"]["events"] == 3
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -147,6 +148,27 @@ def test_it_is_the_end_events_wherever_the_input_is_cut(
         for end in (cut, len(records)):
             job.run_batch({0: end}, lose_cache=[0], size=size)
         assert contexts(job) == wanted, f"cut at {cut}"
+
+
+@pytest.mark.guarantee(53)
+def test_a_session_that_timed_out_has_none_wherever_the_input_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither that of its last event, which may have been read long ago, nor that of the record that showed the silence."""
+    a, b, c, end_of_c = (log()[at] for at in (0, 1, 3, 9))
+    later = [
+        replace(b, offset=5),
+        replace(c, offset=13),
+        replace(end_of_c, offset=19, traceparent=trace_of(19)),
+    ]
+    records = [a, b, *(replace(each, ts=9_000) for each in later)]
+    session = SessionSettings(timeout_s=1, grace_s=1, on_timeout="emit")
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: records}))
+    for cut in (1, 2, 6, 14, 15, 20):
+        job = Job({0: records}, tmp_path / str(cut), session, traced=True)
+        for end in (cut, 20):
+            job.run_batch({0: end}, lose_cache=[0])
+        assert contexts(job) == {0: [], 1: [], 19: [trace_of(19)]}
 
 
 def test_nothing_is_looked_for_without_the_setting(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 import pytest
@@ -107,7 +107,7 @@ def letters_of(
         sessions[closed.start_offset] = to_session(closed, "in", 0)
         events = list(zip(closed.offsets(), closed.timestamps_ms(), closed.raws(), strict=True))
         types = closed.types() if rules.type_path is None else None
-        place = (closed.start_offset, closed.end_offset, closed.end_offset)
+        place = (closed.start_offset, closed.last_offset, closed.closing_offset)
         letters.append(stored("transform_failed", closed.key, events, types, place, closed.n_events))
     return letters, sessions
 
@@ -125,40 +125,53 @@ def damaged(letter: StoredLetter, lost: frozenset[int], counted: bool) -> Stored
     )
 
 
-def is_whole(letter: StoredLetter, *, incomplete: bool) -> bool:
-    """The slow obvious model: all events are there, a start, entries, an end."""
+def is_whole(letter: StoredLetter, rules: AssemblySettings, *, incomplete: bool) -> bool:
+    """The slow obvious model: all events are there, a start, entries, an end; or none where a session that timed out failed."""
     if letter.reason in ("malformed", "no_start") or len(letter.event_offsets) != letter.event_count:
         return False
     kinds = letter.event_types or [orjson.loads(value or b"")["event_type"] for value in letter.event_values]
     text = "".join({"start_event": "s", "entry_event": "e", "end_event": "x"}[str(kind)] for kind in kinds)
     if letter.event_offsets[0] != letter.first_offset or not text.startswith("s"):
         return False
-    unended = incomplete and letter.reason in ("timed_out", "restarted") and text[1:] == "e" * (len(text) - 1)
+    may_lack = incomplete and letter.reason in ("timed_out", "restarted")
+    may_lack |= letter.reason == "transform_failed" and rules.on_timeout == "emit"
+    unended = may_lack and text[1:] == "e" * (len(text) - 1)
     return unended or (text[1:-1] == "e" * (len(text) - 2) and text.endswith("x"))
 
 
 @pytest.mark.guarantee(64)
 @PROFILE
-@given(STEPS, st.booleans(), st.booleans(), st.frozensets(st.integers(0, 3), max_size=2), st.booleans())
+@given(
+    STEPS,
+    st.booleans(),
+    st.booleans(),
+    st.frozensets(st.integers(0, 3), max_size=2),
+    st.booleans(),
+    st.sampled_from(["dead_letter", "emit"]),
+)
 def test_exactly_the_whole_letters_are_sessions(
     steps: list[tuple[str, str, int, int]],
     in_header: bool,
     incomplete: bool,
     lost: frozenset[int],
     counted: bool,
+    on_timeout: Literal["dead_letter", "emit"],
 ) -> None:
-    rules = replace(TIGHT, type_path=None) if in_header else TIGHT
+    rules = replace(TIGHT, on_timeout=on_timeout, type_path=None if in_header else TIGHT.type_path)
     letters, sessions = letters_of(steps, rules)
     for letter in [*letters, *(damaged(letter, lost, counted) for letter in letters)]:
         try:
             closed = session_of(letter, rules, incomplete=incomplete)
         except NotWholeError:
-            assert not is_whole(letter, incomplete=incomplete)
+            assert not is_whole(letter, rules, incomplete=incomplete)
             continue
-        assert is_whole(letter, incomplete=incomplete)
+        assert is_whole(letter, rules, incomplete=incomplete)
         session = to_session(closed, "in", 0)
         assert [event.offset for event in session.events] == letter.event_offsets
         assert session.end.offset == letter.event_offsets[-1]
+        by_reason = {"restarted": "restart", "timed_out": "timeout", "transform_failed": "timeout"}
+        has_end = session.events[-1].type == rules.end
+        assert session.ended_by == ("end" if has_end else by_reason[letter.reason])
         if letter.reason == "transform_failed" and len(session.events) == len(
             sessions[letter.first_offset].events
         ):

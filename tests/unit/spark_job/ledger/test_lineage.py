@@ -116,6 +116,7 @@ def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
         max_events=7,
         max_bytes=2_048,
         max_open_bytes=70_000,
+        on_timeout="emit",
     )
     description = described(Settings(session=session))
     settings_of, columns = assembly_of(description)
@@ -133,6 +134,7 @@ def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
         max_events=7,
         max_bytes=2_048,
         max_open_bytes=70_000,
+        on_timeout="emit",
     )
     assert columns == RecordColumns({"key": "k", "event_id": "id"})
 
@@ -152,9 +154,41 @@ def test_each_change_of_a_description_is_named() -> None:
     assert changes(before, dict(reversed(before.items()))) == []
 
 
+OF_THE_RELEASE_BEFORE = {
+    "key": "$.session_key",
+    "type": "$.event_type",
+    "start": "start_event",
+    "entry": "entry_event",
+    "end": "end_event",
+    "event_id": None,
+    "time": "timestamp",
+    "time_format": "iso8601",
+    "timeout_s": 60,
+    "grace_s": 20,
+    "max_events": 10_000,
+    "max_bytes": 16_777_216,
+    "max_open_bytes": 1_073_741_824,
+    "rules": 2,
+}
+
+
+@pytest.mark.guarantee(83)
+def test_an_upgrade_to_settings_that_the_release_before_did_not_have_opens_no_generation() -> None:
+    """Savepoints compare descriptions as they are, so the defaults must not even be named."""
+    assert described(Settings()) == OF_THE_RELEASE_BEFORE
+    assert changes(OF_THE_RELEASE_BEFORE, described(Settings())) == []
+    assert assembly_of(OF_THE_RELEASE_BEFORE).settings.on_timeout == "dead_letter"
+
+
+@pytest.mark.guarantee(83)
+def test_to_emit_sessions_that_time_out_is_a_change_of_the_assembly_and_back_again_too() -> None:
+    now = described(Settings(session=SessionSettings(on_timeout="emit")))
+    assert changes(OF_THE_RELEASE_BEFORE, now) == ["on_timeout: 'dead_letter' -> 'emit'"]
+    assert changes(now, OF_THE_RELEASE_BEFORE) == ["on_timeout: 'emit' -> 'dead_letter'"]
+
+
 def test_the_format_is_part_of_the_description_and_json_leaves_it_as_it_was() -> None:
-    of_json = SessionSettings.model_fields.keys() | {"rules"}
-    assert described(Settings()).keys() == of_json
+    assert described(Settings()).keys().isdisjoint({"format", "schema_id"})
     of = Settings(
         source={"format": "avro", "schema_id": "header:id"},  # type: ignore[arg-type]
         schema_registry={"url": "http://h"},  # type: ignore[arg-type]

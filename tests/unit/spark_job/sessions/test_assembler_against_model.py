@@ -109,6 +109,13 @@ VARIANTS = {
     "no grace": replace(TIGHT, grace_ms=0, timeout_ms=10),
     "patient": replace(TIGHT, timeout_ms=100_000, max_events=4),
     "first rules": replace(TIGHT, rules=1),
+    "emitted": replace(TIGHT, on_timeout="emit"),
+    "emitted with event ids": replace(
+        TIGHT, on_timeout="emit", event_id_path=("event_id",), max_events=1000, timeout_ms=30, grace_ms=0
+    ),
+    "emitted with room for three": replace(
+        TIGHT, on_timeout="emit", max_events=6, max_open_bytes=900, timeout_ms=100
+    ),
     "little room": replace(TIGHT, max_events=1000, max_bytes=1 << 20, max_open_bytes=400, timeout_ms=100_000),
     "room for three": replace(TIGHT, max_open_bytes=900, timeout_ms=500),
     "room for three with event ids": replace(

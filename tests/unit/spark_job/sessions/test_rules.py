@@ -270,6 +270,58 @@ def test_a_malformed_record_ticks_no_clock_and_belongs_to_no_key() -> None:
     assert letters(found) == [("malformed", 1, 1, 1)]
 
 
+EMITTED = replace(RULES, on_timeout="emit")
+
+
+def ended(found: Outcome) -> list[tuple[int, int, int, int, str]]:
+    """(start, end, last with dropped duplicates, closing, what ended it) of each session."""
+    return [
+        (each.start_offset, each.end_offset, each.last_offset, each.closing_offset, each.ended_by)
+        for each in found.sessions
+    ]
+
+
+@pytest.mark.guarantee(10)
+def test_a_session_that_its_keys_next_event_ends_is_emitted_and_the_event_is_judged_anew() -> None:
+    log = [
+        record(0, "start", 0),
+        record(1, "entry", 10),
+        record(4, "entry", 1_011),
+        record(5, "start", 1_012),
+    ]
+    found = outcome(log, EMITTED)
+    assert ended(found) == [(0, 1, 1, 4, "timeout")]
+    assert letters(found) == [("no_start", 4, 4, 4)]
+    assert opened(found) == [("k", 5)]
+    assert [event.offset for event in found.sessions[0].events] == [0, 1]
+
+
+@pytest.mark.guarantee(11)
+def test_a_session_that_fell_silent_is_emitted_where_the_clock_has_shown_it() -> None:
+    log = [record(0, "start", 0), record(1, "entry", 10), record(3, "start", 1_111, key="b")]
+    assert ended(outcome(log, EMITTED)) == []
+    found = outcome([*log, record(7, "start", 1_112, key="c")], EMITTED)
+    assert ended(found) == [(0, 1, 1, 7, "timeout")]
+    assert found.letters == []
+
+
+@pytest.mark.guarantee(10)
+def test_the_last_event_of_an_emitted_session_is_none_that_was_dropped() -> None:
+    rules = replace(EMITTED, event_id_path=("id",))
+    log = [record(0, "start", 0, id="a"), record(1, "entry", 10, id="b"), record(2, "entry", 20, id="b")]
+    found = outcome([*log, record(3, "start", 1_021, id="c")], rules)
+    assert ended(found) == [(0, 1, 2, 3, "timeout")]
+    assert found.duplicates == 1
+
+
+def test_an_ended_session_says_so_and_a_tombstone_is_not_emitted() -> None:
+    log = [record(0, "start", 0), record(1, "end", 10)]
+    assert ended(outcome(log, EMITTED)) == [(0, 1, 1, 1, "end")]
+    found = outcome([*LARGE, record(7, "start", 2_000, n=8), record(8, "end", 2_000)], EMITTED)
+    assert ended(found) == [(7, 8, 8, 8, "end")]
+    assert letters(found) == [("too_large", 0, 4, 4)]
+
+
 LARGE = [record(offset, kind, offset, n=offset) for offset, kind in enumerate(["start", *["entry"] * 6])]
 
 
