@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from service.schemas.writer import NO_SCHEMAS, Schemas
+from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.api import EndedBy
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.sessions.assembler import assemble

@@ -5,8 +5,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from service.kafka_reading import EndNotReachedError, Place, RangeReader
-from service.kafka_rights import needing
+from service.kafka.reading import EndNotReachedError, Place, RangeReader
+from service.kafka.rights import needing
 
 # None is joined, and no offset is committed; the client wants a name.
 _GROUP = "outbox-rebuild"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, overload
 
-from service.schemas.values import decoded
-from service.schemas.writer import Schemas
+from service.formats.values import decoded
+from service.formats.writer import Schemas
 from spark_job.api import EncodedEvent, Event, Position, Session, event_class, utc
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.settings import Format

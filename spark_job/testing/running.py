@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from contract.output_topics import OutputTopics
 from service.errors import SettingsError
-from service.output_topics import OutputTopics
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError, Schemas
+from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import Settings, load_settings
 from spark_job.api import Session
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError
@@ -18,8 +18,8 @@ from spark_job.assembly.schemas import judged
 from spark_job.assembly.trace_context import TraceContext, trace_contexts
 from spark_job.assembly.transform import Transform, failure_text, lacking_resource
 from spark_job.input.columns import RecordColumns
-from spark_job.recovery.positions.description import described
-from spark_job.recovery.positions.judges import Assembly, assembly_of
+from spark_job.ledger.description import described
+from spark_job.ledger.judges import Assembly, assembly_of
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import ClosedSession, DeadLetter
 from spark_job.sessions.session import to_session, value_decoder

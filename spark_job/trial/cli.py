@@ -12,9 +12,9 @@ import typer
 from service.commands.options import Config, Json
 from service.commands.output import console, error_console, print_json
 from service.errors import OutboxError, RefusedError, SettingsError, UnavailableError, reason_of
-from service.kafka_reading import Place
-from service.schemas.registry import schemas_of
-from service.schemas.writer import RegistryAwayError, RegistryRefusedError
+from service.formats.registry import schemas_of
+from service.formats.writer import RegistryAwayError, RegistryRefusedError
+from service.kafka.reading import Place
 from service.settings import Settings, load_settings
 from spark_job.assembly import transform
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
@@ -149,7 +149,7 @@ def _by_name(offsets: Offsets, topics: InputTopics) -> dict[Place, int]:
 def _explained() -> Iterator[None]:
     """Turn what the clients of Kafka and of a schema registry raise into an OutboxError."""
     # Imported here: it knows Spark's failures, too.
-    from spark_job.spark.failures import explained
+    from spark_job.failures.explain import explained
 
     try:
         with explained():

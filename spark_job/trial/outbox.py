@@ -14,8 +14,8 @@ from db.statements import queries
 from service.settings import Settings
 from spark_job.api import Session, utc
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery.positions import position
-from spark_job.recovery.positions.generations import Connection
+from spark_job.ledger import position
+from spark_job.ledger.generations import Connection
 from spark_job.testing.outputs import StoredOutput, stored_headers
 
 _TRIAL = queries("spark_job", "trial")

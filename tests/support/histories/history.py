@@ -19,7 +19,8 @@ from psycopg.rows import dict_row
 from pyspark import SparkConf
 
 from service.errors import ContinuityError
-from service.fault_points import Action, Fault, FaultPlan, InjectedFaultError
+from service.lifecycle import fault_points
+from service.lifecycle.fault_points import Action, Fault, FaultPlan, InjectedFaultError
 from service.settings import JobSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.assembly import rebuild, task, transform

@@ -14,14 +14,14 @@ from typer.testing import CliRunner, Result
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.errors import SettingsError
+from service.kafka.topic_ids import topic_id_text
 from service.settings import load_settings
-from service.topic_ids import topic_id_text
 from spark_job import OutputEvent
 from spark_job.assembly import transform
 from spark_job.assembly.outputs import encode
 from spark_job.cli import app
 from spark_job.input.offsets import TopicPartition
-from spark_job.recovery.positions.description import described
+from spark_job.ledger.description import described
 from tests.support.outbox.closed_sessions import closed, fields
 from tests.support.sink.batches import Row, SinkRun, letter, session
 
