@@ -17,7 +17,7 @@ app = command_line(
         ),
         DeferredCommand(
             "try",
-            "Run the transform on the newest sessions of the input, or on a file's, and show what would go out. Writes nothing.",
+            "Run the present transform on the newest whole sessions of the input, and show what would go out and what the outbox has instead.",
             "spark_job.trial.cli:try_transform",
         ),
         DeferredCommand(

@@ -21,9 +21,9 @@ def _modules() -> Iterator[Traversable]:
         yield from _below(files("spark_job") / folder)
     for module in ("api.py", "models.py"):
         yield files("spark_job") / module
-    yield from _below(files("service") / "schemas")
-    yield files("service") / "record_headers.py"
-    yield files("db") / "session_keys.py"
+    yield from _below(files("service") / "formats")
+    yield files("service") / "kafka" / "record_headers.py"
+    yield files("contract") / "session_keys.py"
 
 
 def _below(folder: Traversable) -> Iterator[Traversable]:

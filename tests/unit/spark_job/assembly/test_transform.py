@@ -80,8 +80,8 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     for package, name in (
         ("spark_job", "api.py"),
         ("spark_job", "models.py"),
-        ("service", "record_headers.py"),
-        ("db", "session_keys.py"),
+        ("service", "kafka/record_headers.py"),
+        ("contract", "session_keys.py"),
     ):
         (copy / name).parent.mkdir(exist_ok=True)
         shutil.copy(Path(str(files(package))) / name, copy / name)
