@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from service.json_text import json_text
 from service.printable import printable, printable_json
@@ -14,9 +15,23 @@ class _Terminal(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """As rich does."""
-        super().print(
-            *(printable(each, keep="\n\t") if isinstance(each, str) else each for each in objects), **options
-        )
+        super().print(*map(_printable, objects), **options)
+
+
+def _printable(value: Any) -> Any:
+    match value:
+        case str():
+            return printable(value, keep="\n\t")
+        case Text():
+            return printable_text(value, keep="\n\t")
+        case _:
+            return value
+
+
+def printable_text(text: Text, *, keep: str = "") -> Text:
+    """Return styled text with what a terminal could act on as escapes; its parts then have the style of the whole."""
+    shown = printable(text.plain, keep=keep)
+    return text if shown == text.plain else Text(shown, text.style)
 
 
 def console() -> Console:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.text import Text
 
+from service.commands.output import printable_text
 from service.printable import printable
 
 Cell = str | int | datetime | Text | None
@@ -95,7 +96,7 @@ class Table:
 
 def print_fields(out: Console, fields: Iterable[tuple[str, Cell]]) -> None:
     """Print named values, one below the other. Those that are None are left out."""
-    found = [(name, _text(value)) for name, value in fields if value is not None]
+    found = [(printable(name), _text(value)) for name, value in fields if value is not None]
     width = max((len(name) for name, _ in found), default=0)
     for name, value in found:
         first, *rest = _wrapped(value.plain, out, width + len(_GAP))
@@ -111,7 +112,7 @@ def _text(cell: Cell) -> Text:
         case None:
             return Text()
         case Text():
-            return cell
+            return printable_text(cell)
         case int():
             return Text(f"{cell:,}")
         case datetime():

@@ -100,6 +100,28 @@ def test_a_value_cannot_change_the_terminal_or_the_table(capsys: pytest.CaptureF
     assert printable("a\n\tb\r", keep="\n\t") == "a\n\tb\\r"
 
 
+# Without the five control characters that rich's Text leaves out of what it is made of.
+HOSTILE = "a\x1b]0;x\x9b31m\x85\u202e\u2028"
+SHOWN = "a\\x1b]0;x\\x9b31m\\x85\\u202e\\u2028"
+
+
+def test_styled_text_and_the_names_of_fields_cannot_change_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_fields(console(), [(HOSTILE, "v"), ("job", Text("dead", "red").append(f" on {HOSTILE}"))])
+    table = Table(["c"])
+    table.add(Text(HOSTILE, "red"))
+    table.print(console())
+    console().print(Text(HOSTILE), HOSTILE)
+    assert capsys.readouterr().out.splitlines() == [
+        f"{SHOWN}  v",
+        f"{'job':<{len(SHOWN)}}  dead on {SHOWN}",
+        "c",
+        SHOWN,
+        f"{SHOWN} {SHOWN}",
+    ]
+
+
 def test_json_is_one_indented_document(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"at": datetime(2026, 1, 1, tzinfo=UTC), 1: ["é"], "none": None})
     assert capsys.readouterr().out == (
