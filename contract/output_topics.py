@@ -15,6 +15,8 @@ _KAFKA_S_OWN = frozenset(
     }
 )
 _MOST_REMEMBERED = 10_000
+_ANY_PROGRESS = re.compile(rf".+-{_UUID}(-replays)?")
+"""What the progress topics of an outbox with any `[publisher] progress_topic` are called; others may be, too."""
 
 
 class OutputTopics:
@@ -37,6 +39,18 @@ class OutputTopics:
                 self._refusals.clear()
             self._refusals[topic] = self._judge(topic)
         return self._refusals[topic]
+
+    def refusal_where_compacted(self, topic: str) -> str | None:
+        """Return why no output may go to `topic`, which is compacted and has no refusal of its own; None where it may.
+
+        Another outbox may call its progress topics by a name that no setting here knows. Only a person can tell them from others.
+        """
+        if self._names or self._prefixes or not _ANY_PROGRESS.fullmatch(topic):
+            return None
+        return (
+            f"{topic!r} is called and compacted like the progress topic of an outbox, and a record in that would move a publisher's lanes. "
+            "If it is none, list it and all other topics of outputs in [publisher] output_topics"
+        )
 
     def _judge(self, topic: str) -> str | None:
         if self._progress.fullmatch(topic):

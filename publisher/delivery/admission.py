@@ -62,6 +62,7 @@ class Admission(ABC):
             first = rows[0].batch_id, rows[0].session_key
             self._aside = {place for place in self._aside if place >= first}
         rows, names, limits = self._with_limits(self._with_allowed_topics(self._kept(rows)))
+        rows = self._without_progress_topics(rows, limits)
         refused = [row for row in rows if self._refusal(row, limits) is not None]
         if not refused:
             return rows
@@ -88,13 +89,22 @@ class Admission(ABC):
 
     def _with_allowed_topics(self, rows: list[Row]) -> list[Row]:
         """Return the rows all of whose topics are allowed; put the others aside."""
-        refused = False
-        for topic in sorted(self._outgoing.destinations(rows)):
-            why = self._allowed.refusal(topic)
-            if why is not None:
-                refused = True
-                for row in self._of_topic(rows, topic):
-                    self.put_aside((row.batch_id, row.session_key), Refusal("invalid", why))
+        why = {topic: self._allowed.refusal(topic) for topic in self._outgoing.destinations(rows)}
+        return self._without_refused(rows, why)
+
+    def _without_progress_topics(self, rows: list[Row], limits: Mapping[str, TopicLimits]) -> list[Row]:
+        """Return the rows without those for what may be another outbox's progress topic; put these aside."""
+        compacted = [topic for topic, limit in limits.items() if limit.is_compacted]
+        return self._without_refused(
+            rows, {topic: self._allowed.refusal_where_compacted(topic) for topic in compacted}
+        )
+
+    def _without_refused(self, rows: list[Row], refusals: Mapping[str, str | None]) -> list[Row]:
+        """Return the rows without those for topics that are refused; put these aside."""
+        refused = sorted((topic, why) for topic, why in refusals.items() if why is not None)
+        for topic, why in refused:
+            for row in self._of_topic(rows, topic):
+                self.put_aside((row.batch_id, row.session_key), Refusal("invalid", why))
         return self._kept(rows) if refused else rows
 
     def _of_topic(self, rows: list[Row], topic: str) -> list[Row]:
@@ -143,6 +153,8 @@ class Admission(ABC):
             raise StartOverError
         self._open_transactions.wait(described)
         return {
-            name: TopicLimits(topic.partitions, None if self._compressed else topic.max_message_bytes)
+            name: TopicLimits(
+                topic.partitions, None if self._compressed else topic.max_message_bytes, topic.is_compacted
+            )
             for name, topic in described.items()
         }

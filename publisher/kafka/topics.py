@@ -46,6 +46,7 @@ class OutputTopic(NamedTuple):
     topic_id: str
     partitions: int
     max_message_bytes: int
+    is_compacted: bool = False
 
 
 def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
@@ -249,7 +250,10 @@ class Topics:
             _check_replicas(name, topics[name], int(str(config["min.insync.replicas"].value)))
             max_bytes = int(str(config["max.message.bytes"].value))
             found[name] = OutputTopic(
-                topic_id_text(topics[name].topic_id), len(topics[name].partitions), max_bytes
+                topic_id_text(topics[name].topic_id),
+                len(topics[name].partitions),
+                max_bytes,
+                is_compacted=config["cleanup.policy"].value == "compact",
             )
             self.written.identify(name, found[name].topic_id)
         with self._lock:

@@ -35,6 +35,7 @@ class TopicLimits(NamedTuple):
 
     partitions: int
     max_bytes: int | None
+    is_compacted: bool = False
 
 
 class Refusal(NamedTuple):

@@ -74,7 +74,7 @@ class _Admission(Admission):
         allowed = (
             OutputTopics(publisher.output_topics, publisher.progress_topic)
             if replay.target_topic is None
-            else OutputTopics(progress_topic=publisher.progress_topic)
+            else OutputTopics([replay.target_topic], publisher.progress_topic)  # a person has named it
         )
         super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
         self._replay_id = replay.replay_id

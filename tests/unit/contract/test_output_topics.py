@@ -34,6 +34,19 @@ def test_without_settings_every_other_topic_is_allowed() -> None:
     ] * 4
 
 
+@pytest.mark.parametrize("name", ["any", "a.b", "x-y"])
+def test_a_compacted_topic_that_is_called_like_a_progress_topic_is_refused_unless_it_is_listed(
+    name: str,
+) -> None:
+    for topic in (f"{name}-{UUID}", f"{name}-{UUID}-replays"):
+        assert "[publisher] output_topics" in (OutputTopics().refusal_where_compacted(topic) or "")
+        for allowed in (topic, f"{name}-*"):
+            listing = OutputTopics([allowed])
+            assert (listing.refusal(topic), listing.refusal_where_compacted(topic)) == (None, None)
+    for other in (name, UUID, f"{name}-{UUID}-orders", f"{name}-{UUID[:-1]}"):
+        assert OutputTopics().refusal_where_compacted(other) is None
+
+
 def test_names_are_exact_and_prefixes_end_in_a_star() -> None:
     topics = OutputTopics(["orders", "eu.*"])
     assert topics.refusal("orders") is None

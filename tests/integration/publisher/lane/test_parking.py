@@ -1,6 +1,7 @@
 """A record that Kafka refuses for itself is put aside with its whole row; the lane continues."""
 
 import time
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -131,6 +132,21 @@ def test_a_row_for_a_progress_topic_or_for_one_that_is_not_allowed_is_parked_and
     details = query(outbox.dsn, "SELECT detail FROM outbox.parked ORDER BY batch_id")
     assert hostile in details[0][0]
     assert "[publisher] output_topics" in details[1][0]
+
+
+def test_a_row_for_the_progress_topic_of_another_outbox_under_its_own_name_is_parked(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer, topic_prefix: str, watcher: Watcher
+) -> None:
+    hostile = f"{topic_prefix}positions-{uuid4()}"
+    create_topics(kafka.bootstrap_servers, {hostile: (1, {"cleanup.policy": "compact"})})
+    outbox.batch({"a": [Session([b"1"], 10)]})
+    written = list(outbox.written)
+    outbox.batch({"b": [Session([b"{}"], 20, topics=[hostile])]})
+    outbox.written = written
+    with RelayThread(settings):
+        wait_until(lambda: drained(outbox.dsn), "everything but the row for the other outbox")
+    assert_exactly_once(outbox, watcher)
+    assert parked(outbox.dsn) == [("b", 2, "invalid")]
 
 
 @pytest.mark.guarantee(71)

@@ -23,13 +23,17 @@ class NamedTopics:
     def __init__(self, names: Collection[str]) -> None:
         self.names = set(names)
         self.max_bytes = 1 << 20
+        self.compacted: set[str] = set()
 
     def describe(self, names: Collection[str], *, newer_than: float) -> dict[str, OutputTopic]:
         assert newer_than <= time.monotonic()
         for name in names:
             if name not in self.names:
                 raise TopicMissingError(name, f"output topic {name!r} does not exist")
-        return {name: OutputTopic(f"id of {name}", 4, self.max_bytes) for name in names}
+        return {
+            name: OutputTopic(f"id of {name}", 4, self.max_bytes, is_compacted=name in self.compacted)
+            for name in names
+        }
 
 
 class NoneOpen:
@@ -46,8 +50,10 @@ class NoneOpen:
 class ParkingAdmission(Admission):
     """Parks the rows for a missing topic by decision, and remembers what was written down."""
 
-    def __init__(self, topics: NamedTopics, *, decided: bool) -> None:
-        stubs: Any = (topics, Outgoing(), NoneOpen(), OutputTopics(["there", "missing", "absent"]))
+    def __init__(
+        self, topics: NamedTopics, *, decided: bool, allowed: Collection[str] = ("there", "missing", "absent")
+    ) -> None:
+        stubs: Any = (topics, Outgoing(), NoneOpen(), OutputTopics(allowed))
         super().__init__(KafkaSettings(bootstrap_servers="none:1"), *stubs)
         self.decided = decided
         self.parked: list[Place] = []
@@ -145,3 +151,23 @@ def test_a_producers_batches_become_smaller_for_a_topic_that_takes_less_and_grow
         # With the next producer, once for each change.
         admission.begin([])
         assert admission.admit(rows) == rows
+
+
+def test_what_may_be_another_outbox_s_progress_topic_is_parked_unless_somebody_has_listed_it() -> None:
+    hostile = "positions-6f2b8c9e-1b7d-4c1e-9d3a-0a1b2c3d4e5f"
+    topics = NamedTopics(["there", hostile])
+    rows = [row(1, "a", "there"), row(1, "b", "there", hostile), row(2, "a", "there")]
+    for compacted, allowed, parked in (
+        ({hostile}, (), [(1, "b")]),
+        ({hostile, "there"}, (), [(1, "b")]),
+        ({"there"}, (), []),
+        ({hostile}, ("there", hostile), []),
+    ):
+        topics.compacted = compacted
+        admission = ParkingAdmission(topics, decided=False, allowed=allowed)
+        admission.begin([])
+        assert admission.admit(rows) == [
+            each for each in rows if (each.batch_id, each.session_key) not in parked
+        ]
+        assert admission.parked == parked
+        assert admission.reasons == ({"invalid"} if parked else set())
