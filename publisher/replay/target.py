@@ -19,6 +19,7 @@ from service.kafka import client as kafka_client
 from service.kafka.client import UNAUTHORISED
 from service.settings import KafkaSettings, Settings
 from service.settings.section import read_toml
+from service.transport import name_unprotected
 
 
 def kafka_settings(settings: Settings, to_config: Path | None, to_servers: str | None) -> KafkaSettings:
@@ -60,6 +61,7 @@ def open_target(
 ) -> Context:
     """Return what a replay has in common with itself, once the target answers. Raises SettingsError, UnavailableError, StoppedError."""
     check_options(kafka, settings.publisher.transaction_timeout_ms)
+    name_unprotected(settings.model_copy(update={"kafka": kafka}))
     topics = Topics(
         kafka_client.admin_client(kafka),
         timeout_s=kafka.request_timeout_s,

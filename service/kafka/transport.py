@@ -61,16 +61,27 @@ def _are_on(options: Mapping[str, str]) -> bool:
 
 
 def _kafka(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    kafka = {name: str(value).lower() for name, value in settings.kafka.client().items()}
+    options = settings.kafka.client()
     brokers = [each.strip().rpartition("://")[2] for each in settings.kafka.bootstrap_servers.split(",")]
-    if not all(_is_local(each.rpartition(":")[0] or each) for each in brokers):
-        if kafka.get("security.protocol", "plaintext") not in ("ssl", "sasl_ssl"):
-            yield "Kafka", settings.kafka.bootstrap_servers, _PLAIN
-        elif (
-            kafka.get("enable.ssl.certificate.verification", "true") in _NO
-            or kafka.get("ssl.endpoint.identification.algorithm", "https") in _NO
-        ):
-            yield "Kafka", settings.kafka.bootstrap_servers, _UNVERIFIED
+    if all(_is_local(each.rpartition(":")[0] or each) for each in brokers):
+        return
+    # Spark's client is told more.
+    found = [_kafka_client(options), _kafka_client({**options, **settings.kafka.java_options})]
+    for why in (_PLAIN, _UNVERIFIED):
+        if why in found:
+            yield "Kafka", settings.kafka.bootstrap_servers, why
+            return
+
+
+def _kafka_client(options: Mapping[str, object]) -> str | None:
+    kafka = {name: str(value).lower() for name, value in options.items()}
+    if kafka.get("security.protocol", "plaintext") not in ("ssl", "sasl_ssl"):
+        return _PLAIN
+    is_verified = (
+        kafka.get("enable.ssl.certificate.verification", "true") not in _NO
+        and kafka.get("ssl.endpoint.identification.algorithm", "https") not in _NO
+    )
+    return None if is_verified else _UNVERIFIED
 
 
 def _postgres(login: SecretStr) -> Iterator[tuple[str, str, str]]:

@@ -72,6 +72,21 @@ def test_each_server_is_named(
 
 
 @pytest.mark.parametrize(
+    ("java", "found"),
+    [
+        ({"security.protocol": "PLAINTEXT"}, ["Kafka without TLS"]),
+        ({"ssl.endpoint.identification.algorithm": ""}, ["Kafka with TLS that"]),
+        ({"security.protocol": "SSL", "ssl.truststore.type": "PEM"}, []),
+    ],
+)
+def test_what_spark_s_client_alone_is_told_counts_too(java: dict[str, str], found: list[str]) -> None:
+    told = settings(KAFKA, TLS, VERIFIED)
+    told = told.model_copy(update={"kafka": told.kafka.model_copy(update={"java_options": java})})
+    named = [f"{server} {why}" for server, _, why in unprotected(told)]
+    assert [text for text, expected in zip(named, found, strict=True) if not text.startswith(expected)] == []
+
+
+@pytest.mark.parametrize(
     ("dsn", "environment", "found"),
     [
         ("service=plain", {}, True),
