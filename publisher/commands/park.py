@@ -8,6 +8,8 @@ from confluent_kafka import KafkaException
 from publisher.commands.common import database
 from publisher.kafka.topics import Topics
 from publisher.outbox import parked_topics
+from publisher.protocol.remediation import park_command
+from service import kafka_client
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, print_json
@@ -89,7 +91,7 @@ def _print_decision(as_json: bool, counts: dict[str, Any], *, done: bool) -> Non
         return
     waiting = f"{counts['rows']:,} rows of {counts['session_keys']:,} session keys wait, with {counts['outputs']:,} outputs"
     if counts["parks"]:
-        back = f"publisher parked park --topic {counts['topic']} --end"
+        back = f"{park_command(counts['topic'])} --end"
         text = f"lanes park the rows for it while it does not exist; `{back}` takes that back"
     else:
         text = "rows for it stop their lanes while it does not exist"

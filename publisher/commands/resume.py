@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException
 from contract.cursor import Cursor
 from publisher.commands.common import database
 from publisher.kafka.topics import Topics
-from publisher.protocol.remediation import replaced_topic
+from publisher.protocol.cursor import Cursor
+from publisher.protocol.remediation import replaced_topic, replay_command
 from publisher.resume.plan import Way
 from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.rebinding import AcceptedRebinding
@@ -135,7 +136,7 @@ def _binding(plan: ResumePlan) -> list[str]:
         if found.output_topic_ids.get(name) != topic_id:
             lines.append(
                 f"topic {name}: {topic_id}, before {found.output_topic_ids.get(name)}; what the old one had comes back by "
-                f"`publisher replay start --topic {name}`"
+                f"`{replay_command(name)}`"
             )
     for name in binding.replaced:
         lines.append(f"topic {name} is not the previous one. {replaced_topic(name)}")

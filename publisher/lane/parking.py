@@ -21,6 +21,7 @@ from publisher.outbox.parked_topics import standing
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from publisher.protocol.refusals import Place, Refusal
+from publisher.protocol.remediation import park_command
 from publisher.protocol.stop_reasons import TopicMissingError
 
 _PARKED = queries("publisher", "parked")
@@ -95,8 +96,8 @@ class LaneAdmission(Admission):
         if error.topic not in standing(self._connection.get()):
             raise TopicMissingError(
                 error.topic,
-                f"{_text(error)}. Or have the rows that go to it parked, so that the lane continues without them: `publisher parked "
-                f"park --topic {error.topic}`",
+                f"{_text(error)}. Or have the rows that go to it parked, so that the lane continues without them: "
+                f"`{park_command(error.topic)}`",
             ) from error
         # A broker that has just started may not know its topics yet.
         if not self._topics.is_missing(error.topic):

@@ -1,5 +1,6 @@
 """What an operator can do about a stopped lane: the commands, the recommended one first. Pure text."""
 
+import shlex
 from dataclasses import dataclass
 
 _COUNTS = "each says first how many events it sends again or skips (`--dry-run`: only says), and asks"
@@ -53,11 +54,21 @@ GAP = (
 )
 
 
+def park_command(topic: str) -> str:
+    """Return the command by which the rows for a missing topic are parked. What a row names may be any text, so it is quoted."""
+    return f"publisher parked park --topic {shlex.quote(topic)}"
+
+
+def replay_command(topic: str) -> str:
+    """Return the command that sends again what a topic had."""
+    return f"publisher replay start --topic {shlex.quote(topic)}"
+
+
 def replaced_topic(name: str) -> str:
     """Return what to do about an output topic that was deleted and created again."""
     return (
-        f"If that was intended: `publisher resume --from kafka --accept-new-topic {name}` continues with the new topic, and "
-        f"`publisher replay start --topic {name}` sends again what the old one had. `publisher resume` says first what it will "
+        f"If that was intended: `publisher resume --from kafka --accept-new-topic {shlex.quote(name)}` continues with the new topic, and "
+        f"`{replay_command(name)}` sends again what the old one had. `publisher resume` says first what it will "
         "do, and asks"
     )
 
