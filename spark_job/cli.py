@@ -17,7 +17,7 @@ app = command_line(
         ),
         DeferredCommand(
             "try",
-            "Run the present transform on the newest whole sessions of the input, and show what would go out and what the outbox has instead.",
+            "Run the present transform on the newest whole sessions of the input, and show what would go out and what the outbox has.",
             "spark_job.trial.cli:try_transform",
         ),
         DeferredCommand(

@@ -9,7 +9,6 @@ from publisher.commands.common import database
 from publisher.kafka.topics import Topics
 from publisher.outbox import parked_topics
 from publisher.protocol.remediation import park_command
-from service import kafka_client
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, print_json

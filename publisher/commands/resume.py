@@ -10,7 +10,6 @@ from confluent_kafka import KafkaException
 from contract.cursor import Cursor
 from publisher.commands.common import database
 from publisher.kafka.topics import Topics
-from publisher.protocol.cursor import Cursor
 from publisher.protocol.remediation import replaced_topic, replay_command
 from publisher.resume.plan import Way
 from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest

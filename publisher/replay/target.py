@@ -17,9 +17,9 @@ from publisher.replay.store import Replay
 from service.errors import SettingsError, UnavailableError
 from service.kafka import client as kafka_client
 from service.kafka.client import UNAUTHORISED
+from service.kafka.transport import name_unprotected
 from service.settings import KafkaSettings, Settings
 from service.settings.section import read_toml
-from service.transport import name_unprotected
 
 
 def kafka_settings(settings: Settings, to_config: Path | None, to_servers: str | None) -> KafkaSettings:
