@@ -80,6 +80,7 @@ def _type(annotation: Any) -> str:
         "int": "integer",
         "float": "number",
         "bool": "true or false",
+        "datetime": "time",
         "SecretStr": "text, secret",
     }
     name = str(annotation.__name__)

@@ -47,6 +47,11 @@ def parse_moment(text: str, flag: str) -> Moment:
     return Moment(at=at if at.tzinfo is not None else at.replace(tzinfo=UTC))
 
 
+def shown_time(at: datetime) -> str:
+    """Return a time for messages."""
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def parse_pause(text: str, flag: str) -> float:
     """Read a pause in seconds: `90s`, `1h`. Raises SettingsError."""
     pause_s = _seconds(text)

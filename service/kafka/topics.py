@@ -6,6 +6,7 @@ A broker that has just started, or lags, does not know each topic yet: its word 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Literal
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -125,6 +126,40 @@ def partition_offsets(
     Raises KafkaException.
     """
     spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return _listed(admin, places, spec, timeout_s, give_up, committed=committed)
+
+
+def offsets_at(
+    admin: KafkaAdmin,
+    places: Iterable[tuple[str, int]],
+    at_ms: int,
+    timeout_s: float,
+    give_up: Callable[[], bool] = lambda: False,
+) -> dict[tuple[str, int], int | None]:
+    """Return the first committed record of each partition whose time is `at_ms` or later; None where there is none.
+
+    Raises KafkaException.
+    """
+    found = _listed(
+        admin, places, OffsetSpec.for_timestamp(at_ms), timeout_s, give_up, committed=True, least=_NO_SUCH
+    )
+    return {place: None if offset == _NO_SUCH else offset for place, offset in found.items()}
+
+
+_NO_SUCH = -1
+
+
+def _listed(
+    admin: KafkaAdmin,
+    places: Iterable[tuple[str, int]],
+    spec: OffsetSpec,
+    timeout_s: float,
+    give_up: Callable[[], bool],
+    *,
+    committed: bool,
+    least: int = 0,
+) -> dict[tuple[str, int], int]:
+    """The offset that each leader gives. `least`: a lower one is no answer."""
     wanted = {TopicPartition(*place): spec for place in places}
     if not wanted:
         return {}
@@ -132,7 +167,7 @@ def partition_offsets(
     answers = admin.answers(
         lambda client: client.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s),
         give_up,
-        _leaders_answered,
+        partial(_leaders_answered, least=least),
     )
     found = {}
     for place, answer in answers.items():
@@ -141,10 +176,10 @@ def partition_offsets(
     return found
 
 
-def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultInfo]]) -> None:
+def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultInfo]], least: int) -> None:
     """Raise KafkaException unless they did: librdkafka 2.16 answers -1001, and names no error, where a leader has not in time."""
     for place, answer in answers.items():
-        if answer.error is None and answer.result().offset < 0:
+        if answer.error is None and answer.result().offset < least:
             text = f"the leader of {place.topic}/{place.partition} does not answer"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
 

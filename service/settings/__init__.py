@@ -6,7 +6,7 @@ Validated once at the start; unknown keys are refused with the nearest known one
 import difflib
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -153,6 +153,8 @@ class _Environment(EnvSettingsSource):
         try:
             return super().decode_complex_value(field_name, field, value)
         except (ValueError, RecursionError) as error:
+            if any(get_origin(part) is Literal for part in get_args(field.annotation)):
+                return value  # a text may stand there as well
             names = [name for name in os.environ if os.environ[name] == value and _names(name, field_name)]
             raise SettingsError(
                 f"environment variable {' or '.join(names)} is not JSON, as a list or a table must be there "

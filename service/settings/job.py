@@ -1,6 +1,8 @@
 """The settings of `spark-job`."""
 
 import re
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -21,17 +23,59 @@ _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
 _HEADER = re.compile(r"header:[^\0\ufffd]+")
 
 
+StartingOffsets = Literal["earliest", "latest"] | datetime | dict[str, dict[int, int]]
+"""A table is `{topic: {partition: offset}}`."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _starting_offsets(value: object) -> object:
+    if value in get_args(get_args(StartingOffsets)[0]):
+        return value
+    if isinstance(value, dict):
+        return {topic: _partitions(topic, offsets) for topic, offsets in value.items()}
+    found: object = value
+    if isinstance(value, str):
+        with suppress(ValueError):
+            found = datetime.fromisoformat(value)
+    if isinstance(found, datetime) and found.tzinfo is not None and found >= _EPOCH:
+        return found
+    raise ValueError(
+        f"{str(value)!r} is not earliest, latest, a time with its zone, 1970 or later (2026-11-24T10:00:00Z), nor a table of offsets "
+        "({ topic = { 0 = 120, 1 = 95 } })"
+    )
+
+
+def _partitions(topic: object, offsets: object) -> dict[int, int]:
+    if not isinstance(offsets, dict):
+        raise ValueError(
+            f"{topic!r} = {offsets!r} is not a table of offsets by partition ({{ 0 = 120, 1 = 95 }})"
+        )
+    found = {}
+    for partition, offset in offsets.items():
+        number = str(partition)
+        if not (number.isascii() and number.isdecimal() and type(offset) is int and 0 <= offset < 2**63):
+            raise ValueError(
+                f"{topic!r}: {partition!r} = {offset!r} is not a partition's number and its offset"
+            )
+        found[int(number)] = offset
+    return found
+
+
 class SourceSettings(Section):
     topics: tuple[str, ...] = Field(default=("session-events",), min_length=1)
     """Input topics. A later addition is read from its earliest record."""
-    starting_offsets: Literal["earliest", "latest"] = "earliest"
-    """Where the first generation starts. Later ones start where the ledger ends."""
+    starting_offsets: StartingOffsets = "earliest"
+    """Where the first generation starts; later ones start where the ledger ends. A time with its zone (`2026-11-24T10:00:00Z`) stands for
+    each partition's first record of then or later, or its end. A table names offsets: `{ topic = { 0 = 120, 1 = 95 } }`."""
     consumer_group: str = "outbox-spark-job"
     """Group to which the job commits its offsets, for lag tools only. Empty: none."""
     format: Literal["json", "bytes", "avro", "protobuf", "json-schema"] = "json"
     """Format of the records' values (docs/formats.md); the last three need [schema_registry]."""
     schema_id: str = "payload"
     """Where a record's schema id is: in front of the value (`payload`), or in a header (`header:NAME`)."""
+
+    _start = field_validator("starting_offsets", mode="before")(_starting_offsets)
 
     @field_validator("schema_id")
     @classmethod

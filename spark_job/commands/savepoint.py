@@ -1,5 +1,6 @@
 """`spark-job savepoint`: name positions of the ledger, see how long they will live, go back to one."""
 
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +11,11 @@ from db import operations
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, document, print_json
 from service.commands.tables import Table
+from service.commands.times import SINCE, parse_moment, shown_time
 from service.errors import SettingsError, UnavailableError
 from service.settings import Settings, load_settings
 from spark_job.commands.common import Timeout, errors, outbox, outbox_uuid, writer_lock
+from spark_job.input.offsets import Offsets
 from spark_job.ledger import savepoints
 from spark_job.ledger.savepoints import Savepoint, SavepointValidity
 
@@ -32,16 +35,49 @@ class Policy(StrEnum):
 
 
 @app.command()
-def create(name: Name, config: Config = None, as_json: Json = False) -> None:
-    """Name the position after the newest batch. A running job continues: only its next commit may wait for a moment."""
+def create(
+    name: Name,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            help=f"Name the newest position instead that has read no record of this time or later: {SINCE}.",
+            show_default=False,
+        ),
+    ] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Name the position after the newest batch, or an earlier one. A running job continues: only its next commit may wait for a moment."""
     savepoints.check_name(name)
-    with outbox(load_settings(config), "savepoint") as connection, writer_lock(connection):
-        made = savepoints.create(connection, name)
-        operations.record(connection, "spark-job savepoint create", {"name": name}, {"place": made.place})
+    settings = load_settings(config)
+    moment = None if at is None else parse_moment(at, "--at").here()
+    before, late = (None, []) if moment is None else _before(settings, moment)
+    with outbox(settings, "savepoint") as connection, writer_lock(connection):
+        made = savepoints.create(connection, name, before)
+        asked = {"name": name} if moment is None else {"name": name, "at": shown_time(moment)}
+        operations.record(connection, "spark-job savepoint create", asked, {"place": made.place})
     if as_json:
-        print_json(made.to_json())
-    else:
-        console().print(f"savepoint {made.name!r}: {made.place}")
+        print_json(made.to_json() | ({} if moment is None else {"at": shown_time(moment)}))
+        return
+    console().print(f"savepoint {made.name!r}: {made.place}")
+    if moment is not None:
+        console().print(
+            f"It has read nothing of {shown_time(moment)} or later, and ends at {', '.join(made.end.named(made.topics))}"
+        )
+        if late:
+            console().print(f"Without a record of then or later: {', '.join(late)}")
+
+
+def _before(settings: Settings, moment: datetime) -> tuple[Offsets, list[str]]:
+    """The first offsets of a time, and the partitions that have no record of then or later."""
+    from spark_job.commands.kafka import kafka_input
+    from spark_job.recovery.starting_offsets import at_time
+
+    with kafka_input(settings) as kafka:
+        topics = kafka.describe()
+        found, late = at_time(kafka, topics, moment)
+    return found, [f"{topics.names[where.topic_id]}/{where.partition}" for where in late]
 
 
 @app.command("list")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import structlog
@@ -20,7 +21,7 @@ from service.errors import (
 from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
 from service.kafka.host_names import hosts_of, none_exists
 from service.kafka.topic_ids import topic_id_text
-from service.kafka.topics import existing_topics, partition_offsets, topic_configs
+from service.kafka.topics import existing_topics, offsets_at, partition_offsets, topic_configs
 from service.settings import KafkaSettings
 from spark_job.input.group_offsets import GroupOffsets
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -28,6 +29,7 @@ from spark_job.input.source import source_number
 
 log = structlog.get_logger()
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_ID = "A" * 22  # the zero uuid in Kafka's spelling
 
 
@@ -136,6 +138,25 @@ class KafkaInput:
             raise self._explained(error) from error
         return Offsets(
             {TopicPartition(topics.ids[topic], number): offset for (topic, number), offset in found.items()}
+        )
+
+    def first_at(self, topics: InputTopics, at: datetime) -> Offsets:
+        """Return each partition's first committed record of a time or later; one without such a record is not named.
+
+        Raises UnavailableError.
+        """
+        places = [(topic, number) for topic, numbers in topics.partitions.items() for number in numbers]
+        at_ms = -((_EPOCH - at) // timedelta(milliseconds=1))  # the next whole one
+        try:
+            found = offsets_at(self._admin, places, at_ms, self._kafka.request_timeout_s)
+        except KafkaException as error:
+            raise self._explained(error) from error
+        return Offsets(
+            {
+                TopicPartition(topics.ids[topic], number): offset
+                for (topic, number), offset in found.items()
+                if offset is not None
+            }
         )
 
     def show_progress(self, end: Offsets, topics: InputTopics) -> None:

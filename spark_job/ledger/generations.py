@@ -68,10 +68,10 @@ class Generation:
         )
 
 
-def newest_generation(connection: Connection) -> Generation | None:
-    """Return the newest generation, None in an empty outbox."""
+def newest_generation(connection: Connection, before: int | None = None) -> Generation | None:
+    """Return the newest generation, of those before one where that is given; None where there is none."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(_GENERATIONS["newest"]).fetchone()
+        row = cursor.execute(_GENERATIONS["newest"], {"before": before}).fetchone()
     return Generation.from_row(row) if row else None
 
 

@@ -7,6 +7,7 @@ greatest batch id, never Spark's batch number, which begins anew with each run.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import LiteralString
 
 from psycopg.rows import dict_row
 
@@ -76,10 +77,47 @@ def read(connection: Connection) -> InputPosition | None:
     return InputPosition(generation, newest_row(connection, generation.number))
 
 
+def read_before(connection: Connection, bounds: Offsets) -> InputPosition | None:
+    """Return the newest position that has read nothing at these offsets or above; None where the ledger has none.
+
+    Newest: of the newest generation that has one. Within a generation ends only grow, so a few of its rows are looked at.
+    """
+    generation = newest_generation(connection)
+    while generation is not None:
+        row = _row_before(connection, generation.number, bounds)
+        if row is not None or _is_before(generation.start, bounds):
+            return InputPosition(generation, row)
+        generation = newest_generation(connection, before=generation.number)
+    return None
+
+
+def _row_before(connection: Connection, generation: int, bounds: Offsets) -> StreamRow | None:
+    span = connection.execute(_LEDGER["stream_span"], {"generation": generation}).fetchone()
+    assert span is not None
+    found = None
+    low, high = span
+    while low is not None and low <= high:
+        middle = (low + high) // 2
+        row = _row(connection, _LEDGER["stream_row"], {"generation": generation, "batch_id": middle})
+        if row is None or _is_before(row.end, bounds):  # None: retention has just taken it
+            found, low = row or found, middle + 1
+        else:
+            high = row.batch_id - 1
+    return found
+
+
+def _is_before(end: Offsets, bounds: Offsets) -> bool:
+    return all(end.at(where) <= offset for where, offset in bounds.items())
+
+
 def newest_row(connection: Connection, generation: int) -> StreamRow | None:
     """Return the newest stream row of a generation, None where it has none."""
+    return _row(connection, _LEDGER["newest_stream"], {"generation": generation})
+
+
+def _row(connection: Connection, query: LiteralString, parameters: Mapping[str, int]) -> StreamRow | None:
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(_LEDGER["newest_stream"], {"generation": generation}).fetchone()
+        row = cursor.execute(query, parameters).fetchone()
     if row is None:
         return None
     return StreamRow(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
@@ -17,7 +17,7 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
-from spark_job.ledger.position import deleted, read, with_added
+from spark_job.ledger.position import InputPosition, deleted, read, read_before, with_added
 
 _SAVEPOINTS = queries("spark_job", "savepoints")
 
@@ -135,14 +135,18 @@ class SavepointValidity:
         return {"state": self.state, "reasons": list(self.reasons), "events_after": self.events}
 
 
-def create(connection: Connection, name: str) -> Savepoint:
+def create(connection: Connection, name: str, before: Offsets | None = None) -> Savepoint:
     """Name the current position. Call in a transaction that holds the writer lock, so that it lies between two batches.
 
-    Raises SettingsError when the name is not allowed or in use, or when the outbox has no generation yet; nothing is written then, and the
-    transaction can continue.
+    `before`: name the newest position instead that has read nothing at these offsets or above.
+
+    Raises SettingsError when the name is not allowed or in use, when the outbox has no generation yet, or no such position; nothing is
+    written then, and the transaction can continue.
     """
     check_name(name)
     at = read(connection)
+    if at is not None and before is not None:
+        at = read_before(connection, before) or _none_before(at, before)
     if at is None:
         raise SettingsError(
             "there is nothing to save yet: no job has ever started on this outbox. Run `spark-job run` first."
@@ -164,6 +168,13 @@ def create(connection: Connection, name: str) -> Savepoint:
     if written.rowcount == 0:
         raise SettingsError(in_use(name))
     return get(connection, name)
+
+
+def _none_before(at: InputPosition, before: Offsets) -> NoReturn:
+    raise SettingsError(
+        f"the ledger has no position before {', '.join(before.named(at.generation.topics))}: the outbox began later, or retention has "
+        "removed what was before ([retention] keep_s). Name a later time"
+    )
 
 
 def get(connection: Connection, name: str) -> Savepoint:

@@ -146,8 +146,10 @@ def open_wanted(
     return replace(opening, savepoint=savepoint)
 
 
-def first(now: Input, start: Offsets, accepted: AcceptedRisks, findings: Sequence[Finding] = ()) -> Opening:
-    """Return the first generation of an outbox. `start`: where `[source] starting_offsets` leads."""
+def first(
+    now: Input, start: Offsets, text: str, accepted: AcceptedRisks, findings: Sequence[Finding] = ()
+) -> Opening:
+    """Return the first generation of an outbox. `start`: where `[source] starting_offsets` leads; `text`: that for people."""
     _require(findings, accepted)
     return Opening(
         "first",
@@ -158,7 +160,7 @@ def first(now: Input, start: Offsets, accepted: AcceptedRisks, findings: Sequenc
         "skip",
         0,
         now.assembly,
-        "fresh start: the first generation",
+        f"fresh start: the first generation {text}",
     )
 
 

@@ -24,7 +24,7 @@ from spark_job.ledger.generations import Connection, Generation
 from spark_job.ledger.position import InputPosition
 from spark_job.ledger.requests import JobRequest
 from spark_job.ledger.runs import Begun
-from spark_job.recovery import findings, published
+from spark_job.recovery import findings, published, starting_offsets
 from spark_job.recovery.findings import AcceptedRisks, Finding, Input, Opening, Resumption
 from spark_job.recovery.published import Delivered
 from spark_job.recovery.restoring import Restore, greatest_position, open_restored
@@ -128,9 +128,8 @@ class Start:
         # After the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
         now = read_input(self.settings, kafka, topics)
         if at is None:
-            earliest = self.settings.source.starting_offsets == "earliest"
-            start = now.earliest if earliest else kafka.bounds(topics, "readable")
-            return at, findings.first(now, start, self.accepted, behind), lost
+            first = starting_offsets.resolve(self.settings.source.starting_offsets, kafka, topics, now)
+            return at, findings.first(now, first.start, first.text, self.accepted, behind), lost
         if self.request is not None:
             if behind:
                 # The database lost its end between the request and now: the start without it says so.

@@ -1,9 +1,11 @@
 -- Generations: from where on, and by which rules, the job reads.
 
 -- name: newest
+-- Of those before one, where that is given.
 SELECT generation, start_offsets, open_state, lineage, topics, reason, policy, revision, assembly, from_generation, from_batch,
     savepoint, explanation, cut_offsets
 FROM outbox.generation
+WHERE %(before)s::integer IS NULL OR generation < %(before)s::integer
 ORDER BY generation DESC
 LIMIT 1
 

@@ -44,6 +44,20 @@ WHERE generation = %(generation)s AND kind = 'stream'
 ORDER BY batch_id DESC
 LIMIT 1
 
+-- name: stream_span
+-- The first and the last stream batch of a generation that the ledger keeps.
+SELECT
+    (SELECT batch_id FROM outbox.batch WHERE generation = %(generation)s AND kind = 'stream' ORDER BY batch_id LIMIT 1),
+    (SELECT batch_id FROM outbox.batch WHERE generation = %(generation)s AND kind = 'stream' ORDER BY batch_id DESC LIMIT 1)
+
+-- name: stream_row
+-- The newest stream row of a generation up to a batch.
+SELECT batch_id, end_offsets, open_state, created_at
+FROM outbox.batch
+WHERE generation = %(generation)s AND kind = 'stream' AND batch_id <= %(batch_id)s
+ORDER BY batch_id DESC
+LIMIT 1
+
 -- name: batch_before
 -- The newest stream batch of before this generation that had not read beyond any of these offsets; walks back from the newest one.
 SELECT b.batch_id

@@ -88,6 +88,8 @@ class JobStatus:
             "reason": generation.reason if generation else None,
             "policy": generation.policy if generation else None,
             "revision": generation.revision if generation else None,
+            "generation_explanation": generation.explanation if generation else None,
+            "generation_offsets": generation.start.to_json() if generation else None,
             "ledger_batch": self.newest.batch_id if self.newest else None,
             "ledger_kind": self.newest.kind if self.newest else None,
             "batch": at.batch_id if at else None,
@@ -153,6 +155,8 @@ def _fields(status: JobStatus) -> Iterator[tuple[str, str | Text]]:
     if at:
         generation = at.generation
         yield "generation", f"{generation.number} ({generation.reason}), revision {generation.revision}"
+        if generation.explanation and not (run and generation.explanation in run.explanation):
+            yield "it began", generation.explanation
         if at.newest:
             yield "input", f"read by batch {at.batch_id}, committed {at.newest.created_at:%F %T} UTC"
         for where, end in at.end.items():

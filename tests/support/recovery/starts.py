@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -49,9 +50,14 @@ class Input:
     earliest: Mapping[TopicPartition, int] = field(default_factory=lambda: {P0: 0, P1: 0})
     latest: Mapping[TopicPartition, int] = field(default_factory=lambda: {P0: 500, P1: 500})
     readable: Mapping[TopicPartition, int] = field(default_factory=lambda: {P0: 490, P1: 500})
+    times: Mapping[TopicPartition, Mapping[datetime, int]] = field(default_factory=dict)
+    """{partition: {time: the first record of then or later}}"""
 
     def bounds(self, _topics: InputTopics, where: str) -> Offsets:
         return Offsets({"earliest": self.earliest, "latest": self.latest, "readable": self.readable}[where])
+
+    def first_at(self, _topics: InputTopics, at: datetime) -> Offsets:
+        return Offsets({where: found[at] for where, found in self.times.items() if at in found})
 
 
 def leave(sink_run: SinkRun, because: str = runs.STOPPED) -> None:

@@ -11,6 +11,7 @@ from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job import OutputEvent
 from spark_job.status import job_status as status
 from spark_job.status.job_status import BatchRate
+from tests.support.recovery import starts
 from tests.support.sink.batches import TOPIC_ID, SinkRun, session, still_open
 
 
@@ -93,3 +94,20 @@ def test_the_ledger_s_newest_batch_is_shown_whatever_made_it(
     said = printed(found, capsys)
     assert "batch 4 (retry), committed " in said
     assert "read by batch 3, committed " in said
+
+
+def test_where_the_generation_began_and_why_is_shown_after_later_starts(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first start says it itself."""
+    of = starts.settings(source={"topics": ["input"], "starting_offsets": {"input": {"0": 5, "1": 7}}})
+    settings = Settings.model_construct(postgres=PostgresSettings(dsn=SecretStr(database)), job=JobSettings())
+    why = "fresh start: the first generation reads from the offsets of [source] starting_offsets on"
+    with psycopg.connect(database, autocommit=True) as connection:
+        for _ in range(2):
+            starts.start(connection, of=of)
+            found = status.read(settings)
+            assert printed(found, capsys).count(why) == 1
+    shown = found.to_json()
+    assert shown["generation_explanation"] == why
+    assert shown["generation_offsets"] == {TOPIC_ID: {"0": 5, "1": 7}}

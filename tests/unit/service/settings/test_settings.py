@@ -1,5 +1,7 @@
 """Settings: one file, the environment wins, and every mistake is named with the way out."""
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,53 @@ def test_lists_and_tables_come_from_the_environment_as_json(monkeypatch: pytest.
     settings = load_settings()
     assert settings.source.topics == ("a", "b")
     assert settings.kafka.client()["linger.ms"] == 5
+
+
+TEN = datetime(2026, 11, 24, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("in_file", "in_environment", "expected"),
+    [
+        ('"latest"', "latest", "latest"),
+        ('"2026-11-24T10:00:00Z"', "2026-11-24T10:00:00Z", TEN),
+        ('"2026-11-24T12:00:00+02:00"', "2026-11-24T12:00:00+02:00", TEN),
+        ("2026-11-24T10:00:00Z", "2026-11-24T10:00:00Z", TEN),
+        ("{ in = { 0 = 12, 1 = 0 } }", '{"in": {"0": 12, "1": 0}}', {"in": {0: 12, 1: 0}}),
+    ],
+)
+def test_a_start_is_a_word_a_time_or_a_table(
+    monkeypatch: pytest.MonkeyPatch, in_file: str, in_environment: str, expected: object
+) -> None:
+    assert (
+        load_settings(written(f"[source]\nstarting_offsets = {in_file}\n")).source.starting_offsets
+        == expected
+    )
+    monkeypatch.setenv("OUTBOX_SOURCE__STARTING_OFFSETS", in_environment)
+    assert load_settings(written("")).source.starting_offsets == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ('"earlest"', "'earlest' is not earliest, latest, a time with its zone"),
+        ('"2026-11-24T10:00:00"', "a time with its zone"),
+        ("2026-11-24T10:00:00", "a time with its zone"),
+        ("2026-11-24", "a time with its zone"),
+        ('"1969-12-31T23:59:59Z"', "1970 or later"),
+        ("1732442400", "a time with its zone"),
+        ('"1732442400"', "a time with its zone"),
+        ("{ in = 5 }", "'in' = 5 is not a table of offsets by partition"),
+        ("{ in = { x = 5 } }", "'in': 'x' = 5 is not a partition's number and its offset"),
+        ("{ in = { 0 = -1 } }", "'in': '0' = -1 is not"),
+        ('{ in = { 0 = "5" } }', "'in': '0' = '5' is not"),
+        ("{ in = { 0 = true } }", "'in': '0' = True is not"),
+    ],
+)
+def test_a_start_that_is_none_of_them_is_refused_once(given: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(says)) as refused:
+        load_settings(written(f"[source]\nstarting_offsets = {given}\n"))
+    assert str(refused.value).count("starting_offsets") == 1
 
 
 @pytest.mark.guarantee(125)

@@ -212,8 +212,8 @@ def test_the_first_generation_begins_where_it_is_told_and_needs_a_word_where_som
 ):
     behind = Finding("outbox_behind", "lanes know batch 7", "--accept-outbox-behind")
     with pytest.raises(ContinuityError, match="lanes know batch 7"):
-        findings.first(NOW, START, NOTHING, [behind])
-    decision = findings.first(NOW, START, EVERYTHING, [behind])
+        findings.first(NOW, START, "reads on", NOTHING, [behind])
+    decision = findings.first(NOW, START, "reads on", EVERYTHING, [behind])
     assert (decision.reason, decision.start, decision.open, decision.revision) == (
         "first",
         START,

@@ -1,0 +1,75 @@
+"""`spark-job savepoint create --at`: a time of the input becomes a position of the ledger."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+from confluent_kafka import Producer, TopicCollection
+from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner
+
+from devstack.kafka import KafkaServer
+from devstack.topics import create_topics
+from service.errors import SettingsError
+from service.kafka.topic_ids import topic_id_text
+from spark_job.cli import app
+from spark_job.ledger.generations import Connection
+from spark_job.ledger import savepoints as savepoints
+from tests.support.sink.batches import SinkRun, still_open
+
+TEN = datetime(2026, 11, 24, 10, tzinfo=UTC)
+
+
+def test_it_is_the_newest_batch_before_the_time_and_is_shown_and_stored(
+    database: str,
+    connection: Connection,
+    kafka: KafkaServer,
+    topic_prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Partition 0 has a record a minute from ten o'clock on; partition 1 has two of nine o'clock."""
+    topic = f"{topic_prefix}in"
+    create_topics(kafka.bootstrap_servers, {topic: (2, {})})
+    quiet: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "log_level": 0,
+    }
+    producer = Producer(quiet)
+    for partition, minutes in [(0, number) for number in range(30)] + [(1, -60), (1, -60)]:
+        at = TEN + timedelta(minutes=minutes)
+        producer.produce(topic, b"x", partition=partition, timestamp=round(at.timestamp() * 1000))
+    producer.flush()
+    admin = AdminClient(quiet)
+    found = admin.describe_topics(TopicCollection([topic]))[topic].result()
+    sink_run = SinkRun(connection, topic=(topic, topic_id_text(found.topic_id)))
+    for number, (start, end) in enumerate([((0, 0), (10, 1)), ((10, 1), (20, 2)), ((20, 2), (30, 2))]):
+        sink_run.plan(number, start, end)
+        sink_run.write(number, still_open(0, end[0] - 1), still_open(1))
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN", f"{database}?options=-c%20role%3Doutbox_writer")
+    monkeypatch.setenv("OUTBOX_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("OUTBOX_SOURCE__TOPICS", json.dumps([topic]))
+
+    def create(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["savepoint", "create", *arguments])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.stdout
+
+    said = create("x", "--at", "2026-11-24T11:25:00+01:00")
+    assert said.splitlines() == [
+        "savepoint 'x': generation 1, batch 2",
+        f"It has read nothing of 2026-11-24T10:25:00Z or later, and ends at {topic}/0: 20, {topic}/1: 2",
+        f"Without a record of then or later: {topic}/1",
+    ]
+    exactly = json.loads(create("y", "--at", "2026-11-24T10:20:00Z", "--json"))
+    assert (exactly["batch"], exactly["at"]) == (2, "2026-11-24T10:20:00Z")
+    assert json.loads(create("z", "--at", "2026-11-24T10:19:00Z", "--json"))["batch"] == 1
+    assert [each.batch_id for each in savepoints.all(connection)] == [2, 2, 1]
+    with psycopg.connect(database, autocommit=True) as owner:
+        asked = owner.execute(
+            "SELECT arguments FROM outbox.operation ORDER BY operation_id LIMIT 1"
+        ).fetchone()
+    assert asked == ({"name": "x", "at": "2026-11-24T10:25:00Z"},)
+    with pytest.raises(SettingsError, match="--at 'ten' is neither a time"):
+        create("v", "--at", "ten")
