@@ -148,6 +148,35 @@ class RenewableClient(Generic[C]):
 
         return self._ask(wait)
 
+    def answers_within(
+        self,
+        timeout_s: float,
+        request: "Callable[[C, float], Mapping[K, Future[T]]]",
+        give_up: Callable[[], bool] = lambda: False,
+        check: "Callable[[dict[K, Answer[T]]], None]" = lambda _: None,
+    ) -> "dict[K, Answer[T]]":
+        """As `answers`, for what may be asked twice. `request` is given the seconds that it may wait.
+
+        A request that librdkafka hands to a connection just as its broker dies stays there until its timeout, so none waits for longer than
+        a client lasts: the next one may be asked by another client.
+        """
+        left_s = timeout_s
+        while True:
+            wait_s = min(left_s, self._lasts_s)
+
+            def ask(client: C, wait_s: float = wait_s) -> "Mapping[K, Future[T]]":
+                return request(client, wait_s)
+
+            began = time.monotonic()
+            try:
+                return self.answers(ask, give_up, check)
+            except KafkaException as error:
+                waited_s = time.monotonic() - began
+                left_s -= waited_s
+                has_waited = error.args[0].code() == KafkaError._TIMED_OUT and waited_s >= wait_s
+                if not has_waited or left_s <= 0 or give_up():
+                    raise
+
     @property
     def client(self) -> C:
         """The present one, for requests that are answered later; `note` is told the answers."""

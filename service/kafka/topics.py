@@ -77,7 +77,11 @@ def known_topics(
     if not names:
         return {}
     wanted = TopicCollection(list(names))
-    answers = admin.answers(lambda client: client.describe_topics(wanted, request_timeout=timeout_s), give_up)
+    answers = admin.answers_within(
+        timeout_s,
+        lambda client, wait_s: client.describe_topics(wanted, request_timeout=wait_s),
+        give_up,
+    )
     found = {}
     for name in names:
         try:
@@ -102,11 +106,11 @@ def topic_configs(
         some = resources[first : first + _TOPICS_A_REQUEST]
 
         def ask(
-            client: AdminClient, some: list[ConfigResource] = some
+            client: AdminClient, wait_s: float, some: list[ConfigResource] = some
         ) -> "dict[ConfigResource, Future[dict[str, ConfigEntry]]]":
-            return client.describe_configs(some, request_timeout=timeout_s)
+            return client.describe_configs(some, request_timeout=wait_s)
 
-        for resource, answer in admin.answers(ask, give_up).items():
+        for resource, answer in admin.answers_within(timeout_s, ask, give_up).items():
             with needing("DescribeConfigs", "topic", resource.name):
                 found[resource.name] = answer.result()
     return found
@@ -164,8 +168,9 @@ def _listed(
     if not wanted:
         return {}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    answers = admin.answers(
-        lambda client: client.list_offsets(wanted, isolation_level=level, request_timeout=timeout_s),
+    answers = admin.answers_within(
+        timeout_s,
+        lambda client, wait_s: client.list_offsets(wanted, isolation_level=level, request_timeout=wait_s),
         give_up,
         partial(_leaders_answered, least=least),
     )
@@ -192,8 +197,10 @@ def _is_missing(
     `late`: what to believe without the right to ask.
     """
     new = NewTopic(topic, num_partitions=1, replication_factor=1)
-    checked = admin.answers(
-        lambda client: client.create_topics([new], validate_only=True, request_timeout=timeout_s), give_up
+    checked = admin.answers_within(
+        timeout_s,
+        lambda client, wait_s: client.create_topics([new], validate_only=True, request_timeout=wait_s),
+        give_up,
     )
     error = checked[topic].error
     if error is None:

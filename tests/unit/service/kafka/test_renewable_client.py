@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -231,6 +232,42 @@ def test_a_stop_ends_the_wait() -> None:
     never: Future[None] = Future()
     with pytest.raises(KafkaException, match="stopped"):
         clients.held.answers(lambda _: {"topic": never}, lambda: True)
+
+
+def test_a_request_that_a_dying_broker_has_taken_along_is_asked_again_by_another_client() -> None:
+    clients = Clients(lasts_s=0.01)
+    waited: list[float] = []
+
+    def ask(client: FakeClient, wait_s: float) -> dict[str, Future[str]]:
+        future: Future[str] = Future()
+        waited.append(wait_s)
+        if client is clients.made[0]:
+            time.sleep(wait_s)
+            future.set_exception(TIMED_OUT)
+        else:
+            future.set_result("here")
+        return {"topic": future}
+
+    assert clients.held.answers_within(60, ask)["topic"].result() == "here"
+    assert waited == [0.01, 0.01]
+    assert len(clients.made) == 2
+
+
+def test_a_request_is_not_asked_again_before_it_has_waited_nor_after_its_time() -> None:
+    clients = Clients(lasts_s=60)
+    asked: list[float] = []
+
+    def ask(_client: FakeClient, wait_s: float) -> dict[str, Future[str]]:
+        future: Future[str] = Future()
+        future.set_exception(TIMED_OUT)
+        asked.append(wait_s)
+        time.sleep(0.02)
+        return {"topic": future}
+
+    for timeout_s in (120, 0.01):
+        with pytest.raises(KafkaException):
+            clients.held.answers_within(timeout_s, ask)
+    assert asked == [60, 0.01]
 
 
 def test_an_answer_that_one_topic_is_missing_leaves_the_others_their_answers() -> None:
