@@ -128,7 +128,7 @@ def _value_lines(value: bytes | None, *, raw: bool) -> list[str]:
             return orjson.dumps(orjson.loads(value), option=_INDENTED).decode().split("\n")
         except orjson.JSONDecodeError:
             pass
-    return [_text(value)]
+    return _text(value).split("\n")
 
 
 def _text(value: bytes | None) -> str:

@@ -90,7 +90,7 @@ def _of_file(settings: Settings, function: transform.Transform, file: Path) -> T
     return Trial(
         [Compared(each, None) for each in found.sessions],
         len(records),
-        str(file),
+        f"{len(records):,} records of {file}",
         not_compared="a file's sessions have no place in the input",
         letters=found.letters,
         open=found.open,
@@ -116,7 +116,7 @@ def _of_input(settings: Settings, function: transform.Transform, last: int, limi
     return Trial(
         compared,
         newest.n_records,
-        f"{', '.join(topics.ids)} ({newest.n_bytes:,} bytes of values)",
+        f"{newest.n_records:,} records of {', '.join(topics.ids)}, {newest.n_bytes:,} bytes of values",
         None if len(sessions) == last else newest.limited_by,
         not_compared,
     )

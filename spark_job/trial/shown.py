@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_args
 
 from rich.console import Console
 
+from service.printable import printable
 from spark_job.sessions.result import DeadLetter
 from spark_job.testing.outputs import StoredOutput
-from spark_job.trial.compared import Compared
+from spark_job.trial.compared import Compared, OutputState
 from spark_job.trial.outbox import NotStored, StoredSession
 
 
@@ -19,15 +20,15 @@ class Trial:
 
     sessions: Sequence[Compared]
     records: int
-    read_from: str
-    """Where the records are from, for people."""
+    read: str
+    """What was read, for people."""
     limited_by: str | None = None
     """The limit that ended the reading before enough sessions were found."""
     not_compared: str | None = None
     """Why the outbox was not asked; None: it was."""
     letters: Sequence[DeadLetter] = ()
     """Records of a file that are no session. Of the newest records, one may only have its session's start before them."""
-    open: Sequence[str] = field(default=())
+    open: Sequence[str] = ()
     """Keys of a file's sessions that have not ended."""
 
     @property
@@ -52,33 +53,36 @@ class Trial:
 
     def print(self, out: Console) -> None:
         """Print it for people."""
-        for each in self.sessions:
-            for line in _session_lines(each):
-                out.print(line)
-        for letter in self.letters:
-            out.print(f"record {letter.first_offset} becomes a dead letter {letter.reason}: {letter.detail}")
-        out.print("\n".join(self._summary()))
+        for line in self._lines():
+            # Each line alone: a line end within it is foreign text, too.
+            out.print(printable(line))
 
-    def _summary(self) -> Iterator[str]:
-        states = Counter(each.state for each in self.sessions if each.state is not None)
-        found = "; ".join(
-            f"{count} {_STATES.get(state, f'not in the outbox ({state})')}"
-            for state, count in sorted(states.items())
-        )
-        failed = f", {self.failed} of them failed" if self.failed else ""
-        yield f"{len(self.sessions)} sessions{failed}{f': {found}' if found else ''}, of {self.records:,} records of {self.read_from}"
+    def _lines(self) -> Iterator[str]:
+        for each in self.sessions:
+            yield from _session_lines(each)
+        for letter in self.letters:
+            yield f"record {letter.first_offset} becomes a dead letter {letter.reason}: {letter.detail}"
         if self.open:
-            yield f"{len(self.open)} sessions have not ended: {', '.join(self.open[:10])}"
+            yield f"not ended: {', '.join(self.open[:_SHOWN])}{' …' if len(self.open) > _SHOWN else ''}"
+        states = Counter(each.state for each in self.sessions if each.state is not None)
+        found = [f"{_STATES[state]} {count}" for state, count in sorted(states.items())]
+        failed = [f"failed {self.failed}"] if self.failed else []
+        yield f"sessions {len(self.sessions)}{''.join(f', {each}' for each in failed + found)}; read: {self.read}"
         if self.limited_by is not None:
             yield f"No older record was read: {self.limited_by} was reached"
         if self.not_compared is not None:
             yield f"Not compared with the outbox: {self.not_compared}"
 
 
+_SHOWN = 10
 _STATES = {
-    "same": "the same as in the outbox",
+    "same": "same as in the outbox",
     "altered": "altered",
-    "begins_earlier": "not compared: they begin before what was read",
+    "begins_earlier": "not compared, begun before what was read",
+    "not_read": "not read by the job yet",
+    "dead_letter": "dead letters",
+    "erased": "erased",
+    "absent": "not in the outbox",
 }
 
 
@@ -109,10 +113,8 @@ def _verdict(of: Compared) -> str:
     if of.state == "same":
         return f"as in {where}"
     counts = Counter(of.outputs)
-    found = ", ".join(
-        f"{counts[state]} {state}" for state in ("same", "altered", "missing", "new") if counts[state]
-    )
-    return f"differs from {where}: outputs {found}"
+    states: tuple[OutputState, ...] = get_args(OutputState)
+    return f"differs from {where}: outputs {', '.join(f'{counts[state]} {state}' for state in states if counts[state])}"
 
 
 def _one_line(output: StoredOutput) -> str:

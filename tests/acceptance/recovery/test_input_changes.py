@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.support.pipeline.expectation import Share
 from tests.support.pipeline.feed import Transactions, ends_of, rounds, starts_of, write
 from tests.support.pipeline.pipeline import Pipeline
+from tests.support.waiting import wait_until
 
 TRANSACTIONS = 40
 SMALL_BATCHES = {"OUTBOX_JOB__MAX_EVENTS_PER_BATCH": "40"}
@@ -62,6 +64,31 @@ def test_what_transactions_abort_leaves_no_trace_wherever_batches_are_cut(pipeli
     assert pipeline.rebuilt()
     ((empty,),) = pipeline.ask("SELECT count(*) FROM outbox.batch WHERE input_events = 0")
     assert empty > 0
+
+
+@pytest.mark.guarantee(21)
+def test_the_first_start_begins_at_a_time_and_later_ones_keep_to_that(pipeline: Pipeline) -> None:
+    """It is killed as soon as it has stored where it begins; the setting names another place by then."""
+    job, before = pipeline.job, [f"before-{n}" for n in range(30)]
+    pipeline.publisher.start()
+    write(pipeline.bootstrap, pipeline.input, starts_of(before))
+    write(pipeline.bootstrap, pipeline.input, ends_of(before))
+    start, skipped = pipeline.input_topic.readable_ends(), pipeline.expectation().records
+    at = datetime.now(UTC) + timedelta(milliseconds=2)
+    wait_until(lambda: datetime.now(UTC) > at, "a later millisecond")
+    pipeline.feed(73, sessions=100)
+    job.start(OUTBOX_SOURCE__STARTING_OFFSETS=at.isoformat(), **SMALL_BATCHES)
+    pipeline.wait_until(lambda: pipeline.restored() == ["fresh"], "the start", alive=(job,))
+    job.kill()
+    ((found, why),) = pipeline.ask("SELECT start_offsets, explanation FROM outbox.generation")
+    assert found == {pipeline.input_topic.id(): {str(p): offset for p, offset in start.items()}}
+    assert why.startswith("fresh start: the first generation reads from 20")
+    job.start(OUTBOX_SOURCE__STARTING_OFFSETS="earliest")
+    expected = pipeline.expectation(Share(floor=start))
+    pipeline.complete(expected)
+    pipeline.stop()
+    pipeline.assert_exactly_once(replace(expected, records=expected.records - skipped))
+    assert pipeline.restored() == ["fresh", "position"]
 
 
 @pytest.mark.guarantee(18, 82)

@@ -55,9 +55,18 @@ def test_a_file_is_judged_as_the_job_would_and_nothing_is_written(folder: Path) 
     assert "a\\x1b[2J  session-events/0 offsets 0 to 1, 2 events" in done.stdout
     assert r"h=\x1b[2J" in done.stdout
     assert "record 2 becomes a dead letter no_start" in done.stdout
-    assert "1 sessions have not ended: c" in done.stdout
+    assert "not ended: c\n" in done.stdout
     assert "a transform may print" not in done.stdout
     assert sorted(folder.rglob("*")) == before
+
+
+def test_a_line_end_in_foreign_text_begins_no_line(folder: Path) -> None:
+    write(folder, ("a\nsessions 99, failed 0", "start"), ("a\nsessions 99, failed 0", "end"))
+    lines = tried().stdout.splitlines()
+    assert [line for line in lines if line.startswith("sessions")] == [
+        "sessions 1; read: 2 records of sessions.jsonl"
+    ]
+    assert lines[0].startswith(r"a\nsessions 99, failed 0  session-events/0 offsets 0 to 1")
 
 
 def test_a_failure_is_shown_with_its_traceback_and_as_the_exit_code(folder: Path) -> None:

@@ -58,7 +58,7 @@ class Killed(BaseException):
     """Stands for kill -9: no handler sees it."""
 
 
-@pytest.mark.guarantee(18)
+@pytest.mark.guarantee(21)
 @pytest.mark.parametrize(
     ("at", "stored"),
     [
