@@ -156,7 +156,7 @@ def _fields(status: JobStatus) -> Iterator[tuple[str, str | Text]]:
         generation = at.generation
         yield "generation", f"{generation.number} ({generation.reason}), revision {generation.revision}"
         if generation.explanation and not (run and generation.explanation in run.explanation):
-            yield "it began", generation.explanation
+            yield "began", generation.explanation
         if at.newest:
             yield "input", f"read by batch {at.batch_id}, committed {at.newest.created_at:%F %T} UTC"
         for where, end in at.end.items():

@@ -73,7 +73,8 @@ def try_transform(
     raise typer.Exit(1 if found.failed else 0)
 
 
-def _runner(settings: Settings, function: transform.Transform) -> TransformRunner:
+def runner_of(settings: Settings, function: transform.Transform) -> TransformRunner:
+    """Return what judges and transforms; it asks the registry, and registers nothing."""
     registry = settings.schema_registry
     rules = OutputSchemaRules(False, registry.subject_name_strategy)  # the registry is only read
     schemas = schemas_of(registry.client()) if settings.source.has_schemas else {}
@@ -81,7 +82,7 @@ def _runner(settings: Settings, function: transform.Transform) -> TransformRunne
 
 
 def _of_file(settings: Settings, function: transform.Transform, file: Path) -> Trial:
-    runner = _runner(settings, function)
+    runner = runner_of(settings, function)
     try:
         records = table_of(file, runner.columns)
     except OSError as error:
@@ -98,7 +99,7 @@ def _of_file(settings: Settings, function: transform.Transform, file: Path) -> T
 
 
 def _of_input(settings: Settings, function: transform.Transform, last: int, limits: ReadLimits) -> Trial:
-    runner = _runner(settings, function)
+    runner = runner_of(settings, function)
     kafka = KafkaInput(settings.kafka, settings.source.topics, "")
     try:
         topics = kafka.describe()
