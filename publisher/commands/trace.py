@@ -7,6 +7,7 @@ import psycopg
 import typer
 from confluent_kafka import KafkaException
 
+from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.commands.common import database
 from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
 from publisher.trace.meaning import SessionKey, meaning
@@ -18,7 +19,7 @@ from publisher.trace.outputs import (
     outputs_of_id,
     outputs_of_key,
 )
-from publisher.trace.positions import FoundThere, OutboxId, Position, find_there, parse_place
+from publisher.trace.positions import FoundThere, find_there
 from publisher.trace.records import Copy, RecordThere, record_at
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
@@ -138,7 +139,7 @@ class _Traced:
 def _traced(
     settings: Settings,
     connection: psycopg.Connection[Any],
-    wanted: SessionKey | OutboxId | Position,
+    wanted: SessionKey | OutboxId | RecordPlace,
     *,
     topic: str | None = None,
     scan: bool = False,
@@ -146,7 +147,7 @@ def _traced(
 ) -> _Traced:
     if isinstance(wanted, OutboxId):
         return _of_id(settings, connection, wanted, text=text)
-    if isinstance(wanted, Position):
+    if isinstance(wanted, RecordPlace):
         return _of_record(settings, connection, wanted, text=text)
     return _of_key(settings, connection, wanted, topic, scan=scan, text=text)
 
@@ -209,7 +210,7 @@ def _outputs(
 
 
 def _of_record(
-    settings: Settings, connection: psycopg.Connection[Any], wanted: Position, *, text: bool
+    settings: Settings, connection: psycopg.Connection[Any], wanted: RecordPlace, *, text: bool
 ) -> _Traced:
     record, unread = None, ""
     try:
@@ -288,7 +289,7 @@ def _place(copy: Copy) -> str:
 
 
 def _print_record(
-    wanted: Position,
+    wanted: RecordPlace,
     record: RecordThere | None,
     unread: str,
     outputs: Sequence[Output],

@@ -33,7 +33,7 @@ _MOST_KNOWN = 10_000
 _KINDS = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "JSON": "JSON Schema"}
 
 
-class Answer(NamedTuple):
+class SchemaAnswer(NamedTuple):
     """What the registry said of an id. `trouble`: why it said nothing; `until`: when to ask again (time.monotonic)."""
 
     schema: WriterSchema | UnusableSchema | None
@@ -49,14 +49,14 @@ class SchemaLookup:
         """Nothing is asked, and no thread runs before the first `find`."""
         self._settings = settings
         self._schemas: RegistrySchemas | None = None
-        self._answers: dict[int, Answer] = {}
-        self._away: Answer | None = None
+        self._answers: dict[int, SchemaAnswer] = {}
+        self._away: SchemaAnswer | None = None
         self._asked: SimpleQueue[int | None] = SimpleQueue()
         self._waiting: set[int] = set()
         self._changed = Condition()
         self._thread: Thread | None = None
 
-    def find(self, schema_id: int, wait_s: float) -> Answer:
+    def find(self, schema_id: int, wait_s: float) -> SchemaAnswer:
         """Return the registry's answer, waiting so long at the most."""
         with self._changed:
             if (known := self._known(schema_id)) is not None:
@@ -70,13 +70,13 @@ class SchemaLookup:
             self._changed.wait_for(lambda: schema_id not in self._waiting, wait_s)
             if schema_id not in self._waiting:
                 return self._answers[schema_id]
-        return Answer(None, trouble="the schema registry has not answered yet: load the page again")
+        return SchemaAnswer(None, trouble="the schema registry has not answered yet: load the page again")
 
     def close(self) -> None:
         """Let the thread end and close the client, as soon as what it asks for is answered."""
         self._asked.put(None)
 
-    def _known(self, schema_id: int) -> Answer | None:
+    def _known(self, schema_id: int) -> SchemaAnswer | None:
         now = time.monotonic()
         for each in (self._answers.get(schema_id), self._away):
             if each is not None and each.until > now:
@@ -104,7 +104,7 @@ class SchemaLookup:
             self._schemas.client.close()
             self._schemas = None
 
-    def _answer(self, schema_id: int) -> Answer:
+    def _answer(self, schema_id: int) -> SchemaAnswer:
         try:
             if self._schemas is None:
                 options = self._settings.client()
@@ -112,15 +112,15 @@ class SchemaLookup:
                 self._schemas = RegistrySchemas(options)
             schema = self._schemas.fetch(schema_id)
             if isinstance(schema, UnusableSchema):
-                return Answer(schema, until=time.monotonic() + AGAIN_S)
-            return Answer(schema, self._places(schema_id))
+                return SchemaAnswer(schema, until=time.monotonic() + AGAIN_S)
+            return SchemaAnswer(schema, self._places(schema_id))
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
             said = str(error)
             self._close_client()  # the next one is made with the secrets and certificates of then
         except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread goes on
             _log.warning("console_schema_failed", schema_id=schema_id, exc_info=error)
             said = f"{type(error).__name__}: {error}"
-        return Answer(None, trouble=said, until=time.monotonic() + AGAIN_S)
+        return SchemaAnswer(None, trouble=said, until=time.monotonic() + AGAIN_S)
 
     def _places(self, schema_id: int) -> str:
         """Under which subjects it is registered; "" where the registry cannot say that."""

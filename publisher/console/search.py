@@ -4,18 +4,11 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
+from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.console.reader import Connection
 from publisher.outbox.erased import erased_at_end, erased_of_key
 from publisher.trace.meaning import is_kept, meaning
-from publisher.trace.positions import (
-    MOST_CANDIDATES,
-    Candidate,
-    LetterThere,
-    OutboxId,
-    Position,
-    find_there,
-    parse_place,
-)
+from publisher.trace.positions import MOST_CANDIDATES, Candidate, LetterThere, find_there
 from publisher.trace.records import RecordThere, record_at
 from service.errors import OutboxError
 from service.settings import KafkaSettings
@@ -62,7 +55,9 @@ def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOu
     return outcome
 
 
-def _position(connection: Connection, kafka: KafkaSettings, place: Position, outcome: SearchOutcome) -> None:
+def _position(
+    connection: Connection, kafka: KafkaSettings, place: RecordPlace, outcome: SearchOutcome
+) -> None:
     _input(connection, kafka, place, outcome)
     if outcome.key is not None or outcome.candidates or outcome.letters:
         return
@@ -81,7 +76,7 @@ def _position(connection: Connection, kafka: KafkaSettings, place: Position, out
 def _input(
     connection: Connection,
     kafka: KafkaSettings,
-    place: Position,
+    place: RecordPlace,
     outcome: SearchOutcome,
     *,
     is_end: bool = False,
@@ -106,7 +101,7 @@ def _input(
             outcome.key = record.key
 
 
-def _record(kafka: KafkaSettings, place: Position, outcome: SearchOutcome) -> RecordThere | None:
+def _record(kafka: KafkaSettings, place: RecordPlace, outcome: SearchOutcome) -> RecordThere | None:
     limited = kafka.model_copy(update={"request_timeout_s": min(_KAFKA_TIMEOUT_S, kafka.request_timeout_s)})
     try:
         record = record_at(limited, *place)

@@ -19,13 +19,14 @@ from typing import Any
 
 import psycopg
 
+from contract.places import RecordPlace
 from contract.session_keys import MAX_KEY_BYTES
 from db import operations, windows
 from db.lock_holders import refuse_strangers
 from db.statements import queries
 from db.windows import Window
-from publisher.erasure.letters import ErasedLetter, LetterPlace
-from publisher.erasure.open_sessions import Position, read_position
+from publisher.erasure.letters import ErasedLetter
+from publisher.erasure.open_sessions import OpenInput, read_open_input
 from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
 from service.errors import FencedError, SettingsError, UnavailableError
 from service.lifecycle.fault_points import reach
@@ -71,7 +72,7 @@ class Erasure:
         self,
         connection: psycopg.Connection[Any],
         keys: Sequence[str],
-        letters: Sequence[LetterPlace] = (),
+        letters: Sequence[RecordPlace] = (),
         writer: TombstoneWriter | None = None,
     ) -> None:
         """`letters`: where dead letters without a key are that go too.
@@ -83,7 +84,7 @@ class Erasure:
             raise FencedError("another `publisher erase` runs. Nothing was erased")
         self._connection = connection
         self._writer = writer
-        self._begin: Position = read_position(connection)
+        self._begin: OpenInput = read_open_input(connection)
         self.keys = {key: ErasedKey(self._hash(key)) for key in keys}
         self.letters = {place: ErasedLetter(str(place)) for place in letters}
         self.letters_without_key = 0
@@ -116,7 +117,7 @@ class Erasure:
 
     def _round(self) -> bool:
         """Erase what can be erased now; return whether nothing is left."""
-        open_still = read_position(self._connection).open_since(self._begin.end)
+        open_still = read_open_input(self._connection).open_since(self._begin.end)
         for place, letter in self.letters.items():
             self._erase_letter(place, letter)
         for key, found in self.keys.items():
@@ -183,7 +184,7 @@ class Erasure:
                 self._record(letters=erased)
             found.letters += erased
 
-    def _erase_letter(self, place: LetterPlace, found: ErasedLetter) -> None:
+    def _erase_letter(self, place: RecordPlace, found: ErasedLetter) -> None:
         with self._changing():
             erased, still_open = self._connection.execute(
                 _ERASURE["erase_letter_at"], place._asdict()

@@ -1,22 +1,12 @@
 """Dead letters without a session key: nobody can say whose they are, so a person names each by the place of its record in the input."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from contract.places import RecordPlace, parse_place
 from service.errors import SettingsError
 
 _WRITTEN = "TOPIC/PARTITION/OFFSET"
-
-
-class LetterPlace(NamedTuple):
-    """Where the record of a dead letter is in the input."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}/{self.offset}"
 
 
 @dataclass(slots=True)
@@ -32,14 +22,16 @@ class ErasedLetter:
         return asdict(self)
 
 
-def parse_place(text: str) -> LetterPlace:
+def letter_place(text: str) -> RecordPlace:
     """Read TOPIC/PARTITION/OFFSET. Raises SettingsError."""
-    topic, *numbers = text.rsplit("/", 2)
-    if not topic or len(numbers) != 2 or not all(each.isascii() and each.isdigit() for each in numbers):
+    try:
+        place = parse_place(text)
+    except ValueError:
+        place = None
+    if not isinstance(place, RecordPlace):
         raise SettingsError(
             f"--letter {text!r} is not {_WRITTEN}, as `spark-job dead-letters show ID` has it: topic, partition and first offset"
         )
-    partition, offset = map(int, numbers)
-    if partition >= 1 << 31 or offset >= 1 << 63:
-        raise SettingsError(f"--letter {text!r}: Kafka has no such partition or offset")
-    return LetterPlace(topic, partition, offset)
+    if not place.is_possible:
+        raise SettingsError(f"--letter {text!r}: Kafka has no such partition")
+    return place

@@ -13,7 +13,7 @@ InputPartition = tuple[str, int]
 """(topic id, partition)."""
 
 
-class Position(NamedTuple):
+class OpenInput(NamedTuple):
     """Of each input partition: how far the job has read, exclusive, and where the oldest session begins that may be open, if any may."""
 
     end: Mapping[InputPartition, int]
@@ -28,10 +28,10 @@ class Position(NamedTuple):
         ]
 
 
-def read_position(connection: psycopg.Connection[Any]) -> Position:
+def read_open_input(connection: psycopg.Connection[Any]) -> OpenInput:
     """Return it; empty where the job has never run. Raises psycopg.Error."""
     rows = connection.execute(_ERASURE["open_input"]).fetchall()
-    return Position(
+    return OpenInput(
         {(topic_id, partition): end for topic_id, partition, end, _ in rows},
         {(topic_id, partition): first for topic_id, partition, _, first in rows if first is not None},
     )

@@ -37,7 +37,7 @@ from publisher.protocol.history import (
     check_later,
     check_parked,
     check_resumed_parked,
-    decide,
+    continue_from,
 )
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
@@ -218,7 +218,7 @@ class Lane:
         first = Cursor(self._epoch.from_batch - 1)
         at = (record.cursor if record is not None else first).batch_id
         commit_id = commit_id_at(connection, at)
-        return decide(
+        return continue_from(
             self._context.identity, record, mirror, DeliveryPosition(0, first, commit_id), commit_id
         )
 

@@ -64,7 +64,7 @@ class DeliveryPosition:
     total: Totals = NO_TOTALS
 
 
-def decide(
+def continue_from(
     identity: Identity,
     record: CommittedProgress | None,
     mirror: Mirror,

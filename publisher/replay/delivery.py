@@ -26,7 +26,7 @@ from publisher.outbox.lease import LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol import remediation
 from publisher.protocol.cursor import ChunkLimits
-from publisher.protocol.history import DeliveryPosition, Mirror, decide
+from publisher.protocol.history import DeliveryPosition, Mirror, continue_from
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import Place, RecordRefusedError, Refusal
@@ -290,7 +290,7 @@ class ReplayDelivery:
             return start
         commit_id = None if newest is None else commit_id_at(connection, newest.cursor.batch_id)
         mirror = Mirror(lease.seq, lease.cursor, lease.seq)
-        return decide(self._context.identity, newest, mirror, start, commit_id, self._remediation)
+        return continue_from(self._context.identity, newest, mirror, start, commit_id, self._remediation)
 
     def _begin(
         self, connection: Connection, position: DeliveryPosition, newest: ReplayProgress | None

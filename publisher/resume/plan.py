@@ -8,7 +8,7 @@ from uuid import UUID
 from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Progress, Totals
 from publisher.protocol.cursor import Epoch
-from publisher.protocol.history import DeliveryPosition, Identity, Mirror, check_later, decide
+from publisher.protocol.history import DeliveryPosition, Identity, Mirror, check_later, continue_from
 from publisher.protocol.stop_reasons import StoppedError
 from service.errors import ContinuityError
 
@@ -109,7 +109,7 @@ def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> Deliver
     try:
         check_later(found.later, newest_epoch)
         start = DeliveryPosition(0, found.start, found.start_commit_id)
-        return decide(identity, found.newest, found.mirror, start, commit_id)
+        return continue_from(identity, found.newest, found.mirror, start, commit_id)
     except StoppedError:
         return None
 

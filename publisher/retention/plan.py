@@ -88,7 +88,7 @@ def closed(partition: Partition, newest_batch: int) -> bool:
     return partition.end <= newest_batch
 
 
-def decide(
+def plan_drops(
     partitions: Sequence[Partition],
     needs: Needs,
     keep_s: int | None,

@@ -18,7 +18,7 @@ from publisher.retention.plan import (
     Partition,
     ReplayNeed,
     closed,
-    decide,
+    plan_drops,
 )
 from service.settings import RetentionSettings
 
@@ -86,7 +86,7 @@ def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> 
         growth = _growth(connection, partitions)
         needs = _needs(connection, partitions, growth.newest_batch)
         letters = survey_letters(connection, settings)
-    decisions = decide(partitions, needs, settings.keep_s, settings.keep_bytes, letters.disk_bytes)
+    decisions = plan_drops(partitions, needs, settings.keep_s, settings.keep_bytes, letters.disk_bytes)
     return RetentionSurvey(decisions, found, growth, letters)
 
 

@@ -17,7 +17,7 @@ _MOST_WINDOWS = 20
 
 
 @dataclass(slots=True)
-class Backlog:
+class LaneBacklog:
     """What a lane has left after `cursor` up to `last_batch`. `age_s`: of its oldest batch, None where no row is left."""
 
     lane: int
@@ -31,7 +31,7 @@ class Backlog:
         return self.rows >= count_limit or self.cursor >= Cursor(self.last_batch)
 
 
-def count(connection: psycopg.Connection[Any], lanes: Sequence[Backlog], count_limit: int) -> None:
+def count(connection: psycopg.Connection[Any], lanes: Sequence[LaneBacklog], count_limit: int) -> None:
     """Count the rows of each, up to `count_limit`. Lanes are close together as a rule: one window then counts them all."""
     for _ in range(_MOST_WINDOWS):
         left = [lane for lane in lanes if not lane.is_counted(count_limit)]

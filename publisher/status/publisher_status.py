@@ -13,7 +13,7 @@ from publisher.assignment.membership import Process, read_living
 from publisher.outbox import parked_topics
 from publisher.outbox.identity import OutboxIdentity, read_identity
 from publisher.status import backlog
-from publisher.status.backlog import Backlog
+from publisher.status.backlog import LaneBacklog
 
 _DELIVERIES = queries("publisher", "deliveries")
 _LANES = queries("publisher", "lanes")
@@ -146,7 +146,9 @@ def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[La
     """Read every lane's. Undelivered rows are counted up to `count_limit` for each."""
     rows = connection.execute(_LANES["statuses"]).fetchall()
     # Nothing of an epoch is before its first batch.
-    backlogs = [Backlog(row[1], max(Cursor(row[5], row[6]), Cursor(row[13] - 1)), row[14]) for row in rows]
+    backlogs = [
+        LaneBacklog(row[1], max(Cursor(row[5], row[6]), Cursor(row[13] - 1)), row[14]) for row in rows
+    ]
     backlog.count(connection, backlogs, count_limit)
     return [
         LaneStatus(

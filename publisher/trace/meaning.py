@@ -4,18 +4,18 @@ from typing import Any
 
 import psycopg
 
+from contract.places import OutboxId, RecordPlace, parse_place
 from db import windows
 from db.statements import queries
 from publisher.outbox.erased import erased_of_key
 from publisher.outbox.permitted import permitted
-from publisher.trace.positions import OutboxId, Position, parse_place
 
 _KEYS = queries("publisher.trace", "keys")
 
 SessionKey = str
 
 
-def meaning(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | Position | None:
+def meaning(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | RecordPlace | None:
     """Return the session key that the outbox knows by this text, else the place that it names; None: neither. Raises psycopg.Error."""
     if not text or "\0" in text:
         return None

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import psycopg
 from confluent_kafka import KafkaException
 
+from contract.places import OutboxId
 from db import windows
 from db.statements import queries
 from publisher.kafka.topics import Topics
-from publisher.trace.positions import OutboxId, find_there
+from publisher.trace.positions import find_there
 from publisher.trace.records import Copy, Range, copies
 from service.errors import UnavailableError
 from service.kafka import client as kafka_client

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from contract.places import RecordPlace
 from db.statements import queries
 from publisher.outbox.permitted import permitted
 
@@ -14,34 +15,6 @@ MOST_CANDIDATES = 50
 # Batches, and their sessions, that are looked through behind the one that read the offset: a session's end follows its events closely.
 _BATCHES = 64
 _SESSIONS = 20_000
-
-
-class Position(NamedTuple):
-    """A record's place in Kafka. `topic` may be a topic's id where the input is meant."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}/{self.offset}"
-
-
-class OutboxId(NamedTuple):
-    """The header `outbox-id`: the place of the session's end event, and which of its outputs."""
-
-    topic_id: str
-    partition: int
-    end_offset: int
-    output: int
-
-    def __str__(self) -> str:
-        return f"{self.topic_id}/{self.partition}/{self.end_offset}/{self.output}"
-
-    @property
-    def end(self) -> Position:
-        """Where the session ends."""
-        return Position(self.topic_id, self.partition, self.end_offset)
 
 
 class Candidate(NamedTuple):
@@ -82,25 +55,8 @@ class FoundThere:
         return list(dict.fromkeys(found))
 
 
-def parse_place(text: str) -> OutboxId | Position:
-    """Read `TOPIC-ID/PARTITION/OFFSET/INDEX` or `TOPIC/PARTITION/OFFSET`. Raises ValueError."""
-    topic, *numbers = text.strip().split("/")
-    if not topic or not all(_is_number(number) for number in numbers) or len(numbers) not in (2, 3):
-        raise ValueError(
-            f"{text!r} is neither an outbox-id (<input topic id>/<partition>/<offset>/<index>) nor a position "
-            "(<topic>/<partition>/<offset>)"
-        )
-    if len(numbers) == 3:
-        return OutboxId(topic, int(numbers[0]), int(numbers[1]), int(numbers[2]))
-    return Position(topic, int(numbers[0]), int(numbers[1]))
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) < 2**63
-
-
 def find_there(
-    connection: psycopg.Connection[Any], place: Position, *, only_ends: bool = False
+    connection: psycopg.Connection[Any], place: RecordPlace, *, only_ends: bool = False
 ) -> FoundThere:
     """Return what closed around a position of the input; `only_ends`: exactly there. Raises psycopg.Error.
 
@@ -108,7 +64,7 @@ def find_there(
     """
     ids = [topic_id for (topic_id,) in connection.execute(_POSITIONS["topic_ids"], {"topic": place.topic})]
     found = FoundThere(ids)
-    if place.partition >= 2**31:
+    if not place.is_possible:
         return found
     for topic_id in ids:
         where = {
@@ -128,7 +84,7 @@ def find_there(
     return _with_letters(connection, place, found)
 
 
-def _with_letters(connection: psycopg.Connection[Any], place: Position, found: FoundThere) -> FoundThere:
+def _with_letters(connection: psycopg.Connection[Any], place: RecordPlace, found: FoundThere) -> FoundThere:
     def ask() -> list[LetterThere]:
         return [
             LetterThere(*row)

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from service.errors import SettingsError
 from service.json_text import json_text
 from service.observability import http_server
-from service.observability.http_server import Answer, Page
+from service.observability.http_server import HttpResponse, Page
 from service.observability.verdict import HealthVerdict
 from service.printable import printable_json
 
@@ -74,12 +74,12 @@ class _Together(Collector):
             yield from collector.collect()
 
 
-def _metrics(collector: Collector, accept: str) -> Answer:
+def _metrics(collector: Collector, accept: str) -> HttpResponse:
     encode, content_type = choose_encoder(accept)
-    return Answer(200, content_type, encode(collector))
+    return HttpResponse(200, content_type, encode(collector))
 
 
-def _verdict(word: str, verdict: HealthVerdict) -> Answer:
+def _verdict(word: str, verdict: HealthVerdict) -> HttpResponse:
     # People ask with curl, and a reason may quote foreign text.
     body = printable_json(json_text(verdict.as_json(word))) + "\n"
-    return Answer(200 if verdict.holds else 503, "application/json", body.encode())
+    return HttpResponse(200 if verdict.holds else 503, "application/json", body.encode())

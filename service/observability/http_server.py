@@ -46,7 +46,7 @@ _REASONS = {
 }
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What a page answers."""
 
     status: int
@@ -54,13 +54,13 @@ class Answer(NamedTuple):
     body: bytes
 
 
-Page = Callable[[str], Answer]
+Page = Callable[[str], HttpResponse]
 """Makes an answer, given the request's `Accept` header."""
 
 
-def text(status: int, said: str) -> Answer:
+def text(status: int, said: str) -> HttpResponse:
     """Return an answer for people."""
-    return Answer(status, "text/plain; charset=utf-8", f"{said}\n".encode())
+    return HttpResponse(status, "text/plain; charset=utf-8", f"{said}\n".encode())
 
 
 @contextmanager
@@ -100,10 +100,12 @@ class _Pool:
         self.loop = loop
         self._pages = pages
         self._being_made: set[str] = set()
-        self._waiting: dict[str, dict[str, list[Callable[[Answer], None]]]] = {path: {} for path in pages}
+        self._waiting: dict[str, dict[str, list[Callable[[HttpResponse], None]]]] = {
+            path: {} for path in pages
+        }
         self.connections = ConnectionLimit(MOST_CONNECTIONS)
 
-    def ask(self, path: str, accept: str, answer: Callable[[Answer], None]) -> None:
+    def ask(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
         """Have a page made; `answer` is called with it. Who asks for the same while it waits for its turn gets the same answer."""
         if path not in self._pages:
             answer(text(404, f"there is no {path} here, only {', '.join(sorted(self._pages))}"))
@@ -112,7 +114,7 @@ class _Pool:
         if path not in self._being_made:
             self._make_next(path)
 
-    def forget(self, path: str, accept: str, answer: Callable[[Answer], None]) -> None:
+    def forget(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
         """Make nothing for whoever has gone: else the pages of strangers who do not wait hold up those who do."""
         answers = self._waiting.get(path, {}).get(accept, [])
         if answer in answers:
@@ -132,7 +134,7 @@ class _Pool:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(made, found)
 
-        def made(found: Answer) -> None:
+        def made(found: HttpResponse) -> None:
             self._being_made.discard(path)
             for answer in answers:
                 answer(found)
@@ -146,7 +148,7 @@ class _Pool:
             self.loop.call_soon(made, text(503, f"{path} cannot be made now: {error}"))
 
 
-def _made(page: Page, path: str, accept: str) -> Answer:
+def _made(page: Page, path: str, accept: str) -> HttpResponse:
     try:
         return page(accept)
     except Exception as error:  # noqa: BLE001 - told to whoever asks, and the endpoint continues
@@ -224,7 +226,7 @@ class _Connection(asyncio.Protocol):
         self._forget = partial(self._pool.forget, path, accept, answer)
         self._pool.ask(path, accept, answer)
 
-    def _answer(self, answer: Answer, *, with_body: bool) -> None:
+    def _answer(self, answer: HttpResponse, *, with_body: bool) -> None:
         if self._transport.is_closing():
             return
         head = (

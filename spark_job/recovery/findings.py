@@ -106,7 +106,7 @@ def here(at: InputPosition) -> From:
     return From(at.end, at.open, at.lineage, of.topics, of.assembly, of.policy, of.revision)
 
 
-def decide(
+def continuation(
     at: InputPosition,
     now: Input,
     accepted: AcceptedRisks,

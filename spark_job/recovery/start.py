@@ -141,7 +141,7 @@ class Start:
             except OutboxError as error:
                 raise RequestRefusedError(str(error)) from error
         greatest = generations.greatest_revision(connection)
-        decision = findings.decide(
+        decision = findings.continuation(
             at, now, self.accepted, greatest_revision=greatest, findings=behind, read=read
         )
         return at, decision, lost

@@ -49,7 +49,7 @@ class BatchRate(NamedTuple):
         }
 
 
-class LedgerRow(NamedTuple):
+class NewestBatch(NamedTuple):
     """The newest batch of the ledger: of the stream, a retry of dead letters or a requeue of parked rows."""
 
     batch_id: int
@@ -68,7 +68,7 @@ class JobStatus:
     open_letters: dict[str, int]
     run: Run | None
     rates: list[BatchRate]
-    newest: LedgerRow | None = None
+    newest: NewestBatch | None = None
     """None while the ledger is empty."""
 
     def to_json(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def read(settings: Settings) -> JobStatus:
         rates = [BatchRate(*row) for row in connection.execute(_LEDGER["rates"])]
         newest = connection.execute(_LEDGER["newest"]).fetchone()
     alive = owner.is_alive(settings.job.owner_timeout_s)
-    return JobStatus(owner, alive, at, dict(letters), run, rates, LedgerRow(*newest) if newest else None)
+    return JobStatus(owner, alive, at, dict(letters), run, rates, NewestBatch(*newest) if newest else None)
 
 
 def print_status(out: Console, status: JobStatus) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from contract.cursor import Cursor
 from contract.progress import Progress
-from publisher.protocol.history import DeliveryPosition, Mirror, check_later, check_parked, decide
+from publisher.protocol.history import DeliveryPosition, Mirror, check_later, check_parked, continue_from
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from tests.support.lanes import COMMIT, IDENTITY, OTHER, RECORD
 
@@ -17,18 +17,20 @@ FRESH = Mirror(seq=0, cursor=Cursor(0), last_delivery=0)
 
 
 def test_a_lane_that_never_ran_starts_at_its_epoch() -> None:
-    assert decide(IDENTITY, None, FRESH, START, None) == START
+    assert continue_from(IDENTITY, None, FRESH, START, None) == START
     later = DeliveryPosition(0, Cursor(9), COMMIT)
-    assert decide(IDENTITY, None, FRESH, later, COMMIT) == later
+    assert continue_from(IDENTITY, None, FRESH, later, COMMIT) == later
 
 
 def test_a_lane_continues_from_kafka_s_record() -> None:
-    assert decide(IDENTITY, RECORD, MIRROR, START, COMMIT) == DeliveryPosition(7, RECORD.cursor, COMMIT)
+    assert continue_from(IDENTITY, RECORD, MIRROR, START, COMMIT) == DeliveryPosition(
+        7, RECORD.cursor, COMMIT
+    )
 
 
 def test_a_mirror_one_behind_is_to_be_filled() -> None:
     behind = Mirror(seq=6, cursor=Cursor(3), last_delivery=6)
-    assert decide(IDENTITY, RECORD, behind, START, COMMIT).unrecorded == RECORD
+    assert continue_from(IDENTITY, RECORD, behind, START, COMMIT).unrecorded == RECORD
 
 
 @pytest.mark.guarantee(85, 123)
@@ -74,14 +76,14 @@ def test_two_histories_stop_the_lane(
     record: Progress | None, mirror: Mirror, ledger: UUID | None, why: StopReason
 ) -> None:
     with pytest.raises(StoppedError, match=rf"^{why}: .*publisher") as raised:
-        decide(IDENTITY, record, mirror, START, ledger)
+        continue_from(IDENTITY, record, mirror, START, ledger)
     assert raised.value.reason is why
     assert not raised.value.retry
 
 
 def test_an_epoch_whose_predecessor_s_last_batch_is_missing_does_not_start() -> None:
     with pytest.raises(StoppedError, match="database_restored"):
-        decide(IDENTITY, None, FRESH, DeliveryPosition(0, Cursor(9), None), None)
+        continue_from(IDENTITY, None, FRESH, DeliveryPosition(0, Cursor(9), None), None)
 
 
 @pytest.mark.guarantee(73)
@@ -95,11 +97,11 @@ def test_fewer_parked_rows_than_were_passed_stop_the_lane() -> None:
 
 def test_a_resume_stands_though_postgres_does_not_know_it() -> None:
     resumed = replace(RECORD, resumed="--from mirror")
-    assert decide(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, COMMIT).unrecorded == resumed
+    assert continue_from(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, COMMIT).unrecorded == resumed
     with pytest.raises(StoppedError, match="database_restored"):
-        decide(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, OTHER)
+        continue_from(IDENTITY, resumed, Mirror(5, Cursor(2), 5), START, OTHER)
     with pytest.raises(StoppedError, match="kafka_lost"):
-        decide(IDENTITY, resumed, Mirror(5, Cursor(2), 8), START, COMMIT)
+        continue_from(IDENTITY, resumed, Mirror(5, Cursor(2), 8), START, COMMIT)
 
 
 def test_records_of_an_epoch_that_the_ledger_does_not_have_stop_the_lane() -> None:
@@ -113,14 +115,14 @@ def test_a_record_that_names_no_commit_stops_the_lane_unless_a_resume_is_known()
     forged = replace(RECORD, seq=8, cursor=Cursor(0), commit_id=None)
     for record in (forged, replace(forged, resumed="--from batch 1")):
         with pytest.raises(StoppedError, match=r"other_outbox.*names no commit id"):
-            decide(IDENTITY, record, MIRROR, START, None)
+            continue_from(IDENTITY, record, MIRROR, START, None)
     resumed = replace(forged, resumed="--from batch 1")
-    assert decide(IDENTITY, resumed, replace(MIRROR, resuming=True), START, None).unrecorded == resumed
+    assert continue_from(IDENTITY, resumed, replace(MIRROR, resuming=True), START, None).unrecorded == resumed
     recorded = Mirror(seq=8, cursor=Cursor(0), last_delivery=8)
-    assert decide(IDENTITY, resumed, recorded, START, None) == DeliveryPosition(8, Cursor(0), None)
+    assert continue_from(IDENTITY, resumed, recorded, START, None) == DeliveryPosition(8, Cursor(0), None)
 
 
 def test_a_record_within_the_ledger_always_names_its_commit() -> None:
     nameless = replace(RECORD, commit_id=None)
     with pytest.raises(StoppedError, match=r"other_outbox.*names no commit id"):
-        decide(IDENTITY, nameless, MIRROR, START, None)
+        continue_from(IDENTITY, nameless, MIRROR, START, None)

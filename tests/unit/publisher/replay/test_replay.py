@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.cursor import Cursor
-from publisher.protocol.history import DeliveryPosition, Identity, Mirror, decide
+from publisher.protocol.history import DeliveryPosition, Identity, Mirror, continue_from
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import NO_EXTRAS, Row
 from publisher.protocol.remediation import of_replay
@@ -150,7 +150,7 @@ def test_it_continues_only_where_kafka_and_postgres_tell_one_history(
     def decided() -> DeliveryPosition:
         found = None if record is None else record.commit_id
         mirror, start = Mirror(seq, cursor, seq), DeliveryPosition(0, Cursor(0), None)
-        return decide(Identity(OUTBOX, "c"), record, mirror, start, found, of_replay(1))
+        return continue_from(Identity(OUTBOX, "c"), record, mirror, start, found, of_replay(1))
 
     if why is None:
         decided()

@@ -13,7 +13,7 @@ from publisher.retention.plan import (
     OpenAtUpgrade,
     Partition,
     ReplayNeed,
-    decide,
+    plan_drops,
 )
 
 HOUR = 3_600
@@ -34,7 +34,8 @@ def verdicts(
     needs: Needs, *, keep_s: int | None = HOUR, keep_bytes: int | None = None, n: int = 4
 ) -> list[str]:
     return [
-        d.verdict.value for d in decide([partition(number) for number in range(n)], needs, keep_s, keep_bytes)
+        d.verdict.value
+        for d in plan_drops([partition(number) for number in range(n)], needs, keep_s, keep_bytes)
     ]
 
 
@@ -51,7 +52,7 @@ def test_without_a_limit_nothing_goes() -> None:
 
 
 def test_by_time_the_newest_batch_of_a_partition_decides() -> None:
-    found = decide(
+    found = plan_drops(
         [partition(0, age_s=HOUR + 1), partition(1, age_s=HOUR), partition(2)],
         Needs(25, [lane(25)]),
         HOUR,
@@ -88,7 +89,7 @@ def test_by_size_one_that_is_refused_counts_on() -> None:
 def test_a_partition_that_is_needed_is_refused_with_who_needs_it_and_what_to_do(
     needs: Needs, words: list[str]
 ) -> None:
-    found = decide([partition(number) for number in range(4)], needs, HOUR, None)[1]
+    found = plan_drops([partition(number) for number in range(4)], needs, HOUR, None)[1]
     assert found.verdict is DropVerdict.REFUSED
     (reason,) = found.reasons
     for word in words:
@@ -127,6 +128,6 @@ def test_no_batch_that_is_needed_is_ever_in_a_partition_that_goes(
     needs = Needs(newest, lanes, dict.fromkeys(parked, 1), [ReplayNeed(1, "running", *replay)])
     needed = {batch for n in through for batch in range(n + 1, 50)} | parked | set(range(newest, 50))
     needed |= set(range(replay[0], replay[1] + 1))
-    for decision in decide([partition(number) for number in range(5)], needs, HOUR, None):
+    for decision in plan_drops([partition(number) for number in range(5)], needs, HOUR, None):
         batches = range(max(1, decision.partition.first), decision.partition.end)
         assert (decision.verdict is DropVerdict.DROP) == needed.isdisjoint(batches)

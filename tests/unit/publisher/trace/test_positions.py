@@ -2,14 +2,15 @@
 
 import pytest
 
-from publisher.trace.positions import Candidate, FoundThere, LetterThere, OutboxId, Position, parse_place
+from contract.places import OutboxId, RecordPlace, parse_place
+from publisher.trace.positions import Candidate, FoundThere, LetterThere
 
 
 def test_four_parts_are_an_outbox_id_and_three_a_position() -> None:
     assert parse_place(" H5X-iWMvQOyOXnCD3lD0kQ/0/68/3 ") == OutboxId("H5X-iWMvQOyOXnCD3lD0kQ", 0, 68, 3)
-    assert parse_place("shop.funnel/0/510") == Position("shop.funnel", 0, 510)
+    assert parse_place("shop.funnel/0/510") == RecordPlace("shop.funnel", 0, 510)
     assert str(parse_place("t/1/2/3")) == "t/1/2/3"
-    assert OutboxId("t", 1, 2, 3).end == Position("t", 1, 2)
+    assert OutboxId("t", 1, 2, 3).end == RecordPlace("t", 1, 2)
 
 
 @pytest.mark.parametrize(

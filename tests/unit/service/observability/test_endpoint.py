@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter
 from devstack.processes.port import ReservedPort
 from service.errors import SettingsError
 from service.observability import endpoint
-from service.observability.http_server import MOST_CONNECTIONS, REQUEST_S, Answer, Page
+from service.observability.http_server import MOST_CONNECTIONS, REQUEST_S, HttpResponse, Page
 from service.observability.verdict import HealthVerdict
 from service.probe import probe
 from service.settings import MetricsSettings
@@ -72,7 +72,7 @@ def test_head_is_the_status_without_the_body() -> None:
 
 
 def test_a_page_that_fails_is_a_500_and_the_endpoint_continues() -> None:
-    def broken(_accept: str) -> Answer:
+    def broken(_accept: str) -> HttpResponse:
         raise ZeroDivisionError
 
     with serving(service(HealthVerdict([]), HealthVerdict([])) | {"/broken": broken}) as port:
@@ -85,10 +85,10 @@ def test_a_page_that_fails_is_a_500_and_the_endpoint_continues() -> None:
 def test_requests_that_hang_hold_up_neither_the_others_nor_the_end() -> None:
     entered, release = threading.Event(), threading.Event()
 
-    def hanging(_accept: str) -> Answer:
+    def hanging(_accept: str) -> HttpResponse:
         entered.set()
         release.wait()
-        return Answer(200, "text/plain", b"")
+        return HttpResponse(200, "text/plain", b"")
 
     try:
         with serving(service(HealthVerdict([]), HealthVerdict([])) | {"/hanging": hanging}) as port:
@@ -108,11 +108,11 @@ def test_no_page_is_made_for_whoever_has_gone() -> None:
     entered, release = threading.Event(), threading.Event()
     made: list[str] = []
 
-    def slow(accept: str) -> Answer:
+    def slow(accept: str) -> HttpResponse:
         made.append(accept)
         entered.set()
         release.wait(30)
-        return Answer(200, "text/plain", b"")
+        return HttpResponse(200, "text/plain", b"")
 
     strangers = 2 * MOST_CONNECTIONS
     try:
@@ -246,10 +246,10 @@ def test_what_is_no_request_is_answered_with_400(said: bytes) -> None:
 def test_who_asks_for_a_page_that_is_being_made_shares_one_answer() -> None:
     entered, release = threading.Semaphore(0), threading.Event()
 
-    def slow(_accept: str) -> Answer:
+    def slow(_accept: str) -> HttpResponse:
         entered.release()
         release.wait()
-        return Answer(200, "text/plain", b"")
+        return HttpResponse(200, "text/plain", b"")
 
     waiting = []
     try:

@@ -32,7 +32,7 @@ EVERYTHING = AcceptedRisks(**dict.fromkeys(AcceptedRisks.__dataclass_fields__, T
 def decide(
     now: Input = NOW, accepted: AcceptedRisks = NOTHING, at: InputPosition = AT, **more: Any
 ) -> Resumption | Opening:
-    return findings.decide(at, now, accepted, **{"greatest_revision": 0} | more)
+    return findings.continuation(at, now, accepted, **{"greatest_revision": 0} | more)
 
 
 def opened(decision: Resumption | Opening) -> Opening:
