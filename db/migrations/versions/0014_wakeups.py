@@ -1,4 +1,4 @@
-"""A wake-up that the server cannot take ends no transaction, and the publisher writes only those columns of a new lane that are its own."""
+"""A wake-up that the server cannot take ends no transaction; what is pruned of a lane is the owner's word; no run's end has a key."""
 
 from db.migrations.script import run_script
 
@@ -7,7 +7,7 @@ down_revision = "0013"
 
 
 def upgrade() -> None:
-    """Add the function, use it, and take rights away."""
+    """Add the function, use it, take rights and keys away."""
     run_script("0014_wakeups_up")
 
 
