@@ -235,8 +235,9 @@ class _Partition:
             if (lacking := lacking_resource(error)) is not None:
                 raise lacking from None  # the machine's fault, not the session's
             if transform.stop_on_error:
+                # The outbox keeps the text, where nobody would find a key that is to be erased.
                 raise TransformStoppedError(
-                    f"{transform.function} failed for session {closed.key!r} that ends at {session.end} "
+                    f"{transform.function} failed for the session that ends at {'/'.join(map(str, session.end))} "
                     '([transform] on_error = "stop"; "dead_letter" keeps such sessions and continues)'
                 ) from error
             return letters.failed(self.source, closed, error, types_in_header=rules.type_path is None)

@@ -18,6 +18,11 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Former ends of runs have the key of the session that the transform failed for.
+UPDATE outbox.run
+SET ended_because = regexp_replace(ended_because, ' failed for session .* that ends at ', ' failed for the session that ends at ')
+WHERE ended_because LIKE '% failed for session % that ends at %';
+
 -- What is pruned of a lane is the owner's word, in a new row as well.
 REVOKE INSERT ON outbox.lane FROM outbox_publisher;
 GRANT INSERT (epoch, lane) ON outbox.lane TO outbox_publisher;

@@ -228,6 +228,21 @@ def test_the_reason_of_a_replay_from_before_0013_loses_its_key(blank_database: s
     ]
 
 
+@pytest.mark.parametrize("key", ["plain", "it's", "two\nlines", "a' that ends at b"])
+def test_the_end_of_a_run_from_before_0014_loses_its_key(blank_database: str, key: str) -> None:
+    upgrade(blank_database, "0013")
+    said = "m:f failed for {} that ends at Position(topic='in', partition=0, offset=5) ([transform] on_error = \"stop\")"
+    with psycopg.connect(blank_database, autocommit=True) as connection:
+        rows = OutboxRows(blank_database, connection)
+        rows.insert_parents("run")
+        rows.insert("run")
+        connection.execute(
+            "UPDATE outbox.run SET ended_at = now(), ended_because = %s", (said.format(f"session {key!r}"),)
+        )
+        upgrade(blank_database)
+        assert rows.value("SELECT ended_because FROM outbox.run") == said.format("the session")
+
+
 def test_looking_at_the_revision_changes_nothing(blank_database: str) -> None:
     assert outbox_migrate(blank_database, "status").returncode == 3
     assert current(blank_database) is None

@@ -79,7 +79,7 @@ def kafka(code: int, text: str = "") -> KafkaException:
 
 AS_RAISED = {
     TransformFailedError: in_worker(
-        "spark_job.assembly.errors.TransformStoppedError: m:f failed for session 'k' that ends at in/0/5"
+        "spark_job.assembly.errors.TransformStoppedError: m:f failed for the session that ends at in/0/5"
     ),
     WorkerCodeChangedError: in_worker(
         "spark_job.assembly.errors.CodeChangedError: m:f was edited or replaced"
@@ -194,7 +194,7 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         TransformFailedError,
         11,
         False,
-        "m:f failed for session 'k' that ends at in/0/5",
+        "m:f failed for the session that ends at in/0/5",
     ),
     "code changed": (
         AS_RAISED[WorkerCodeChangedError],
@@ -529,7 +529,7 @@ def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
     "quoted", ["java.net.ConnectException: refused", "java.lang.OutOfMemoryError", "No space left on device"]
 )
 def test_what_a_transform_quotes_is_not_taken_for_the_cause(quoted: str) -> None:
-    text = f"spark_job.assembly.errors.TransformStoppedError: m:f failed for session 'k': {quoted}"
+    text = f"spark_job.assembly.errors.TransformStoppedError: m:f failed for the session that ends at in/0/5: {quoted}"
     assert (
         type(explain(in_worker(f"OSError: {quoted}\n\nThe above exception was the direct cause\n\n{text}")))
         is TransformFailedError
