@@ -15,7 +15,7 @@ GREEN = "green-"
 """Ends of the topics' names; before them stands a beginning that all topics of a pipeline share, and GREEN in those of `green`."""
 
 _PAGES_PER_SESSION = 15
-_FAILS_EVERY = 97
+FAILS_EVERY = 97
 _SILENT_EVERY = 53
 
 
@@ -25,7 +25,7 @@ class RefusedSessionError(Exception):
 
 def twenty(session: Session) -> Iterable[OutputEvent]:
     """Return twenty outputs to two topics; none for some sessions, and an error for some, by the end's offset."""
-    if session.end.offset % _FAILS_EVERY == 0:
+    if session.end.offset % FAILS_EVERY == 0:
         raise RefusedSessionError(f"session {session.key} ends at {session.end.offset}")
     return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "")
 
@@ -42,7 +42,7 @@ def mended(session: Session) -> Iterable[OutputEvent]:
 
 def green(session: Session) -> Iterable[OutputEvent]:
     """Return what `twenty` does to topics of its own: for another pipeline on the same input."""
-    if session.end.offset % _FAILS_EVERY == 0:
+    if session.end.offset % FAILS_EVERY == 0:
         raise RefusedSessionError(f"session {session.key} ends at {session.end.offset}")
     return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "", GREEN)
 
