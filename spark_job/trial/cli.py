@@ -107,10 +107,12 @@ def _of_input(settings: Settings, function: transform.Transform, last: int, limi
     finally:
         kafka.close()
     newest = NewestRecords(settings.kafka, _by_name(starts, topics), _by_name(ends, topics), limits)
-    sessions = [runner.transformed(each) for each in _newest_sessions(runner, newest, last)]
+    found = _newest_sessions(runner, newest, last)
+    sessions = [runner.transformed(each) for each in found]
     not_compared, compared = None, [Compared(each, None) for each in sessions]
     try:
-        stored = look_up(settings, [each.session for each in sessions], topics.ids)
+        closings = [each.closed.closing_offset for each in found]
+        stored = look_up(settings, [each.session for each in sessions], closings, topics.ids)
         compared = [Compared(each, its) for each, its in zip(sessions, stored, strict=True)]
     except (OutboxError, psycopg.Error) as error:
         not_compared = reason_of(error)

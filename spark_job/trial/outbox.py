@@ -46,15 +46,18 @@ Place = tuple[str, int, int]
 
 
 def look_up(
-    settings: Settings, sessions: Sequence[Session], topic_ids: Mapping[str, str]
+    settings: Settings, sessions: Sequence[Session], closings: Sequence[int], topic_ids: Mapping[str, str]
 ) -> list[StoredSession | NotStored]:
-    """Return what the outbox has of each session. `topic_ids`: {topic: topic id}. Raises OutboxError, psycopg.Error."""
+    """Return what the outbox has of each session. Raises OutboxError, psycopg.Error.
+
+    `closings`: offset of the record that showed each session's end; `topic_ids`: {topic: topic id}.
+    """
     with connect(settings.postgres, "spark-job try", autocommit=True) as connection:
         require_current(connection)
         places = [(topic_ids[each.end.topic], each.end.partition, each.end.offset) for each in sessions]
         found = _rows(connection, sessions, places)
         missing = [number for number, place in enumerate(places) if place not in found]
-        why = dict(zip(missing, _reasons(connection, sessions, places, missing), strict=True))
+        why = dict(zip(missing, _reasons(connection, sessions, closings, places, missing), strict=True))
         return [why[number] if number in why else found[place] for number, place in enumerate(places)]
 
 
@@ -119,7 +122,11 @@ def _output(
 
 
 def _reasons(
-    connection: Connection, sessions: Sequence[Session], places: Sequence[Place], which: Sequence[int]
+    connection: Connection,
+    sessions: Sequence[Session],
+    closings: Sequence[int],
+    places: Sequence[Place],
+    which: Sequence[int],
 ) -> Iterator[NotStored]:
     """Why there is nothing of some of the sessions, in their order."""
     if not which:
@@ -136,7 +143,7 @@ def _reasons(
         letters = {row["place"]: row for row in cursor.execute(_TRIAL["letters"], wanted)}
         erased = {row["place"] for row in cursor.execute(_TRIAL["erased"], wanted)}
     for nth, number in enumerate(which):
-        topic_id, partition, end = places[number]
+        topic_id, partition, _ = places[number]
         read_to = 0 if at is None else at.end.at(TopicPartition(topic_id, partition))
         if nth in letters:
             letter = letters[nth]
@@ -146,7 +153,7 @@ def _reasons(
             )
         elif nth in erased:
             yield NotStored("erased", "it was erased")
-        elif end >= read_to:
+        elif closings[number] >= read_to:
             yield NotStored("not_read", f"the job has read this partition up to offset {read_to} only")
         else:
             yield NotStored(

@@ -23,7 +23,7 @@ from spark_job.cli import app
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.description import described
 from tests.support.outbox.closed_sessions import closed, fields
-from tests.support.sink.batches import Row, SinkRun, letter, session
+from tests.support.sink.batches import Row, SinkRun, letter, session, still_open
 
 TRANSFORM = """
 from spark_job import OutputEvent
@@ -45,19 +45,25 @@ class Input:
         create_topics(kafka.bootstrap_servers, {topic: (2, {})})
         described_topic = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
         self.topic_id = topic_id_text(described_topic.topic_id)
-        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-        for number in range(SESSIONS):
-            for kind in ("start", "entry", "entry", "end"):
-                self._send(producer, f"k-{number}", kind, number)
-        self._send(producer, "open", "start", 0)
-        producer.flush()
+        self._bootstrap = kafka.bootstrap_servers
+        self.send(
+            *(
+                (f"k-{number}", kind, number)
+                for number in range(SESSIONS)
+                for kind in ("start", "entry", "entry", "end")
+            ),
+            ("open", "start", 6),
+        )
         self.sink = SinkRun(connection, topic=(topic, self.topic_id), assembly=described(load_settings()))
 
-    def _send(self, producer: Producer, key: str, kind: str, number: int) -> None:
-        value = {"session_key": key, "event_type": f"{kind}_event", "n": number}
-        producer.produce(
-            self.topic, json.dumps(value).encode(), partition=0, timestamp=1_767_225_600_000 + 1_000 * number
-        )
+    def send(self, *events: tuple[str, str, int]) -> None:
+        """Write (key, type, second)."""
+        producer = Producer({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        for key, kind, second in events:
+            value = {"session_key": key, "event_type": f"{kind}_event", "n": second}
+            at_ms = 1_767_225_600_000 + 1_000 * second
+            producer.produce(self.topic, json.dumps(value).encode(), partition=0, timestamp=at_ms)
+        producer.flush()
 
     def stored(self, number: int, outputs: Sequence[OutputEvent], start: int | None = None) -> Row:
         """The row of a session with these outputs."""
@@ -158,6 +164,23 @@ def test_each_of_the_newest_sessions_is_compared_with_its_row(stand: Input) -> N
     assert "  -gone  key k-1" in text.splitlines()
     summary = "sessions 5, altered 2, not compared, begun before what was read 1, dead letters 1, not read by the job yet 1; read: "
     assert summary in text
+
+
+def test_a_session_whose_silence_the_job_has_not_seen_is_none_that_the_outbox_lacks(
+    stand: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last event was read. The records that show the silence come later."""
+    monkeypatch.setenv("OUTBOX_SESSION__ON_TIMEOUT", "emit")
+    stand.sink.plan(1, (20, 0), (25, 0))
+    stand.sink.write(1, stand.stored(5, right(5)), still_open(0, 24))
+    stand.send(("later", "start", 200), ("even later", "start", 201))
+    found = json.loads(tried("--last", "1", "--json").stdout)
+    (session,) = found["sessions"]
+    assert (session["session_key"], session["end_offset"]) == ("open", 24)
+    assert (session["outbox"]["state"], session["outbox"]["because"]) == (
+        "not_read",
+        "the job has read this partition up to offset 25 only",
+    )
 
 
 def test_nothing_is_left_behind(stand: Input, tmp_path: Path) -> None:
