@@ -16,6 +16,8 @@ from publisher.audit.findings import EXAMPLES, AuditReport
 from publisher.audit.readback.lost import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import database
+from publisher.kafka.clients import check_options
+from service import logs
 from service.commands.options import Config, Json
 from service.commands.output import console, document, print_json
 from service.commands.progress import progress_bar
@@ -59,6 +61,8 @@ def audit(
         raise typer.BadParameter("--state is for --kafka", param_hint="--state")
     settings = load_settings(config)
     logs.configure(settings.log)
+    if kafka:
+        check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     moment = None if since is None else parse_moment(since, "--since").here()
     request = AuditRequest(Limits(from_batch, to_batch, moment), kafka, state, keys_file.resolve())
     with (

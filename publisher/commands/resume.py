@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException
 
 from contract.cursor import Cursor
 from publisher.commands.common import database
+from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
 from publisher.protocol.remediation import replaced_topic, replay_command
 from publisher.resume.plan import Way
@@ -70,6 +71,7 @@ def resume(
     fault_points.arm(settings.testing.fault_file)
     accepted = AcceptedRebinding(accept_new_cluster, accept_new_server, tuple(accept_new_topic or ()))
     request = ResumeRequest(way, batch or 0, tuple(lane or ()), accepted)
+    check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     topics = Topics(
         kafka_client.admin_client(settings.kafka), timeout_s=settings.kafka.request_timeout_s, create=False
     )
