@@ -17,7 +17,6 @@ from publisher.audit.readback.lost import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import database
 from publisher.kafka.clients import check_options
-from service import logs
 from service.commands.options import Config, Json
 from service.commands.output import console, document, print_json
 from service.commands.progress import progress_bar
