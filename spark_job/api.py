@@ -76,7 +76,7 @@ class Event:
 
     @property
     def type(self) -> str:
-        """The event's type: what `[session] start`, `entry` or `end` says."""
+        """The event's type, as it came."""
         return self._type
 
     @property
@@ -179,7 +179,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A whole session: from its start event to its last one, in one partition.
+    """A whole session, from its first event to its last one, in one partition.
 
     It has at most `[session] max_events` events (default 10,000) with at most `max_bytes` of values (16 MB): a longer one is a dead letter
     `too_large`, which no transform sees.
@@ -188,13 +188,13 @@ class Session:
     key: str
     """The session key: 1 to 1,024 bytes of UTF-8, without NUL."""
     events: Sequence[Event]
-    """From the start event to the last one, in offset order, duplicates dropped. Made when first looked at."""
+    """In offset order, duplicates dropped. Made when first looked at."""
     started_at: datetime
-    """The start event's time, UTC."""
+    """The first event's time, UTC."""
     ended_at: datetime
     """The last event's time, UTC."""
     start: Position
-    """Of the start event."""
+    """Of the first event."""
     end: Position
     """Of the last event; with the key it identifies the session."""
     ended_by: EndedBy = "end"

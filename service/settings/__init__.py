@@ -6,6 +6,7 @@ Validated once at the start; unknown keys are refused with the nearest known one
 import difflib
 import os
 from pathlib import Path
+from types import UnionType
 from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import ValidationError, model_validator
@@ -150,6 +151,9 @@ class Settings(BaseSettings):
 class _Environment(EnvSettingsSource):
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         """Read a list or a table. Its text is not shown: it may be secret."""
+        may_be_text = get_origin(field.annotation) is UnionType and str in get_args(field.annotation)
+        if may_be_text and not value.lstrip().startswith("["):
+            raise ValueError("it is text")  # pydantic then takes it as it is
         try:
             return super().decode_complex_value(field_name, field, value)
         except (ValueError, RecursionError) as error:

@@ -18,6 +18,8 @@ _FORMER_STRATEGIES = {
     "failure_rate": 'set strategy = "exponential"; attempts bounds the restarts in succession, and reset_after_s ends a succession',
 }
 
+ANY_TYPE = "*"
+"""As `[session] entry`."""
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
 # A name is compared up to its first NUL, and one that is not UTF-8 has U+FFFD in it (service/kafka/record_headers.py).
 _HEADER = re.compile(r"header:[^\0\ufffd]+")
@@ -95,12 +97,12 @@ class SessionSettings(Section):
     """Session key: a field of the value (`$.name`, `$.a.b`), the record's key (`key`), or a header (`header:NAME`)."""
     type: str = "$.event_type"
     """Event type: a field of the value or a header."""
-    start: str = Field(default="start_event", min_length=1)
-    """Event type that opens a session."""
-    entry: str = Field(default="entry_event", min_length=1)
-    """Event type within a session."""
-    end: str = Field(default="end_event", min_length=1)
-    """Event type that closes a session."""
+    start: str = "start_event"
+    """Event type that opens a session. Empty: any event does."""
+    entry: str | tuple[str, ...] = "entry_event"
+    """Event type within a session, a list of them, or `*`: any that is neither start nor end."""
+    end: str = "end_event"
+    """Event type that closes a session. Empty: only the timeout does, which needs `on_timeout = "emit"`."""
     event_id: str | None = None
     """Field of the value or header by which duplicates within a session are dropped; none: only repeated starts are dropped."""
     time: str = "timestamp"
@@ -142,11 +144,29 @@ class SessionSettings(Section):
             raise ValueError(f"{value!r} is not `timestamp` or `$.field`")
         return value
 
+    @field_validator("entry")
+    @classmethod
+    def _entry_types(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        names = (value,) if isinstance(value, str) else tuple(sorted(set(value)))
+        if not all(names) or not names or (len(names) > 1 and ANY_TYPE in names):
+            raise ValueError(f"{value!r} is not an event type, a list of event types or `{ANY_TYPE}`")
+        return names[0] if len(names) == 1 else names
+
     @model_validator(mode="after")
     def _types_differ(self) -> Self:
-        if len({self.start, self.entry, self.end}) < 3:
+        entries = (self.entry,) if isinstance(self.entry, str) else self.entry
+        names = [name for name in (self.start, *entries, self.end) if name]
+        if len(set(names)) < len(names):
             raise ValueError(
                 f"start, entry and end must differ: {self.start!r}, {self.entry!r}, {self.end!r}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sessions_end(self) -> Self:
+        if not self.end and self.on_timeout != "emit":
+            raise ValueError(
+                "without an end event every session times out: end = '' needs on_timeout = 'emit'"
             )
         return self
 

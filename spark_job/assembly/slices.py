@@ -1,7 +1,8 @@
 """What a task is told of the partitions of its batch. Plain values: they travel to the executors with each batch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from contract.output_topics import OutputTopics
@@ -50,6 +51,12 @@ class Slice:
     def place(self) -> str:
         """For messages."""
         return f"{self.topic}/{self.partition}"
+
+    @property
+    def names_before(self) -> list[tuple[int, int, Sequence[str]]]:
+        """(from, to, names of the kinds), by offset, where another description judges than that of the slice."""
+        names = [(judge.from_offset, judge.settings.names) for judge in self.judges]
+        return [(low, high, each) for (low, each), (high, _) in pairwise(names) if each != self.rules.names]
 
     @property
     def rules(self) -> AssemblySettings:

@@ -211,6 +211,7 @@ class _Partition:
                 "seconds": round(found.seconds, 3),
                 "differs": found.differs,
             }
+        state = state.with_types(self._of.names_before)
         if self._of.rules.format not in ("json", "bytes"):
             # Asked for now: within a transform nothing may wait for a server, or fail because of one.
             for schema_id in sorted(set().union(*(ids_of(chunk.events.payload) for chunk in state.chunks))):

@@ -30,6 +30,10 @@ _PART = (
     "it can be read now, but is no part of a session that is whole among the letters that are retried together. Retry all of them; "
     "where the session's other events were read, `spark-job savepoint restore --policy reissue` reads the input again"
 )
+_NO_START = (
+    "without [session] start nothing tells whether it is a whole session. Fix its producer, then `spark-job dead-letters discard`; "
+    "`spark-job savepoint restore --policy reissue` reads the input again"
+)
 _NEVER = {
     "malformed": _MALFORMED,
     "no_start": "an event without its session's start is no session. `spark-job dead-letters discard` puts it away",
@@ -90,9 +94,15 @@ def sessions_of(
     """
     if assembly.schema_id_in_header:
         return [], {letter.dead_letter_id: _HEADER for letter in letters}
+    if not assembly.start:
+        return [], {letter.dead_letter_id: _NO_START for letter in letters}
     by_offset = {letter.first_offset: letter for letter in letters}
     found = assemble(OpenState.empty(), events_of(letters), assembly, schemas)
-    sessions = [(closed, [by_offset[offset] for offset in closed.offsets()]) for closed in found.closed]
+    sessions = [
+        (closed, [by_offset[offset] for offset in closed.offsets()])
+        for closed in found.closed
+        if closed.ended_by == "end"
+    ]
     unread = {each.first_offset: each.detail for each in found.letters if each.reason == "malformed"}
     refused = {
         letter.dead_letter_id: _still_malformed(unread[offset], assembly) if offset in unread else _PART
@@ -113,14 +123,16 @@ def _ended_by(
 ) -> EndedBy:
     """Check that the events are a session, and return what ended it."""
     kinds = events.kind.tolist()
-    if kinds[0] != START or letter.event_offsets[0] != letter.first_offset:
-        raise NotWholeError(f"its first kept event is {assembly.names[kinds[0]]!r}, not the session's start")
-    for at, kind in enumerate(kinds[1:-1], 1):
-        if kind != ENTRY:
+    types = events.types(0, len(events), assembly.names)
+    has_start = bool(assembly.start)
+    if (has_start and kinds[0] != START) or letter.event_offsets[0] != letter.first_offset:
+        raise NotWholeError(f"its first kept event is {types[0]!r}, not the session's start")
+    for at in range(has_start, len(kinds) - 1):
+        if kinds[at] != ENTRY:
             raise NotWholeError(
-                f"its event at offset {letter.event_offsets[at]} is {assembly.names[kind]!r} within a session"
+                f"its event at offset {letter.event_offsets[at]} is {types[at]!r} within a session"
             )
-    if kinds[-1] == END and len(kinds) > 1:
+    if kinds[-1] == END and len(kinds) > has_start:
         return "end"
     if len(kinds) > 1 and kinds[-1] != ENTRY:
         raise NotWholeError(f"its last event, at offset {letter.event_offsets[-1]}, is a second start")

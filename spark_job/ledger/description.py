@@ -13,10 +13,12 @@ _LATER: dict[str, Any] = {"on_timeout": SessionSettings().on_timeout}
 
 def described(settings: Settings) -> dict[str, Any]:
     """Return the description that the settings file gives, JSON-ready."""
-    session = settings.session.model_dump()
-    description = {
-        name: value for name, value in session.items() if name not in _LATER or value != _LATER[name]
-    }
+    description = settings.session.model_dump()
+    for name, default in _LATER.items():
+        if description[name] == default:
+            del description[name]
+    if isinstance(description["entry"], tuple):
+        description["entry"] = list(description["entry"])
     description["rules"] = RULES
     # Descriptions of JSON are what they were before there were other formats.
     if settings.source.format != "json":

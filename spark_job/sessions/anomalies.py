@@ -39,7 +39,8 @@ def find_anomalies(groups: Groups, state: OpenState, settings: AssemblySettings)
     silent = np.zeros(0, np.int64)
     if not len(groups):
         return Anomalies(odd, silent, False)
-    odd[_against_grammar(groups)] = True
+    if settings.start:  # else any event may open a session, and each end closes one
+        odd[_against_grammar(groups)] = True
     odd[_over_limits(groups, state, settings)] = True
     known = groups.session >= 0
     odd[known] |= sessions.irregular[groups.session[known]]

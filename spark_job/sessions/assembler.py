@@ -52,7 +52,9 @@ def _assemble(
     if settings.rules >= 2 and state.last is None:
         state = state.from_first_rules()
     records = read_records(new, settings, schemas)
-    groups = Groups(records, state.sessions, state.last, alone=settings.rules < 2)
+    groups = Groups(
+        records, state.sessions, state.last, alone=settings.rules < 2, any_opens=not settings.start
+    )
     anomalies = find_anomalies(groups, state, settings)
     odd = _Odd(groups, state, settings, anomalies)
     segments = groups.segments

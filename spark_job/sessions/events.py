@@ -28,6 +28,8 @@ class Events:
     payload: pa.LargeBinaryArray
     event_id: pa.LargeBinaryArray | None
     """None where event ids are not configured."""
+    type: pa.LargeBinaryArray | None = None
+    """In UTF-8, where an event's kind does not tell its type: entries have several, or other settings judged it. None, NULL: it does."""
     bounds: Int = field(init=False)
     data: memoryview = field(init=False)
 
@@ -51,6 +53,11 @@ class Events:
         """The payloads of the rows [begin, end)."""
         return self.payload.slice(begin, end - begin).to_pylist()  # type: ignore[no-any-return]
 
+    def types(self, begin: int, end: int, names: Sequence[str]) -> list[str]:
+        """The types of the rows [begin, end). `names`: of the kinds."""
+        own = None if self.type is None else self.type.slice(begin, end - begin)
+        return _types(self.kind[begin:end], own, names)
+
     def ordered(self, rows: npt.NDArray[Any]) -> "OrderedEvents":
         """Some events in that order, their payloads where they are."""
         return OrderedEvents(self.offset[rows], self.ts[rows], self.kind[rows], self, rows)
@@ -64,6 +71,7 @@ class Events:
             self.kind[rows],
             self.payload.take(places),
             None if self.event_id is None else self.event_id.take(places),
+            None if self.type is None else self.type.take(places),
         )
 
     @classmethod
@@ -72,17 +80,23 @@ class Events:
         if len(parts) == 1:
             return parts[0]
         has_ids = any(part.event_id is not None for part in parts)
+        has_types = any(part.type is not None for part in parts)
         return cls(
             np.concatenate([part.offset for part in parts]),
             np.concatenate([part.ts for part in parts]),
             np.concatenate([part.kind for part in parts]),
             pa.concat_arrays([part.payload for part in parts]),
             pa.concat_arrays([part.ids() for part in parts]) if has_ids else None,
+            pa.concat_arrays([part.own_types() for part in parts]) if has_types else None,
         )
 
     def ids(self) -> pa.LargeBinaryArray:
         """The event ids, NULL where there are none."""
         return pa.nulls(len(self), pa.large_binary()) if self.event_id is None else self.event_id
+
+    def own_types(self) -> pa.LargeBinaryArray:
+        """The column `type`, NULL where there is none."""
+        return pa.nulls(len(self), pa.large_binary()) if self.type is None else self.type
 
     @classmethod
     def empty(cls) -> "Events":
@@ -118,6 +132,21 @@ class OrderedEvents:
         """The payloads of the rows [begin, end)."""
         return self._of.payload.take(pa.array(self._rows[begin:end])).to_pylist()  # type: ignore[no-any-return]
 
+    def types(self, begin: int, end: int, names: Sequence[str]) -> list[str]:
+        """The types of the rows [begin, end). `names`: of the kinds."""
+        own = None if self._of.type is None else self._of.type.take(pa.array(self._rows[begin:end]))
+        return _types(self.kind[begin:end], own, names)
+
     def take(self, rows: npt.NDArray[Any]) -> Events:
         """The events of some rows, in that order, with their payloads."""
         return self._of.take(self._rows[rows])
+
+
+def _types(kind: Kinds, own: pa.LargeBinaryArray | None, names: Sequence[str]) -> list[str]:
+    by_kind = [names[each] for each in kind.tolist()]
+    if own is None:
+        return by_kind
+    return [
+        of_kind if text is None else text.decode()
+        for of_kind, text in zip(by_kind, own.to_pylist(), strict=True)
+    ]

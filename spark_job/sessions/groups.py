@@ -19,7 +19,7 @@ Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Runs of a group's events, each from a start (or from the group's begin) up to the next start."""
+    """Runs of a group's events: up to the next start, or, where any event opens a session, to the next end."""
 
     low: Int
     high: Int
@@ -41,8 +41,10 @@ class Groups:
         before: LastRecords | None = None,
         *,
         alone: bool = False,
+        any_opens: bool = False,
     ) -> None:
-        """`before`, `alone`: see Clock."""
+        """`before`, `alone`: see Clock. `any_opens`: a session begins behind an end, with any event."""
+        self._any_opens = any_opens
         rows = np.flatnonzero(records.well_formed)
         offset = records.events.offset[rows]
         codes = int64(pc.fill_null(records.key.indices, 0))[rows]
@@ -93,7 +95,7 @@ class Groups:
     def segments(self) -> Segments:
         """The candidates for sessions."""
         kind = self.events.kind
-        begins = kind == START
+        begins = np.append(True, kind[:-1] == END)[: len(kind)] if self._any_opens else kind == START
         begins[self.first] = True
         low = np.flatnonzero(begins)
         high = np.append(low[1:], len(kind))[: len(low)]

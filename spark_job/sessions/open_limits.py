@@ -3,6 +3,10 @@
 The oldest go first, by their start, so that what is open afterwards has begun behind all that ended, and behind their repeated starts,
 which a rebuild would take for first ones. A rebuild therefore begins behind them, too, and needs neither these rules nor any trace of the
 ended sessions (docs/decisions/0034).
+
+Where any event opens a session, a rebuild would take any event of an ended one for a first one. There tombstones take their place, which
+also keep the rest of such a session from being one. Only where tombstones are too many, all goes that has begun before the last event of
+one that is forgotten (docs/decisions/0042).
 """
 
 from collections.abc import Callable
@@ -63,14 +67,21 @@ def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -
     """End the oldest sessions after the record at `closing`; tombstones among them are forgotten."""
     assert settings.max_open_bytes is not None
     sessions = found.state.sessions
-    sizes = sessions.n_bytes
-    tombstones = np.array([_tombstone_bytes(key) for key in sessions.key.to_pylist()]) * sessions.is_tombstone
-    count = max(_too_many(sizes, settings.max_open_bytes), _too_many(tombstones, MAX_TOMBSTONES_BYTES))
-    if not count:
+    sizes, place = sessions.n_bytes, np.arange(len(sessions))
+    tombstones = np.array([_tombstone_bytes(key) for key in sessions.key.to_pylist()], np.int64)
+    ended = _too_many(sizes, settings.max_open_bytes)
+    if settings.start:
+        tombstones *= sessions.is_tombstone
+        forgotten = max(ended, _too_many(tombstones, MAX_TOMBSTONES_BYTES))
+        forgotten = ended = _with_repeated(sessions.start, sessions.repeated, forgotten)
+    else:
+        tombstones *= sessions.is_tombstone | (place < ended)
+        forgotten = _too_many(tombstones, MAX_TOMBSTONES_BYTES)
+        forgotten = _with_repeated(sessions.start, sessions.last, forgotten)
+        ended = max(ended, forgotten)
+    if not ended:
         return found
-    count = _with_repeated(sessions, count)
-    kept = np.arange(len(sessions)) >= count
-    ending = np.flatnonzero(~kept & ~sessions.is_tombstone)
+    ending = np.flatnonzero((place < ended) & ~sessions.is_tombstone)
     events = found.state.events_of(sessions.start[ending])
     detail = (
         f"the partition's open sessions had {int(sizes.sum())} bytes, or tombstones of {int(tombstones.sum())}, over "
@@ -82,7 +93,11 @@ def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -
             ending, events.first[:-1].tolist(), events.first[1:].tolist(), strict=True
         )
     ]
-    state = found.state.without(~kept)
+    state = found.state
+    if ended > forgotten:
+        first = events.events.take(events.first[:-1])
+        state = replace(state, sessions=sessions.buried(np.isin(place, ending), first))
+    state = state.without(place < forgotten)
     letters = sorted(found.letters + letters, key=lambda each: (each.closing_offset, each.first_offset))
     return replace(found, letters=letters, state=state)
 
@@ -98,8 +113,8 @@ def _letter(
 ) -> DeadLetter:
     offsets, times = events.offset[rows].tolist(), events.ts[rows].tolist()
     kept = list(zip(offsets, times, events.raws(rows.start, rows.stop), strict=True))
-    names = [settings.names[kind] for kind in events.kind[rows].tolist()]
-    types = None if settings.type_path is not None else names
+    in_header = settings.type_path is None
+    types = events.types(rows.start, rows.stop, settings.names) if in_header else None
     start, last = int(sessions.start[place]), int(sessions.last[place])
     key = sessions.key[place].as_py()
     return DeadLetter(start, last, closing, "too_large", key, detail, kept, len(kept), types)
@@ -114,10 +129,12 @@ def _too_many(sizes: Int, most: int) -> int:
     return int(np.argmax(left <= most - most // _ROOM)) + 1
 
 
-def _with_repeated(sessions: OpenSessions, count: int) -> int:
+def _with_repeated(start: Int, repeated: Int, count: int) -> int:
     """How many go with the first `count`, so that all their repeated starts lie in front of what stays."""
-    newest = np.maximum.accumulate(sessions.repeated)
-    apart = np.append(newest[count - 1 : -1] < sessions.start[count:], True)
+    if not count:
+        return 0
+    newest = np.maximum.accumulate(repeated)
+    apart = np.append(newest[count - 1 : -1] < start[count:], True)
     return count + int(np.argmax(apart))
 
 

@@ -91,7 +91,7 @@ class ClosedSession:
 
     def types(self) -> list[str]:
         """The events' types."""
-        return [self._names[kind] for kind in self._events.kind[self._begin : self._end].tolist()]
+        return self._events.types(self._begin, self._end, self._names)
 
     def raws(self) -> list[bytes]:
         """The events' payloads, the exact bytes."""

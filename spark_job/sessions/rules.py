@@ -8,7 +8,6 @@ For each event, in this order (docs/sessions.md):
 """
 
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 import numpy as np
 
@@ -16,11 +15,7 @@ from spark_job.sessions.clock import Clock
 from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter, Reason, Unended
 from spark_job.sessions.settings import AssemblySettings
-
-
-def payload_hash(payload: bytes) -> bytes:
-    """What a tombstone remembers of its start."""
-    return blake2b(payload, digest_size=16).digest()
+from spark_job.sessions.state.open_sessions import payload_hash
 
 
 @dataclass(slots=True)
@@ -96,10 +91,11 @@ class Rules:
         self, key: str, row: int, offset: int, ts: int, kind: int, event_id: bytes | None
     ) -> OpenSession | None:
         """An event while no session is open."""
-        if kind != START:
-            detail = f"{self.settings.names[kind]!r} without an open session of its key"
+        if kind != START and self.settings.start:
+            (name,) = self.events.types(row, row + 1, self.settings.names)
+            detail = f"{name!r} without an open session of its key"
             kept = [(offset, ts, self.events.raw(row))]
-            types = self._header_types([kind])
+            types = None if self.settings.type_path is not None else [name]
             self.letters.append(DeadLetter(offset, offset, offset, "no_start", key, detail, kept, 1, types))
             return None
         session = OpenSession(offset, offset, ts, [], 0, start_id=event_id)
@@ -224,14 +220,11 @@ class Rules:
         events = self.events.take(np.array(session.rows, np.int64))
         offsets, times = events.offset.tolist(), events.ts.tolist()
         kept = list(zip(offsets, times, events.raws(0, len(events)), strict=True))
-        types = self._header_types(events.kind.tolist())
+        in_header = self.settings.type_path is None
+        types = events.types(0, len(events), self.settings.names) if in_header else None
         self.letters.append(
             DeadLetter(session.start, last, closing, reason, key, detail, kept, len(kept) + over, types)
         )
-
-    def _header_types(self, kinds: list[int]) -> list[str | None] | None:
-        """The types that only a header told."""
-        return None if self.settings.type_path is not None else [self.settings.names[kind] for kind in kinds]
 
     def _is_duplicate(self, session: OpenSession, row: int, kind: int, event_id: bytes | None) -> bool:
         """Whether the event was sent again. Of an open session, only its start and its entries can be: an end has ended it.
@@ -243,13 +236,16 @@ class Rules:
         return event_id in session.ids and (kind == ENTRY or self.settings.rules < 2)
 
     def _repeats(self, session: OpenSession, row: int, event_id: bytes | None) -> bool:
-        """Whether a start is the session's first event once more."""
+        """Whether a start is the session's first event once more; the first event of other rules may have been no start."""
         payload = self.events.raw(row)
         if session.start_hash is not None:
             same_id = event_id is not None and payload_hash(event_id) == session.start_id
             return same_id or payload_hash(payload) == session.start_hash
+        first = session.rows[0]
+        if self.events.kind[first] != START:
+            return False
         same_id = event_id is not None and event_id == session.start_id
-        return same_id or payload == self.events.raw(session.rows[0])
+        return same_id or payload == self.events.raw(first)
 
 
 def _extend(session: OpenSession, offset: int, ts: int) -> None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 FieldPath = tuple[str, ...]
+ANY_TYPE = "*"
+"""As `entry`."""
 Format = Literal["json", "bytes", "avro", "protobuf", "json-schema"]
 
 # The range of `datetime`: times outside it could not be given to a transform, so such a record is malformed.
@@ -30,8 +32,11 @@ class AssemblySettings:
     key_path: FieldPath | None = ("session_key",)
     """None: the key is the record's key or a header, in the input column `key`."""
     start: str = "start_event"
-    entry: str = "entry_event"
+    """Empty: any event opens a session."""
+    entry: str | tuple[str, ...] = "entry_event"
+    """One type, several, or `*`: any that is neither `start` nor `end`."""
     end: str = "end_event"
+    """Empty: only the timeout closes a session."""
     event_id_path: FieldPath | None = None
     """None: no deduplication by event id, unless the input has a column `event_id` (from a header)."""
     time_path: FieldPath | None = None
@@ -57,7 +62,8 @@ class AssemblySettings:
     rules: int = RULES
 
     def __post_init__(self) -> None:
-        if len({self.start, self.entry, self.end}) != 3:
+        named = [name for name in (self.start, *self.entries, self.end) if name]
+        if len(set(named)) < len(named) or not self.entries:
             raise ValueError(
                 f"session.start, session.entry and session.end must differ: "
                 f"{self.start!r}, {self.entry!r}, {self.end!r}"
@@ -86,6 +92,16 @@ class AssemblySettings:
             raise ValueError("session.time cannot be a number and share its field with a string")
 
     @property
+    def entries(self) -> tuple[str, ...]:
+        """The types of entries, perhaps `*`."""
+        return (self.entry,) if isinstance(self.entry, str) else self.entry
+
+    @property
+    def keeps_types(self) -> bool:
+        """Whether the kind of an event does not tell its type: entries have several."""
+        return self.entries == (ANY_TYPE,) or len(self.entries) > 1
+
+    @property
     def names(self) -> tuple[str, str, str]:
-        """Start, entry and end, in the order of the kinds 0, 1 and 2."""
-        return self.start, self.entry, self.end
+        """Start, entry and end, in the order of the kinds 0, 1 and 2; of entries that have several types, all of them."""
+        return self.start, ", ".join(self.entries), self.end

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from contract.session_keys import MAX_KEY_BYTES
 from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.errors import InputSchemaError
-from spark_job.sessions.events import Events
+from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.parsing.column_bytes import as_text, text_of
 from spark_job.sessions.parsing.fields import ReadFields, ValueDecoder
 from spark_job.sessions.parsing.formats import decoder_of
@@ -23,11 +23,13 @@ from spark_job.sessions.parsing.heads import with_heads
 from spark_job.sessions.parsing.json_documents import at
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.result import DeadLetter
-from spark_job.sessions.settings import MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath
+from spark_job.sessions.settings import ANY_TYPE, MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
+MAX_TYPE_BYTES = 1024
+"""Where any type is an entry's."""
 _SHOWN_CHARS = 100
 
 
@@ -55,9 +57,8 @@ def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = N
     decoder = decoder_of(settings, schemas)
     wide = _Wide(decoder.decode(columns.payload), len(new))
 
-    names = pa.array(settings.names, pa.large_string())
-    types = columns.type if settings.type_path is None else wide.text(settings.type_path)
-    kind = pc.fill_null(pc.index_in(types, value_set=names), -1).to_numpy(zero_copy_only=False)
+    types: pa.LargeStringArray = columns.type if settings.type_path is None else wide.text(settings.type_path)
+    kind = _kinds(types, settings)
 
     keys: pa.LargeStringArray = columns.key if settings.key_path is None else wide.text(settings.key_path)
     key = keys.dictionary_encode()
@@ -76,7 +77,8 @@ def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = N
 
     bad = np.flatnonzero(~good)
     letters = _malformed(new, columns, bad, settings, decoder, wide) if len(bad) else []
-    events = Events(columns.offset, ts, kind.astype(np.int8), columns.payload, event_id)
+    kept_types = types.cast(pa.large_binary()) if settings.keeps_types else None
+    events = Events(columns.offset, ts, kind, columns.payload, event_id, kept_types)
     by_broker = columns.by_broker
     clock_ts = ts if by_broker is None else np.where(by_broker, np.minimum(ts, columns.ts), ts)
     return Records(events, key, good, letters, clock_ts, by_broker)
@@ -175,6 +177,19 @@ class _Wide:
             return iso8601_ms(texts, common_only=settings.rules < 2)
         column = column if self._spread is None else column.take(self._spread)
         return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), _true(column.is_valid())
+
+
+def _kinds(types: pa.LargeStringArray, settings: AssemblySettings) -> npt.NDArray[np.int8]:
+    """Of each event its kind, -1 where its type is none of the settings'."""
+    named = {settings.start: START, **dict.fromkeys(settings.entries, ENTRY), settings.end: END}
+    named = {name: kind for name, kind in named.items() if name and name != ANY_TYPE}
+    places = pc.index_in(types, value_set=pa.array(list(named), pa.large_string()))
+    kinds = np.array([*named.values(), -1], np.int8)
+    found = kinds[pc.fill_null(places, len(named)).to_numpy(zero_copy_only=False)]
+    if settings.entry == ANY_TYPE:
+        size = pc.fill_null(pc.binary_length(types), MAX_TYPE_BYTES + 1).to_numpy(zero_copy_only=False)
+        found[(found < 0) & (size <= MAX_TYPE_BYTES)] = ENTRY
+    return found  # type: ignore[no-any-return]
 
 
 def _good_keys(key: pa.DictionaryArray) -> Bool:
@@ -287,12 +302,13 @@ def _why(
         if found is None:
             return f"no field {'.'.join(path)}"
     type_name = text_of(given["type"]) if settings.type_path is None else fields[settings.type_path]
-    if type_name not in settings.names:
-        return (
-            "no type"
-            if type_name is None
-            else f"unknown type {_shown(type_name)}, not one of {settings.names}"
-        )
+    if type_name is None:
+        return "no type"
+    if settings.entry == ANY_TYPE and len(str(type_name).encode()) > MAX_TYPE_BYTES:
+        return f"its type has over {MAX_TYPE_BYTES} bytes"
+    names = tuple(name for name in (settings.start, *settings.entries, settings.end) if name)
+    if settings.entry != ANY_TYPE and type_name not in names:
+        return f"unknown type {_shown(type_name)}, not one of {names}"
     if settings.event_id_path is None and "event_id" in given and text_of(given["event_id"]) is None:
         return "no event id"
     if settings.time_path is not None:

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,9 @@ from spark_job.sessions.state.open_sessions import OpenSessions
 
 Int = npt.NDArray[np.int64]
 Unsigned = npt.NDArray[np.uint64]
+
+
+_HAS_IDS, _HAS_TYPES = 1, 2
 
 
 class Sums(NamedTuple):
@@ -76,10 +79,22 @@ class EventChunk:
         ]
         return Sums(before.checksum + (running[end] - running[begin]), *crcs)
 
+    def with_types(self, low: int, high: int, names: Sequence[str]) -> "EventChunk":
+        """The chunk in which the events at [low, high) have their types where they had none. `names`: of the kinds."""
+        events = self.events
+        untold = (events.offset >= low) & (events.offset < high)
+        untold &= events.own_types().is_null().to_numpy(zero_copy_only=False)
+        if not untold.any():
+            return self
+        by_kind = pa.array([name.encode() for name in names], pa.large_binary()).take(pa.array(events.kind))
+        types = pc.if_else(pa.array(untold), by_kind, events.own_types())
+        return replace(self, events=replace(events, type=types))
+
     def encoded(self) -> list[bytes | memoryview]:
         """As a cache keeps it, one part after the other."""
         events = self.events
-        counts = np.array([len(self.start), len(events), events.event_id is not None], "<i8")
+        has = _HAS_IDS * (events.event_id is not None) + _HAS_TYPES * (events.type is not None)
+        counts = np.array([len(self.start), len(events), has], "<i8")
         parts = [
             counts,
             self.start,
@@ -89,18 +104,21 @@ class EventChunk:
             events.kind,
             *texts(events.payload),
         ]
-        return aligned([*parts, *([] if events.event_id is None else texts(events.event_id))])
+        for column in (events.event_id, events.type):
+            parts += [] if column is None else texts(column)
+        return aligned(parts)
 
     @classmethod
     def decoded(cls, data: memoryview) -> "EventChunk":
         """Read what `encoded` gave, copying nothing. Raises DamagedStateError where it cannot be that."""
         reader = BinaryReader(data)
-        sessions, rows, has_ids = reader.array("<i8", 3).tolist()
+        sessions, rows, has = reader.array("<i8", 3).tolist()
         start, first = reader.array("<i8", sessions), reader.bounds(sessions, rows)
         offset, ts, kind = reader.array("<i8", rows), reader.array("<i8", rows), reader.array("i1", rows)
         payload = reader.texts(rows, pa.large_binary(), checked=False)
-        event_id = reader.texts(rows, pa.large_binary()) if has_ids else None
-        return cls(start, first, Events(offset, ts, kind, payload, event_id))
+        event_id = reader.texts(rows, pa.large_binary()) if has & _HAS_IDS else None
+        types = reader.texts(rows, pa.large_binary()) if has & _HAS_TYPES else None
+        return cls(start, first, Events(offset, ts, kind, payload, event_id, types))
 
     @classmethod
     def empty(cls) -> "EventChunk":
@@ -165,17 +183,20 @@ def _joined(parts: Sequence[EventChunk], runs: Sequence[_Runs], order: Int) -> E
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(joined_data)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), buffers)
 
+    def optional(columns: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+        nulls = [each.is_null().to_numpy(zero_copy_only=False) for each in columns]
+        return pc.if_else(pa.array(numbers(nulls)), None, texts(columns))
+
     events = [part.events for part in parts]
-    event_id = None
-    if any(each.event_id is not None for each in events):
-        nulls = [each.ids().is_null().to_numpy(zero_copy_only=False) for each in events]
-        event_id = pc.if_else(pa.array(numbers(nulls)), None, texts([each.ids() for each in events]))
+    has_ids = any(each.event_id is not None for each in events)
+    has_types = any(each.type is not None for each in events)
     return Events(
         numbers(each.offset for each in events),
         numbers(each.ts for each in events),
         numbers(each.kind for each in events),
         texts([each.payload for each in events]),
-        event_id,
+        optional([each.ids() for each in events]) if has_ids else None,
+        optional([each.own_types() for each in events]) if has_types else None,
     )
 
 

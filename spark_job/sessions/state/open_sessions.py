@@ -1,14 +1,17 @@
 """The table of a partition's open sessions, and its one canonical form."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_job.sessions.events import Events
 from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 
 Int = npt.NDArray[np.int64]
@@ -65,6 +68,25 @@ class OpenSessions:
                 for name, column in self._columns()
             }
         )
+
+    def buried(self, which: Bool, first: Events) -> "OpenSessions":
+        """The same with some sessions as tombstones. `first`: their first events."""
+        numbers = {
+            name: getattr(self, name).copy()
+            for name in ("rows", "n_bytes", "checksum", "payload_crc", "id_crc")
+        }
+        for column in numbers.values():
+            column[which] = 0
+        texts = {"start_hash": first.payload, "start_id": first.ids()}
+        hashes = {
+            name: _with(
+                getattr(self, name),
+                which,
+                [None if each is None else payload_hash(each) for each in of.to_pylist()],
+            )
+            for name, of in texts.items()
+        }
+        return replace(self, **numbers, **hashes, irregular=self.irregular | which)
 
     def changed(self, kept: Bool, *entries: "OpenSessions") -> "OpenSessions":
         """The sessions that are kept (one flag for each) and those of other tables, ordered by start."""
@@ -134,6 +156,16 @@ _NUMBERS = (
 _HAS_REPEATED = 2
 """Added to `irregular` in the canonical form, so that tables without repeated starts have the bytes that they always had."""
 _TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id": pa.large_binary()}
+
+
+def _with(column: pa.LargeBinaryArray, which: Bool, values: list[bytes | None]) -> pa.LargeBinaryArray:
+    """The column with other values at some places."""
+    return pc.replace_with_mask(column, pa.array(which), pa.array(values, pa.large_binary()))
+
+
+def payload_hash(payload: bytes) -> bytes:
+    """What a tombstone remembers of its session's first event."""
+    return blake2b(payload, digest_size=16).digest()
 
 
 def digest(encoded: bytes | memoryview) -> str:

@@ -9,7 +9,7 @@ The digest is the identity of a state. It covers the table, which has checksums 
 chunks: wherever the input was cut, and whether sessions were carried on or found again in Kafka, equal open sessions have one digest.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -115,6 +115,13 @@ class OpenState:
         if not all(np.array_equal(a, b[places]) for a, b in zip(sums, wanted, strict=True)):
             raise DamagedStateError("an open session has other events than it had")
         return found
+
+    def with_types(self, judged: Iterable[tuple[int, int, Sequence[str]]]) -> "OpenState":
+        """The state whose events at [low, high) have their types: (low, high, names of the kinds), where other settings judged them."""
+        chunks = self.chunks
+        for low, high, names in judged:
+            chunks = tuple(chunk.with_types(low, high, names) for chunk in chunks)
+        return replace(self, chunks=chunks)
 
     def after(self, sessions: OpenSessions, new: EventChunk) -> "OpenState":
         """The state with another table and the events of one chunk more."""

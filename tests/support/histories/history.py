@@ -71,9 +71,12 @@ def values_of(key: str, offsets: list[int], raws: list[bytes]) -> list[OutputEve
 FINGERPRINT = transform.fingerprint(outputs)
 
 
-def settings(timeout_s: int = 60, max_events: int = 5, on_timeout: str = "dead_letter") -> Settings:
-    """Short sessions; the transform is `outputs`."""
+def settings(
+    timeout_s: int = 60, max_events: int = 5, on_timeout: str = "dead_letter", *, only_silence: bool = False
+) -> Settings:
+    """Short sessions; the transform is `outputs`. `only_silence`: any event opens a session, and no event ends one."""
     session = {"timeout_s": timeout_s, "grace_s": 20, "max_events": max_events, "on_timeout": on_timeout}
+    session |= {"start": "", "entry": "*", "end": ""} if only_silence else {}
     return Settings.model_validate(
         {
             "postgres": {"dsn": "postgresql://localhost/unused"},
@@ -113,7 +116,7 @@ class History:
         self.chance = random.Random(seed)
         self.dsn = dsn
         self.log = RandomLog(self.chance)
-        self.settings = settings(on_timeout="emit" if seed % 2 else "dead_letter")
+        self.settings = settings(on_timeout="emit" if seed % 2 else "dead_letter", only_silence=seed % 4 == 3)
         self.expected = ExpectedOutbox()
         self.disks = [folder / "disk-0", folder / "disk-1"]
         self.steps: list[str] = []

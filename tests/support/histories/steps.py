@@ -175,7 +175,8 @@ def die_while_opening(of: History) -> None:
 
 
 def change_the_rules(of: History) -> None:
-    of.settings = settings(*of.chance.choice([(60, 5, "dead_letter"), (20, 5, "emit"), (150, 3, "emit")]))
+    which = of.chance.choice([(60, 5, "dead_letter"), (20, 5, "emit"), (150, 3, "emit")])
+    of.settings = settings(*which, only_silence=which[0] == 20)
     now = of.expected.now
     if of.rules != now.rules:
         of.open_by_flags({"--accept-changed-assembly"}, now.position, now.revision)

@@ -106,6 +106,7 @@ class OpenSession:
     events: list[ExpectedEvent] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     tombstone: bool = False
+    began_with_start: bool = True
     dropped: bool = False
     """Some of its events were duplicates."""
     repeated: int = -1
@@ -241,6 +242,9 @@ def _end_oldest(
     most = settings.max_open_bytes
     if most is None:
         return
+    if not settings.start:
+        _bury_oldest(expected, open_now, record, mine, most)
+        return
     over = [
         (which, limit) for which, limit in enumerate((most, MAX_TOMBSTONES_BYTES)) if sizes()[which] > limit
     ]
@@ -248,6 +252,39 @@ def _end_oldest(
     for which, limit in over:
         while mine and (sizes()[which] > limit - limit // 64 or mine[0].start_offset <= repeated):
             repeated = max(repeated, mine[0].repeated)
+            _close(expected, open_now, mine.pop(0), "too_large", record.offset)
+
+
+def _bury_oldest(
+    expected: Expected,
+    open_now: dict[tuple[int, str], OpenSession],
+    record: Record,
+    mine: list[OpenSession],
+    most: int,
+) -> None:
+    """Where any event opens a session: tombstones take the place of the oldest. Too many of them go, with all that began before
+    the last event of one.
+    """
+
+    def kept(session: OpenSession) -> int:
+        return sum(len(event.raw) for event in session.events)
+
+    def tombstones() -> int:
+        return sum(160 + len(each.key.encode()) for each in mine if each.tombstone)
+
+    if sum(map(kept, mine)) > most:
+        for session in mine:
+            if sum(map(kept, mine)) <= most - most // 64:
+                break
+            if not session.tombstone:
+                _close(expected, open_now, session, "too_large", record.offset)
+                open_now[session.source, session.key] = session
+                session.tombstone, session.events, session.ids = True, [], set()
+    last = -1
+    if tombstones() > MAX_TOMBSTONES_BYTES:
+        left = MAX_TOMBSTONES_BYTES - MAX_TOMBSTONES_BYTES // 64
+        while mine and (tombstones() > left or mine[0].start_offset <= last):
+            last = max(last, mine[0].last_offset)
             _close(expected, open_now, mine.pop(0), "too_large", record.offset)
 
 
@@ -261,22 +298,24 @@ def _judge(
     """The event and the session of its own key."""
     place = record.source, parsed.key
     event = parsed.event
+    kind = _kind(event.type, settings)
     session = open_now.get(place)
     if session is not None and event.ts > session.latest + settings.timeout_ms:
         _time_out(expected, open_now, session, record.offset, settings)
         session = None
 
     if session is not None:
-        same_start = event.type == settings.start and (
-            event.raw == session.first.raw
-            or (parsed.event_id is not None and parsed.event_id == session.first_id)
+        same_first = event.raw == session.first.raw or (
+            parsed.event_id is not None and parsed.event_id == session.first_id
         )
-        may_come_again = event.type == settings.entry or settings.rules < 2
+        # A tombstone has forgotten whether its first event was a start.
+        same_start = kind == "start" and same_first and (session.began_with_start or session.tombstone)
+        may_come_again = kind == "entry" or settings.rules < 2
         seen = may_come_again and parsed.event_id is not None and parsed.event_id in session.ids
         if same_start or seen:
             session.last_offset = record.offset
             session.latest = max(session.latest, event.ts)
-            if event.type == settings.start and settings.rules >= 2:
+            if kind == "start" and settings.rules >= 2:
                 session.repeated = record.offset
             if session.tombstone:
                 expected.swallowed += 1
@@ -285,12 +324,13 @@ def _judge(
                 session.dropped = True
             return
 
-    if event.type == settings.start:
+    if kind == "start" or (session is None and not settings.start):
         if session is not None:
             _close(expected, open_now, session, "restarted", record.offset)
         session = OpenSession(
             record.source, parsed.key, record.offset, record.offset, event.ts, event, parsed.event_id
         )
+        session.began_with_start = kind == "start"
         open_now[place] = session
     elif session is None:
         alone = ((event.offset, event.ts, event.raw),)
@@ -309,7 +349,7 @@ def _judge(
     session.latest = max(session.latest, event.ts)
     if session.tombstone:
         expected.swallowed += 1
-        if event.type == settings.end:
+        if kind == "end":
             del open_now[place]
         return
 
@@ -321,14 +361,14 @@ def _judge(
         session.tombstone = True
         session.events = []
         session.ids = set()
-        if event.type == settings.end:
+        if kind == "end":
             del open_now[place]
         return
 
     session.events.append(event)
     if parsed.event_id is not None:
         session.ids.add(parsed.event_id)
-    if event.type == settings.end:
+    if kind == "end":
         _emit(expected, open_now, session, record.offset, "end")
 
 
@@ -388,6 +428,15 @@ def _letter(
 # Parsing: one record, its own verdict
 
 
+def _kind(type_name: str, settings: AssemblySettings) -> str | None:
+    """start, entry or end; None where the type is none of the settings'."""
+    if type_name and type_name in (settings.start, settings.end):
+        return "start" if type_name == settings.start else "end"
+    if settings.entry == "*":
+        return "entry" if len(type_name.encode()) <= 1024 else None
+    return "entry" if type_name in settings.entries else None
+
+
 def text_of(given: str | bytes | None) -> str | None:
     """What a key or a header says; None where it is not UTF-8."""
     try:
@@ -436,7 +485,7 @@ def parse(record: Record, settings: AssemblySettings, event_ids_in_header: bool 
     if not (isinstance(key, str) or (settings.key_path is None and isinstance(key, bytes))):
         return None
     key = valid_key(key)
-    if key is None or type_name not in (settings.start, settings.entry, settings.end):
+    if key is None or type_name is None or _kind(type_name, settings) is None:
         return None
     needs_id = settings.event_id_path is not None or event_ids_in_header
     if needs_id and not isinstance(event_id, str):

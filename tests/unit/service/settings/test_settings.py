@@ -94,6 +94,32 @@ def test_a_start_that_is_none_of_them_is_refused_once(given: str, says: str) -> 
     assert str(refused.value).count("starting_offsets") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("item", "item"),
+        ("*", "*"),
+        ("5", "5"),
+        ("null", "null"),
+        ('["b", "a", "b"]', ("a", "b")),
+        (' ["a"]', "a"),
+    ],
+)
+def test_the_types_of_entries_come_from_the_environment_as_text_or_as_a_list(
+    text: str, expected: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTBOX_SESSION__ENTRY", text)
+    assert load_settings().session.entry == expected
+
+
+def test_start_and_end_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTBOX_SESSION__START", "")
+    assert load_settings().session.start == ""
+    monkeypatch.setenv("OUTBOX_SESSION__END", "")
+    monkeypatch.setenv("OUTBOX_SESSION__ON_TIMEOUT", "emit")
+    assert load_settings().session.end == ""
+
+
 @pytest.mark.guarantee(125)
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -103,6 +129,12 @@ def test_a_start_that_is_none_of_them_is_refused_once(given: str, says: str) -> 
         ("[publisher]\nlanes = 0\n", "publisher.lanes"),
         ('[session]\nkey = "session_key"\n', "`key`, `$.field` or `header:NAME`"),
         ('[session]\nstart = "x"\nend = "x"\n', "start, entry and end must differ"),
+        ('[session]\nstart = "x"\nentry = ["y", "x"]\n', "start, entry and end must differ"),
+        ("[session]\nentry = []\n", "is not an event type, a list of event types or `*`"),
+        ('[session]\nentry = ""\n', "is not an event type, a list of event types or `*`"),
+        ('[session]\nentry = ["a", "*"]\n', "is not an event type, a list of event types or `*`"),
+        ('[session]\nend = ""\n', "end = '' needs on_timeout = 'emit'"),
+        ('[session]\non_timeout = "drop"\n', "session.on_timeout"),
         ("[publisher]\nlease_s = 1\npoll_ms = 900\n", "poll_ms (900) must be at most half of lease_s"),
         ("[job\n", "is not valid TOML"),
         ("[job]\nheartbeat_s = 30\n", "must be at least three times heartbeat_s"),

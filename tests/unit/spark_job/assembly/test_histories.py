@@ -24,6 +24,8 @@ AFTER = SessionSettings(
     timeout_s=0.2, grace_s=0.0, max_events=4, max_bytes=1_400, entry="other_event", on_timeout="emit"
 )
 EMITTED = BEFORE.model_copy(update={"on_timeout": "emit"})
+SILENT = EMITTED.model_copy(update={"start": "", "end": "", "entry": "*", "max_events": 50})
+ANY_OPENS = EMITTED.model_copy(update={"start": "", "entry": ("entry_event", "start_event")})
 REUSED = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=3, max_bytes=1_400, event_id="$.id")
 PHRASES = ["sx ny nz nw nv", "sx nq eq", "sx ny", "ey", "sy", "nx ex", "sx"]
 """Events as kind and id: too many of them, a start that comes again with an end that has the id of its entry, and others."""
@@ -147,7 +149,11 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.guarantee(3, 4)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("session", [BEFORE, EMITTED], ids=["dead letters", "emitted"])
+@pytest.mark.parametrize(
+    "session",
+    [BEFORE, EMITTED, SILENT, ANY_OPENS],
+    ids=["dead letters", "emitted", "only silence ends", "any event opens"],
+)
 def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at_once(
     session: SessionSettings, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,8 +170,9 @@ def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at
 
 @pytest.mark.guarantee(83)
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("after", [AFTER, SILENT], ids=["other limits", "only silence ends"])
 def test_a_changed_assembly_judges_what_comes_after_it_also_where_the_sessions_before_are_found_again(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    after: SessionSettings, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = logs_of(seed)
     monkeypatch.setattr(rebuild, "committed_records", kafka(logs))
@@ -176,7 +183,7 @@ def test_a_changed_assembly_judges_what_comes_after_it_also_where_the_sessions_b
         cuts = [replace(cut, lost=lost) for cut in cuts_of(seed)]
         job = run(Job(logs, tmp_path / f"{len(lost)}", BEFORE), cuts[:3])
         starts[:] = [job.position.end]
-        job.change_assembly(AFTER)
+        job.change_assembly(after)
         run(job, cuts[3:])
         starts.append(job.position.end)
         job.change_assembly(BEFORE)
@@ -189,7 +196,7 @@ def test_a_changed_assembly_judges_what_comes_after_it_also_where_the_sessions_b
 
     def judge(record: Record) -> AssemblySettings:
         first, second = (start.at(TopicPartition("id", record.source)) for start in starts)
-        return rules_of(AFTER if first <= record.offset < second else BEFORE)
+        return rules_of(after if first <= record.offset < second else BEFORE)
 
     assert_as_expected(kept, expected_sessions(all_of(logs), judge))
 

@@ -131,6 +131,8 @@ def is_whole(letter: StoredLetter, rules: AssemblySettings, *, incomplete: bool)
         return False
     kinds = letter.event_types or [orjson.loads(value or b"")["event_type"] for value in letter.event_values]
     text = "".join({"start_event": "s", "entry_event": "e", "end_event": "x"}[str(kind)] for kind in kinds)
+    if not rules.start:
+        text = "s" + text.replace("s", "e")
     if letter.event_offsets[0] != letter.first_offset or not text.startswith("s"):
         return False
     may_lack = incomplete and letter.reason in ("timed_out", "restarted")
@@ -148,6 +150,7 @@ def is_whole(letter: StoredLetter, rules: AssemblySettings, *, incomplete: bool)
     st.frozensets(st.integers(0, 3), max_size=2),
     st.booleans(),
     st.sampled_from(["dead_letter", "emit"]),
+    st.booleans(),
 )
 def test_exactly_the_whole_letters_are_sessions(
     steps: list[tuple[str, str, int, int]],
@@ -156,8 +159,11 @@ def test_exactly_the_whole_letters_are_sessions(
     lost: frozenset[int],
     counted: bool,
     on_timeout: Literal["dead_letter", "emit"],
+    any_opens: bool,
 ) -> None:
     rules = replace(TIGHT, on_timeout=on_timeout, type_path=None if in_header else TIGHT.type_path)
+    if any_opens:
+        rules = replace(rules, start="", entry=("entry_event", "start_event"))
     letters, sessions = letters_of(steps, rules)
     for letter in [*letters, *(damaged(letter, lost, counted) for letter in letters)]:
         try:

@@ -187,6 +187,13 @@ def test_to_emit_sessions_that_time_out_is_a_change_of_the_assembly_and_back_aga
     assert changes(now, OF_THE_RELEASE_BEFORE) == ["on_timeout: 'emit' -> 'dead_letter'"]
 
 
+def test_several_types_of_entries_are_a_list_in_the_description_in_one_order() -> None:
+    of = [described(Settings(session=SessionSettings(entry=names))) for names in (("b", "a"), ("a", "b"))]
+    assert of[0]["entry"] == ["a", "b"]
+    assert changes(*of) == []
+    assert assembly_of(of[0]).settings.entry == ("a", "b")
+
+
 def test_the_format_is_part_of_the_description_and_json_leaves_it_as_it_was() -> None:
     assert described(Settings()).keys().isdisjoint({"format", "schema_id"})
     of = Settings(

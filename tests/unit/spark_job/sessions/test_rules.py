@@ -322,6 +322,93 @@ def test_an_ended_session_says_so_and_a_tombstone_is_not_emitted() -> None:
     assert letters(found) == [("too_large", 0, 4, 4)]
 
 
+ANY = replace(EMITTED, start="", entry="*")
+SILENT = replace(ANY, end="")
+
+
+def types(found: Outcome) -> list[list[str]]:
+    return [[event.type for event in each.events] for each in found.sessions]
+
+
+@pytest.mark.guarantee(1)
+def test_without_a_start_any_event_opens_a_session_and_an_end_closes_it() -> None:
+    log = [record(0, "click", 0), record(1, "scroll", 1), record(2, "end", 2), record(3, "end", 3)]
+    found = outcome([*log, record(4, "click", 4)], ANY)
+    assert ended(found) == [(0, 2, 2, 2, "end"), (3, 3, 3, 3, "end")]
+    assert types(found) == [["click_event", "scroll_event", "end_event"], ["end_event"]]
+    assert opened(found) == [("k", 4)]
+    assert found.letters == []
+
+
+@pytest.mark.guarantee(10, 11)
+def test_without_an_end_only_the_timeout_closes_a_session() -> None:
+    log = [record(0, "start", 0), record(1, "end", 900), record(2, "start", 1_901), record(3, "start", 1_902)]
+    found = outcome(log, SILENT)
+    assert ended(found) == [(0, 1, 1, 2, "timeout")]
+    assert opened(found) == [("k", 2)]
+    later = [record(4, "x", 3_010, key="b"), record(5, "x", 3_011, key="c")]
+    assert ended(outcome([*log, *later], SILENT)) == [(0, 1, 1, 2, "timeout"), (2, 3, 3, 5, "timeout")]
+
+
+@pytest.mark.guarantee(8)
+def test_with_a_start_and_no_end_another_start_still_restarts_the_session() -> None:
+    rules = replace(EMITTED, end="", entry=("end_event", "entry_event"))
+    log = [record(0, "entry", 0), record(1, "start", 1), record(2, "end", 2), record(3, "start", 3, n=1)]
+    found = outcome(log, rules)
+    assert letters(found) == [("no_start", 0, 0, 0), ("restarted", 1, 2, 3)]
+    assert opened(found) == [("k", 3)]
+
+
+def test_an_ended_session_of_which_nothing_marks_the_start_leaves_a_tombstone() -> None:
+    """Or what comes of it would be a session, and a rebuild would find another one."""
+    fill = "x" * 100
+    log = [record(0, "a", 0, fill=fill), record(1, "a", 1, "m", fill=fill), record(2, "a", 2)]
+    size = sum(len(each.value or b"") for each in log)
+    rules = replace(ANY, max_open_bytes=size - 1)
+    found = outcome([*log, record(3, "a", 3), record(4, "a", 4, "m")], rules)
+    assert letters(found) == [("too_large", 0, 2, 2)]
+    assert opened(found) == [("k", 0), ("m", 1)]
+    assert found.swallowed == 1
+    assert found == expected_outcome(
+        expected_sessions([*log, record(3, "a", 3), record(4, "a", 4, "m")], rules)
+    )
+
+
+@pytest.mark.parametrize("path", [("event_type",), None])
+def test_entries_have_the_types_that_they_came_with(path: tuple[str, ...] | None) -> None:
+    rules = replace(RULES, entry=("buy", "look"), type_path=path)
+    kinds = ["start_event", "look", "buy", "look", "other", "end_event"]
+    log = [
+        Record(0, at, at, "k", orjson.dumps({"event_type": kind, "session_key": "k", "n": at}), kind)
+        for at, kind in enumerate(kinds)
+    ]
+    rules = replace(rules, max_events=9)
+    found = outcome(log, rules)
+    assert types(found) == [["start_event", "look", "buy", "look", "end_event"]]
+    assert letters(found) == [("malformed", 4, 4, 4)]
+    assert found == expected_outcome(expected_sessions(log, rules))
+
+
+def test_a_type_of_over_a_kilobyte_is_no_entry_and_neither_is_a_record_without_one() -> None:
+    values: list[dict[str, str | None]] = [
+        {"event_type": "a" * 1_025},
+        {"event_type": "a" * 1_024},
+        {"event_type": ""},
+        {},
+        {"event_type": None},
+    ]
+    log = [
+        Record(0, at, at, "k", orjson.dumps(value | {"session_key": "k"})) for at, value in enumerate(values)
+    ]
+    result = assemble(OpenState.empty(), table(log, SILENT), SILENT)
+    assert [each.detail for each in result.letters] == [
+        "its type has over 1024 bytes",
+        "no field event_type",
+        "no field event_type",
+    ]
+    assert result.state.sessions.rows.tolist() == [2]
+
+
 LARGE = [record(offset, kind, offset, n=offset) for offset, kind in enumerate(["start", *["entry"] * 6])]
 
 

@@ -11,6 +11,7 @@ from spark_job.sessions.settings import AssemblySettings
     ("wrong", "words"),
     [
         ({"start": "a", "end": "a"}, "must differ"),
+        ({"start": "a", "entry": ("a", "b")}, "must differ"),
         ({"timeout_ms": 0}, "session.timeout_ms must be at least 1, not 0"),
         ({"grace_ms": -1}, "session.grace_ms"),
         ({"max_events": 0}, "session.max_events"),
