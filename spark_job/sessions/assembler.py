@@ -69,7 +69,7 @@ def _assemble(
         sorted(closed, key=lambda session: session.closing_offset),
         sorted(records.letters + odd.rules.letters, key=_letter_order),
         _still_open(
-            groups, state, np.flatnonzero(plain & ~segments.ends), segments.continues[closing], odd
+            groups, state, np.flatnonzero(plain & ~segments.ends), segments.continues[closing], odd, settings
         ).with_last(groups.last),
         counts,
     )
@@ -193,7 +193,9 @@ def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Ev
     )
 
 
-def _still_open(groups: Groups, state: OpenState, opening: Int, closing: Int, odd: _Odd) -> OpenState:
+def _still_open(
+    groups: Groups, state: OpenState, opening: Int, closing: Int, odd: _Odd, settings: AssemblySettings
+) -> OpenState:
     """What stays open.
 
     `opening`: segments of clean keys without an end; `closing`: what the segments with one continue with, by place in the table.
@@ -215,14 +217,14 @@ def _still_open(groups: Groups, state: OpenState, opening: Int, closing: Int, od
     strange = _new_of(odd)
     sessions = before.changed(
         untouched,
-        _plain_sessions(groups, before, opening, going_on, plain),
+        _plain_sessions(groups, before, opening, going_on, plain, any_opens=not settings.start),
         _odd_sessions(before, odd, strange),
     )
     return state.after(sessions, _merged(plain, strange))
 
 
 def _plain_sessions(
-    groups: Groups, before: OpenSessions, opening: Int, going_on: Int, new: EventChunk
+    groups: Groups, before: OpenSessions, opening: Int, going_on: Int, new: EventChunk, *, any_opens: bool
 ) -> OpenSessions:
     """The table's entries for open segments of clean keys, in the order of `new`, which has their events."""
     count = len(opening)
@@ -233,14 +235,15 @@ def _plain_sessions(
     max_ts = np.maximum.reduceat(new.events.ts, new.first[:-1]) if count else new.start
     sums = new.sums(entry.sums)
     n_bytes = np.add.reduceat(new.events.sizes(), new.first[:-1]) if count else new.start
+    last = groups.events.offset[past - 1] if count else new.start
     return OpenSessions(
         start=new.start,
-        last=groups.events.offset[past - 1] if count else new.start,
+        last=last,
         max_ts=np.maximum(max_ts, entry.max_ts),
         rows=entry.rows + (past - low),
         n_bytes=entry.n_bytes + n_bytes,
         irregular=np.zeros(count, bool),
-        repeated=np.full(count, -1),
+        repeated=last if any_opens else entry.repeated,
         checksum=sums.checksum,
         payload_crc=sums.payload_crc,
         id_crc=sums.id_crc,
@@ -262,6 +265,7 @@ class _Table:
         self.rows = column(sessions.rows, 0)
         self.n_bytes = column(sessions.n_bytes, 0)
         self.max_ts = column(sessions.max_ts, NEVER)
+        self.repeated = column(sessions.repeated, -1)
         self.sums = Sums(*(column(values, 0) for values in Sums.of(sessions)))
 
 

@@ -73,11 +73,11 @@ def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -
     if settings.start:
         tombstones *= sessions.is_tombstone
         forgotten = max(ended, _too_many(tombstones, MAX_TOMBSTONES_BYTES))
-        forgotten = ended = _with_repeated(sessions.start, sessions.repeated, forgotten)
+        forgotten = ended = _with_repeated(sessions, forgotten)
     else:
         tombstones *= sessions.is_tombstone | (place < ended)
         forgotten = _too_many(tombstones, MAX_TOMBSTONES_BYTES)
-        forgotten = _with_repeated(sessions.start, sessions.last, forgotten)
+        forgotten = _with_repeated(sessions, forgotten)
         ended = max(ended, forgotten)
     if not ended:
         return found
@@ -129,12 +129,12 @@ def _too_many(sizes: Int, most: int) -> int:
     return int(np.argmax(left <= most - most // _ROOM)) + 1
 
 
-def _with_repeated(start: Int, repeated: Int, count: int) -> int:
+def _with_repeated(sessions: OpenSessions, count: int) -> int:
     """How many go with the first `count`, so that all their repeated starts lie in front of what stays."""
     if not count:
         return 0
-    newest = np.maximum.accumulate(repeated)
-    apart = np.append(newest[count - 1 : -1] < start[count:], True)
+    newest = np.maximum.accumulate(sessions.repeated)
+    apart = np.append(newest[count - 1 : -1] < sessions.start[count:], True)
     return count + int(np.argmax(apart))
 
 

@@ -31,7 +31,7 @@ class OpenSession:
     irregular: bool = False
     """Duplicates were dropped."""
     repeated: int = -1
-    """Offset of the newest start that was dropped or swallowed; -1 where there is none, and by rules 1."""
+    """See OpenSessions.repeated."""
     ids: set[bytes] = field(default_factory=set)
     start_hash: bytes | None = None
     """Set for a tombstone."""
@@ -131,8 +131,14 @@ class Rules:
 
     def _drop(self, session: OpenSession, offset: int, ts: int, kind: int) -> None:
         """The event is a duplicate, or swallowed. A rebuild from between the session's start and a dropped start would begin with that."""
-        _extend(session, offset, ts)
+        self._extend(session, offset, ts)
         if kind == START and self.settings.rules >= 2:
+            session.repeated = offset
+
+    def _extend(self, session: OpenSession, offset: int, ts: int) -> None:
+        session.last = offset
+        session.max_ts = max(session.max_ts, ts)
+        if not self.settings.start:
             session.repeated = offset
 
     def _take(
@@ -146,7 +152,7 @@ class Rules:
         event_id: bytes | None,
     ) -> OpenSession | None:
         """The event belongs to the session: within the limits, over them, or its end."""
-        _extend(session, offset, ts)
+        self._extend(session, offset, ts)
         n_bytes = session.n_bytes + int(self._sizes[row])
         if len(session.rows) >= self.settings.max_events or n_bytes > self.settings.max_bytes:
             return self._bury(key, session, row, n_bytes, kind)
@@ -246,8 +252,3 @@ class Rules:
             return False
         same_id = event_id is not None and event_id == session.start_id
         return same_id or payload == self.events.raw(first)
-
-
-def _extend(session: OpenSession, offset: int, ts: int) -> None:
-    session.last = offset
-    session.max_ts = max(session.max_ts, ts)

@@ -40,7 +40,8 @@ class OpenSessions:
     payload_crc: Unsigned
     id_crc: Unsigned
     repeated: Int
-    """Offset of the newest start event that was dropped as a duplicate or swallowed; -1 where there is none, and by rules 1."""
+    """Offset of the newest event that a rebuild would take for a first one: a start that was dropped as a duplicate or swallowed, or any
+    event where any opens a session; -1 where there is none, and by rules 1."""
     key: pa.LargeStringArray
     start_hash: pa.LargeBinaryArray
     """Of the start's payload; only tombstones have it."""

@@ -110,7 +110,7 @@ class OpenSession:
     dropped: bool = False
     """Some of its events were duplicates."""
     repeated: int = -1
-    """Offset of the newest start that was dropped or swallowed."""
+    """Offset of the newest start that was dropped or swallowed, or of any event where any opens a session."""
 
 
 @dataclass
@@ -280,11 +280,11 @@ def _bury_oldest(
                 _close(expected, open_now, session, "too_large", record.offset)
                 open_now[session.source, session.key] = session
                 session.tombstone, session.events, session.ids = True, [], set()
-    last = -1
+    repeated = -1
     if tombstones() > MAX_TOMBSTONES_BYTES:
         left = MAX_TOMBSTONES_BYTES - MAX_TOMBSTONES_BYTES // 64
-        while mine and (tombstones() > left or mine[0].start_offset <= last):
-            last = max(last, mine[0].last_offset)
+        while mine and (tombstones() > left or mine[0].start_offset <= repeated):
+            repeated = max(repeated, mine[0].repeated)
             _close(expected, open_now, mine.pop(0), "too_large", record.offset)
 
 
@@ -315,7 +315,7 @@ def _judge(
         if same_start or seen:
             session.last_offset = record.offset
             session.latest = max(session.latest, event.ts)
-            if kind == "start" and settings.rules >= 2:
+            if (kind == "start" and settings.rules >= 2) or not settings.start:
                 session.repeated = record.offset
             if session.tombstone:
                 expected.swallowed += 1
@@ -347,6 +347,8 @@ def _judge(
 
     session.last_offset = record.offset
     session.latest = max(session.latest, event.ts)
+    if not settings.start:
+        session.repeated = record.offset
     if session.tombstone:
         expected.swallowed += 1
         if kind == "end":
