@@ -114,7 +114,7 @@ class SessionSettings(Section):
     grace_s: float = Field(default=20, ge=0, le=86_400)
     """Seconds beyond the timeout before other keys' events show silence."""
     on_timeout: Literal["dead_letter", "emit"] = "dead_letter"
-    """What becomes of a session that timed out, by an event or by silence: a dead letter `timed_out`, or a session for the transform
+    """Whether a session that timed out, by an event or by silence, becomes a dead letter `timed_out` or goes to the transform
     (docs/sessions.md#sessions-that-end-by-silence)."""
     max_events: int = Field(default=10_000, ge=2, le=10_000_000)
     """Events a session may have; beyond, it becomes a dead letter `too_large`."""
