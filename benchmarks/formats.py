@@ -175,7 +175,7 @@ def measured(sessions: int, calls: int) -> dict[str, Cost]:
 
 
 def as_table(costs: Mapping[str, Cost]) -> str:
-    """Markdown, for docs/benchmarks.md."""
+    """Markdown, for docs/performance.md."""
     json_us = costs["json"].assembled_us
     lines = [
         "| format | bytes an event | assembled, us of CPU an event | beside JSON | values decoded, too |",

@@ -104,7 +104,7 @@ def _cell(document: Document, contender: str, point: str, measure: str) -> str:
         return ""
     text = number(found.median)
     if found.rounds > 1 and found.least != found.greatest:
-        text += f" ({number(found.least)} to {number(found.greatest)})"
+        text += f" ({number(found.least)}–{number(found.greatest)})"
     first = document.contenders[0]
     if contender != first and measure not in _COUNTS:
         text += _ratio(document.spread(first, point, measure), found)
@@ -114,7 +114,7 @@ def _cell(document: Document, contender: str, point: str, measure: str) -> str:
 def _ratio(ours: Spread | None, theirs: Spread) -> str:
     if ours is None or not theirs.median or math.isinf(ours.median) or math.isinf(theirs.median):
         return ""
-    return f"<br>x {ours.median / theirs.median:.2f}"
+    return f"<br>×{ours.median / theirs.median:.2f}"
 
 
 def _range(least: int, greatest: int) -> str:

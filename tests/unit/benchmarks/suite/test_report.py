@@ -38,7 +38,7 @@ def test_medians_with_their_spread_and_the_ratio_to_ours(tmp_path: Path) -> None
     assert text.splitlines()[:4] == [
         "|  | ours | a peer |",
         "| --- | ---: | ---: |",
-        "| sessions/s | 200 (100 to 300) | 400 (200 to 600)<br>x 0.50 |",
+        "| sessions/s | 200 (100–300) | 400 (200–600)<br>×0.50 |",
         "| outputs missing | 0 | 1 |",
     ]
     for said in ("load average before 0.5 to 1.5", "3 rounds", "sessions 60", "commit "):
@@ -82,7 +82,7 @@ def test_a_file_that_is_not_known_here_is_rendered_among_the_others(tmp_path: Pa
     measured(tmp_path)
     measured(tmp_path, "relay")
     page, pictures = rendered(MARKED, tmp_path, "performance")
-    assert page.count("| sessions/s | 200 (100 to 300) |") == 2
+    assert page.count("| sessions/s | 200 (100–300) |") == 2
     assert page.index("### Speed") > page.index("<!-- measured: others -->")
     assert "old" not in page
     assert "![Speed](performance/throughput.svg)" in page
