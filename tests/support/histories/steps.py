@@ -140,6 +140,30 @@ def save(of: History) -> None:
     of.expected.saved[name] = dict(of.expected.now.position)
 
 
+def save_earlier(of: History) -> None:
+    """Name the newest position that has read nothing at some offsets or above: of the newest generation that has one."""
+    positions = [
+        (generation, Offsets.from_json(ends))
+        for generation, ends, _ in of.observer.execute(
+            "SELECT generation, start_offsets, 0 AS batch_id FROM outbox.generation"
+            " UNION ALL SELECT generation, end_offsets, batch_id FROM outbox.batch WHERE kind = 'stream'"
+            " ORDER BY generation, batch_id"
+        )
+    ]
+    _, base = of.chance.choice(positions)
+    bounds = Offsets({where: end + of.chance.choice([0, 0, 1, 5]) for where, end in base.items()})
+    generation, end = [
+        each for each in positions if all(each[1].at(where) <= bound for where, bound in bounds.items())
+    ][-1]
+    name = f"s{len(savepoints.all(of.observer)) + 1}"
+    with of.process.connection.transaction():
+        ownership.lock_and_check(of.process.connection, of.process.run_id)
+        made = savepoints.create(of.process.connection, name, bounds)
+    assert (made.generation, made.end.to_json()) == (generation, end.to_json())
+    began = of.expected.generations[generation - 1].start
+    of.expected.saved[name] = {where: replace(began[where], end=offset) for where, offset in end.items()}
+
+
 def restore(of: History) -> None:
     if of.expected.saved and of.chance.random() < 0.5:
         reissue(of, of.chance.choice(list(of.expected.saved)))
@@ -312,6 +336,7 @@ _CRASHES: tuple[tuple[Act, int], ...] = (
 _STEPS: Mapping[str, tuple[tuple[Act, int], ...]] = {
     "restores": (*_CRASHES, (save, 6), (restore, 6), (die_while_opening, 4), (expire, 4)),
     "rules": (*_CRASHES, (save, 4), (restore, 4), (change_the_rules, 6)),
+    "earlier": (*_CRASHES, (save_earlier, 8), (restore, 8), (change_the_rules, 3), (expire, 2)),
     "losses": (
         *_CRASHES,
         (save, 5),
