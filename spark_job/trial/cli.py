@@ -1,7 +1,7 @@
 """`spark-job try`: what the present transform would send, for the newest sessions of the input or those of a file."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from service.errors import OutboxError, RefusedError, SettingsError, Unavailable
 from service.formats.registry import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from service.kafka.reading import Place
-from service.settings import Settings, load_settings
+from service.settings import SessionSettings, Settings, load_settings
 from spark_job.assembly import transform
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.assembly.slices import OutputSchemaRules
@@ -132,9 +132,13 @@ def _newest_sessions(runner: TransformRunner, newest: NewestRecords, last: int) 
         while len(found) < last and newest.extend():
             found = [
                 session
-                for (topic, partition), messages in newest.records.items()
+                for place, messages in newest.records.items()
                 if messages
-                for session in runner.assembled(runner.columns.table(messages), topic, partition).sessions
+                for session in _begun_within(
+                    runner.assembled(runner.columns.table(messages), *place).sessions,
+                    runner.settings.session,
+                    is_whole=newest.is_whole(place),
+                )
             ]
             shown.update(
                 f"reading the input backwards: {len(found):,} of {last:,} sessions in {newest.n_records:,} records, "
@@ -142,6 +146,20 @@ def _newest_sessions(runner: TransformRunner, newest: NewestRecords, last: int) 
             )
     found.sort(key=lambda each: (each.closed.ended_ms, each.topic, each.partition, each.closed.end_offset))
     return found[-last:]
+
+
+def _begun_within(
+    sessions: Sequence[WholeSession], rules: SessionSettings, *, is_whole: bool
+) -> Sequence[WholeSession]:
+    """Those of a partition's sessions that cannot have begun before what was read of it.
+
+    Where any event opens a session, the rest of one looks like a whole one: only what begins after a timeout is certain then, if times are
+    roughly in order.
+    """
+    if is_whole or rules.start or not sessions:
+        return sessions
+    certain_ms = min(each.closed.started_ms for each in sessions) + round(rules.timeout_s * 1000)
+    return [each for each in sessions if each.closed.started_ms > certain_ms]
 
 
 def _by_name(offsets: Offsets, topics: InputTopics) -> dict[Place, int]:

@@ -88,6 +88,10 @@ class NewestRecords:
             self.n_records += len(messages)
         return True
 
+    def is_whole(self, place: Place) -> bool:
+        """Whether nothing ever stood before what was read of a partition."""
+        return self._low[place] == 0
+
     def _is_late(self) -> bool:
         return time.monotonic() > self._until
 

@@ -183,6 +183,23 @@ def test_a_session_whose_silence_the_job_has_not_seen_is_none_that_the_outbox_la
     )
 
 
+def test_the_rest_of_a_session_is_not_taken_for_a_whole_one_where_any_event_opens_one(
+    stand: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 32 records of the partition that are read at first are the end of a long session, and 30 short ones of another day."""
+    for name, value in {"START": "", "ENTRY": "*", "END": "", "ON_TIMEOUT": "emit"}.items():
+        monkeypatch.setenv(f"OUTBOX_SESSION__{name}", value)
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN", "postgresql://127.0.0.1:1/none")
+    stand.send(
+        *(("long", "entry", 1_000 + n) for n in range(60)),
+        *((f"short-{n}", "entry", 90_000 + 200 * n) for n in range(30)),
+    )
+    assert json.loads(tried("--last", "28", "--json").stdout)["records_read"] == 32
+    found = json.loads(tried("--last", "29", "--json").stdout)
+    events = {each["session_key"]: each["events"] for each in found["sessions"]}
+    assert events == {"long": 60} | {f"short-{n}": 1 for n in range(28)}
+
+
 def test_nothing_is_left_behind(stand: Input, tmp_path: Path) -> None:
     groups = {group.group_id for group in stand.admin.list_consumer_groups().result().valid}
     before, files = rows(stand.dsn), sorted(tmp_path.rglob("*"))
