@@ -10,7 +10,7 @@ from publisher.protocol.stop_reasons import StopReason
 from tests.support.pages.markdown import tables
 from tests.support.paths import ROOT
 
-SERVICES = ("spark_job", "publisher", "service", "db")
+SERVICES = ("spark_job", "publisher", "contract", "service", "db")
 _NAME = re.compile(r"`([a-z_]+)`")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-DEPLOYED = ("spark_job", "publisher", "service", "db")
+DEPLOYED = ("spark_job", "publisher", "contract", "service", "db")
 UNPICKLERS = {
     "pickle",
     "cPickle",
