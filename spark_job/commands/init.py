@@ -72,7 +72,7 @@ def init(
     there = [name for name in contents if (folder / name).exists()]
     if there and not force:
         raise SettingsError(
-            f"{' and '.join(there)} in {str(folder.resolve())!r} would be replaced: say --force, or name another folder"
+            f"{', '.join(there)} in {str(folder.resolve())!r} would be replaced: say --force, or name another folder"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def _next_steps(folder: Path) -> str:
     if folder == Path():
         del steps[f"cd {folder}"]
     lines = [f"  {command:<46}{meaning}".rstrip() for command, meaning in steps.items()]
-    wrote = " and ".join(str(folder / name) for name in ("outbox.toml", *_STARTERS))
+    wrote = ", ".join(str(folder / name) for name in ("outbox.toml", *_STARTERS))
     return "\n".join(
         [
             f"Wrote {wrote}. Next:",
