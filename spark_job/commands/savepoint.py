@@ -1,5 +1,6 @@
 """`spark-job savepoint`: name positions of the ledger, see how long they will live, go back to one."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -52,9 +53,14 @@ def create(
     savepoints.check_name(name)
     settings = load_settings(config)
     moment = None if at is None else parse_moment(at, "--at").here()
-    before, late = (None, []) if moment is None else _before(settings, moment)
+    before, late, topic_ids = (None, [], {}) if moment is None else _before(settings, moment)
     with outbox(settings, "savepoint") as connection, writer_lock(connection):
         made = savepoints.create(connection, name, before)
+        if replaced := [topic for id_, topic in made.topics.items() if topic_ids.get(topic, id_) != id_]:
+            raise SettingsError(
+                f"input topic {', '.join(map(repr, replaced))} was deleted and created again: Kafka knows no time of what the outbox has "
+                "read. Nothing was written; without --at the savepoint is the current position"
+            )
         asked = {"name": name} if moment is None else {"name": name, "at": shown_time(moment)}
         operations.record(connection, "spark-job savepoint create", asked, {"place": made.place})
     if as_json:
@@ -69,15 +75,15 @@ def create(
             console().print(f"Without a record of then or later: {', '.join(late)}")
 
 
-def _before(settings: Settings, moment: datetime) -> tuple[Offsets, list[str]]:
-    """The first offsets of a time, and the partitions that have no record of then or later."""
+def _before(settings: Settings, moment: datetime) -> tuple[Offsets, list[str], Mapping[str, str]]:
+    """The first offsets of a time, the partitions that have no record of then or later, and {topic: topic id} of the input."""
     from spark_job.commands.kafka import kafka_input
     from spark_job.recovery.starting_offsets import at_time
 
     with kafka_input(settings) as kafka:
         topics = kafka.describe()
         found, late = at_time(kafka, topics, moment)
-    return found, [f"{topics.names[where.topic_id]}/{where.partition}" for where in late]
+    return found, [f"{topics.names[where.topic_id]}/{where.partition}" for where in late], topics.ids
 
 
 @app.command("list")
