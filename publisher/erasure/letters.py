@@ -28,7 +28,7 @@ def letter_place(text: str) -> RecordPlace:
         place = parse_place(text)
     except ValueError:
         place = None
-    if not isinstance(place, RecordPlace):
+    if not isinstance(place, RecordPlace) or str(place) != text:  # what is erased is named exactly
         raise SettingsError(
             f"--letter {text!r} is not {_WRITTEN}, as `spark-job dead-letters show ID` has it: topic, partition and first offset"
         )
