@@ -100,7 +100,7 @@ class Kafka(LocalServer):
         """Describe a broker; nothing is started.
 
         `fast`: the JVM compiles quickly, not well, which costs a broker of a test half as much CPU. `heap` is the JVM's -Xmx. `settings`
-        are further broker settings by name. `progress` is told of the jars' first download. `cluster_id`: the id of its
+        are further broker settings by name. `progress` is called during the jars' first download. `cluster_id`: the id of its
         cluster (None: a new one). The rest is as for LocalServer.
         """
         super().__init__(data_dir, port=port, detached=detached, running=running)

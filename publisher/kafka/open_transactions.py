@@ -59,7 +59,7 @@ class OpenTransactions:
             self._awaited[name] = self._topics.ends(name, range(topic.partitions))
 
     def begun_anew(self, offsets: Mapping[str, Mapping[str, Sequence[int]]]) -> set[str]:
-        """Return the topics of a committed transaction whose offsets are not beyond all before. `offsets`: as Tally.as_json says."""
+        """Return the topics of a committed transaction whose offsets are not beyond all before. `offsets`: as OffsetTally.as_json says."""
         found = set()
         for topic, partitions in offsets.items():
             ends, last = self._awaited.get(topic, {}), self._last.setdefault(topic, {})

@@ -65,7 +65,7 @@ class ReadAhead:
         try:
             return self._reader.take(asked)
         except StoppedError:
-            # What is in Kafka is recorded first; the next read finds the same and says so.
+            # The committed transaction is recorded first; the next read meets the same reason and raises it.
             return None
 
     def keep(self, chunk: LaneChunk | None) -> None:

@@ -25,7 +25,7 @@ def record_delivery(
     offsets: dict[str, dict[str, list[int]]] | None,
     ahead: tuple[int, UUID] | None = None,
 ) -> bool:
-    """Append the delivery and move the mirror, in one statement. `offsets`: as Tally.as_json says, None where they are not known any more.
+    """Append the delivery and move the mirror, in one statement. `offsets`: as OffsetTally.as_json says, None where unknown by now.
 
     `ahead`: batch id and commit id at the end of what was read ahead from the delivery's own end on. Returns whether
     the ledger, at this moment, has both; False where nothing was read ahead.

@@ -175,8 +175,8 @@ class ReplayDelivery:
             self._pace.rows(events_per_row, limits.rows), limits.bytes, events=min(bounds, default=None)
         )
 
-    def open(self) -> bool:
-        """Do steps 1 to 4. Returns True.
+    def open(self) -> None:
+        """Do steps 1 to 4.
 
         Raises StateChangedError, LeaseLostError, StoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
@@ -195,7 +195,6 @@ class ReplayDelivery:
             self._held().mirror(connection, newest, None)
         reach("delivery.after_filling")
         self._begin(connection, position, newest)
-        return True
 
     def run_once(self) -> StepOutcome:
         """Do steps 5 and 6 for the next chunk. Raises as `open`, and StartOverError."""
@@ -216,7 +215,7 @@ class ReplayDelivery:
             self._record(connection, progress, began_at, offsets)
             reach("delivery.after_record")
         self._sender.check()
-        return StepOutcome.CAUGHT_UP if chunk.is_last else StepOutcome.DELIVERED
+        return StepOutcome.DELIVERED
 
     def discard(self) -> None:
         """Close the producer, whatever it was doing; the next `open` reads the outcome."""

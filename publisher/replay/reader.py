@@ -40,7 +40,6 @@ class ReplayChunk(NamedTuple):
     rows: list[Row]
     end: Cursor
     commit_id: UUID
-    is_last: bool = False
 
 
 class ReplayReader:

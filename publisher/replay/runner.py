@@ -47,7 +47,9 @@ def _run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
     try:
         while not context.stop.is_set():
             try:
-                is_open = is_open or delivery.open()
+                if not is_open:
+                    delivery.open()
+                    is_open = True
                 if delivery.run_once() is StepOutcome.DONE:
                     return End.DONE
                 worked_at = time.monotonic()

@@ -27,7 +27,7 @@ class LaneSurvey:
     """What Kafka and Postgres say of one lane.
 
     `shared`: the newest progress record that this ledger shares; `from_start`: Kafka shows that the lane began at its epoch's
-    start. `later`: records of lane epochs that this ledger does not have. `epoch_end`: as in Chunk.
+    start. `later`: records of lane epochs that this ledger does not have. `epoch_end`: as in LaneChunk.
     """
 
     epoch: Epoch

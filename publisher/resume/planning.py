@@ -9,7 +9,6 @@ import psycopg
 from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.protocol.history import Identity
-from publisher.protocol.records import Row
 from publisher.resume.plan import LaneSurvey, Move, Way, healthy, move, target
 from publisher.resume.rebinding import AcceptedRebinding, Binding, look
 from publisher.resume.survey import LaneEpoch, Ledger, ResumeSurvey, read_ledger
@@ -50,16 +49,6 @@ class LanePlan:
     again: tuple[int, int]
     skipped: tuple[int, int]
     trusted: tuple[int, int]
-
-    @property
-    def rows(self) -> list[Row]:
-        """What its transaction carries: nothing but the lane's new place."""
-        return []
-
-    @property
-    def is_last(self) -> bool:
-        """It is the only one."""
-        return True
 
     def same_as(self, other: "LanePlan") -> bool:
         """Whether both say the same to the person who was asked."""

@@ -65,7 +65,7 @@ def _kafka(settings: Settings) -> Iterator[tuple[str, str, str]]:
     brokers = [each.strip().rpartition("://")[2] for each in settings.kafka.bootstrap_servers.split(",")]
     if all(_is_local(each.rpartition(":")[0] or each) for each in brokers):
         return
-    # Spark's client is told more.
+    # Spark's client has further options.
     found = [_kafka_client(options), _kafka_client({**options, **settings.kafka.java_options})]
     for why in (_PLAIN, _UNVERIFIED):
         if why in found:
