@@ -6,7 +6,7 @@ from service.errors import FencedError
 from service.settings import Settings
 from spark_job.commands import request_client
 from spark_job.commands.common import errors, outbox, progress
-from spark_job.commands.kafka import kafka_input
+from spark_job.input.topics import kafka_input
 from spark_job.ledger.generations import Generation, newest_generation
 from spark_job.recovery.restoring import Restore
 from spark_job.savepoints import by_command, preview

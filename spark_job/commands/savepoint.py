@@ -77,7 +77,7 @@ def create(
 
 def _before(settings: Settings, moment: datetime) -> tuple[Offsets, list[str], Mapping[str, str]]:
     """The first offsets of a time, the partitions that have no record of then or later, and {topic: topic id} of the input."""
-    from spark_job.commands.kafka import kafka_input
+    from spark_job.input.topics import kafka_input
     from spark_job.recovery.starting_offsets import at_time
 
     with kafka_input(settings) as kafka:
@@ -206,7 +206,7 @@ def restore(
 
 def _lives(settings: Settings, found: list[Savepoint]) -> list[SavepointValidity]:
     """Ask Kafka; where it does not answer, the list is still worth having."""
-    from spark_job.commands.kafka import kafka_input
+    from spark_job.input.topics import kafka_input
 
     try:
         with kafka_input(settings) as kafka:

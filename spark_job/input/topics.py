@@ -1,6 +1,7 @@
 """What Kafka says of the input topics: their ids, partitions and bounds; and the offsets shown to lag tools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -22,7 +23,7 @@ from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED, admin_client, no
 from service.kafka.host_names import hosts_of, none_exists
 from service.kafka.topic_ids import topic_id_text
 from service.kafka.topics import existing_topics, offsets_at, partition_offsets, topic_configs
-from service.settings import KafkaSettings
+from service.settings import KafkaSettings, Settings
 from spark_job.input.group_offsets import GroupOffsets
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.source import source_number
@@ -187,3 +188,13 @@ class KafkaInput:
         elif none_exists(hosts_of(self._kafka.bootstrap_servers)):
             kind = HostUnknownError
         return kind(no_answer(self._kafka, told))
+
+
+@contextmanager
+def kafka_input(settings: Settings) -> Iterator[KafkaInput]:
+    """Let a command ask Kafka about the input topics, in no consumer group."""
+    kafka = KafkaInput(settings.kafka, settings.source.topics, "")
+    try:
+        yield kafka
+    finally:
+        kafka.close()

@@ -4,16 +4,15 @@ import base64
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from struct import Struct
 from typing import Any
 
 import orjson
 
-from spark_job.api import OutputEvent
+from spark_job.api import OutputEvent, utc
 from spark_job.assembly.outputs import EncodedOutputs, EncodeValue, encode
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT4, _INT8 = Struct(">i"), Struct(">q")
 _NO_BOUND = 2**62
 _INDENTED = orjson.OPT_INDENT_2
@@ -55,7 +54,7 @@ def stored(encoded: EncodedOutputs, session_key: str) -> list[StoredOutput]:
             value,
             stored_headers(None if headers is None else orjson.loads(headers[1:])),  # behind jsonb's version
             None if partition is None else _INT4.unpack(partition)[0],
-            None if timestamp is None else _EPOCH + timedelta(milliseconds=_INT8.unpack(timestamp)[0]),
+            None if timestamp is None else utc(_INT8.unpack(timestamp)[0]),
             session_key,
         )
         for topic, key, value, headers, partition, timestamp in columns

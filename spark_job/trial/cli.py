@@ -21,7 +21,7 @@ from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_e
 from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.input.offsets import Offsets
 from spark_job.input.reading import NoAnswerError, RecordsGoneError
-from spark_job.input.topics import InputTopics, KafkaInput
+from spark_job.input.topics import InputTopics, kafka_input
 from spark_job.testing.records import table_of
 from spark_job.testing.running import TransformRunner, WholeSession
 from spark_job.trial.compared import Compared
@@ -100,12 +100,9 @@ def _of_file(settings: Settings, function: transform.Transform, file: Path) -> T
 
 def _of_input(settings: Settings, function: transform.Transform, last: int, limits: ReadLimits) -> Trial:
     runner = runner_of(settings, function)
-    kafka = KafkaInput(settings.kafka, settings.source.topics, "")
-    try:
+    with kafka_input(settings) as kafka:
         topics = kafka.describe()
         starts, ends = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "readable")
-    finally:
-        kafka.close()
     newest = NewestRecords(settings.kafka, _by_name(starts, topics), _by_name(ends, topics), limits)
     found = _newest_sessions(runner, newest, last)
     sessions = [runner.transformed(each) for each in found]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Literal
 
 from psycopg.rows import dict_row
@@ -116,7 +115,7 @@ def _output(
         value,
         stored_headers(headers),
         partition,
-        None if timestamp_ms is None else utc(0) + timedelta(milliseconds=timestamp_ms),
+        None if timestamp_ms is None else utc(timestamp_ms),
         session_key,
     )
 
