@@ -4,8 +4,8 @@ It speaks what a client needs to find out which cluster it is: ApiVersions, and 
 than itself, one that leads every topic and that nobody can reach.
 """
 
-import asyncio
 import contextlib
+import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,38 +35,47 @@ class NamelessBroker:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Answer within the block."""
-        loop = asyncio.new_event_loop()
-        server = loop.run_until_complete(asyncio.start_server(self._serve, LOOPBACK, 0))
-        self.port = server.sockets[0].getsockname()[1]
-        thread = Thread(target=loop.run_forever, name="nameless broker")
-        thread.start()
-        try:
-            yield
-        finally:
-            asyncio.run_coroutine_threadsafe(_end(server), loop).result(30)
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+        """Answer within the block. No connection and no thread is left behind it."""
+        with socket.create_server((LOOPBACK, 0)) as listener:
+            self.port = listener.getsockname()[1]
+            accepting = Thread(target=self._accept, args=(listener,), name="nameless broker")
+            accepting.start()
+            try:
+                yield
+            finally:
+                listener.shutdown(socket.SHUT_RDWR)
+                accepting.join()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+    def _accept(self, listener: socket.socket) -> None:
+        """Serve each connection in a thread of its own, until the listener is shut down; then end them all."""
+        served: list[tuple[socket.socket, Thread]] = []
+        with contextlib.suppress(OSError):
             while True:
-                (size,) = struct.unpack(">i", await reader.readexactly(4))
-                request = await reader.readexactly(size)
+                connection, _ = listener.accept()
+                thread = Thread(target=self._serve, args=(connection,), name="nameless broker's connection")
+                served.append((connection, thread))
+                thread.start()
+        for connection, _ in served:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for _, thread in served:
+            thread.join()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError), connection.makefile("rb") as requests:
+            while len(size := requests.read(4)) == 4:
+                (length,) = struct.unpack(">i", size)
+                request = requests.read(length)
+                if len(request) < length:
+                    break
                 key, version, correlation = struct.unpack(">hhi", request[:8])
                 nameless = self.nameless
                 body = _versions(version) if key == _API_VERSIONS else self._metadata(request, version)
                 answer = struct.pack(">i", correlation) + body
-                writer.write(struct.pack(">i", len(answer)) + answer)
-                await writer.drain()
+                connection.sendall(struct.pack(">i", len(answer)) + answer)
                 if key == _METADATA and nameless:
                     self.nameless_answers += 1
                     break
-        writer.close()
-        # Else the loop may stop before it has closed the socket, and whatever test runs when Python notices that fails.
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            await writer.wait_closed()
 
     def _metadata(self, request: bytes, version: int) -> bytes:
         brokers = b""
@@ -112,12 +121,3 @@ def _topics(request: bytes, version: int, *, exist: bool) -> bytes:
 
 def _text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
-
-
-async def _end(server: asyncio.Server) -> None:
-    server.close()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await asyncio.sleep(0)
