@@ -92,12 +92,18 @@ def continue_from(
         _same_places(identity, record, remediation)
         _names_its_commit(record, mirror, remediation)
         _same_sequence(record, mirror, known, remediation)
-        unrecorded = record.seq == mirror.seq + 1 or (record.resumed is not None and record.seq > mirror.seq)
-        position = DeliveryPosition(
-            record.seq, record.cursor, record.commit_id, record if unrecorded else None, record.total
-        )
+        unrecorded = record if is_unrecorded(record, mirror.seq) else None
+        position = DeliveryPosition(record.seq, record.cursor, record.commit_id, unrecorded, record.total)
     check_ledger(position, ledger_commit_id, remediation)
     return position
+
+
+def is_unrecorded(record: Progress, mirror_seq: int) -> bool:
+    """Whether a crash between the two commits left Kafka's newest transaction without its row in Postgres.
+
+    A move may be numbered beyond transactions that a restored database no longer has.
+    """
+    return record.seq == mirror_seq + 1 or (record.resumed is not None and record.seq > mirror_seq)
 
 
 def check_ledger(

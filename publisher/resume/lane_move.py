@@ -16,6 +16,7 @@ from publisher.kafka.fencing import fencing_producer
 from publisher.lane.lane import lane_transactional_id
 from publisher.outbox.deliveries import commit_id_at, record_delivery, record_resume
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.protocol.history import is_unrecorded
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
@@ -141,7 +142,7 @@ class LaneMove:
         """Record the transaction between whose two commits the fenced publisher was; nobody would later."""
         found = self._lane.move.found
         last = found.newest if found.newest is found.shared else None
-        if last is None or last.seq != found.mirror.seq + 1:
+        if last is None or not is_unrecorded(last, found.mirror.seq):
             return
         if last.resumed is not None:
             record_resume(self._connection, lease, last)

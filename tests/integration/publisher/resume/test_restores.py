@@ -9,6 +9,8 @@ import pytest
 from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
+from service.errors import UnavailableError
+from service.lifecycle.fault_points import Action, Fault, FaultPlan, arm
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
@@ -91,6 +93,36 @@ def test_an_older_database_is_found(
     assert total(report, "again") == total(report, "skipped") == 0
     deliver(settings)
     # What the job did not make again stays as it was; the one batch of after the restore is there once.
+    assert_seen(watcher, outbox.written)
+
+
+@pytest.mark.guarantee(85)
+def test_a_resume_after_a_restore_that_dies_and_is_given_again_leaves_no_move_unrecorded(
+    outbox: Outbox, settings: Settings, postgres: PostgresServer, watcher: Watcher, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, keys=4))
+    deliver(settings)
+    dump = Dump(postgres, outbox.dsn)
+    for batch in (2, 3):
+        outbox.batch(simple(batch, keys=4))
+        deliver(settings)
+    dump.restore()
+    dump.drop()
+    plan = FaultPlan(tmp_path / "faults")
+    plan.write(Fault("transaction.after_commit", Action.RAISE))
+    try:
+        with pytest.raises(UnavailableError):
+            resume(settings, "--from", "kafka", "--lane", "0", "--yes", fault_file=plan.file)
+    finally:
+        arm(None)
+    # Numbered beyond the transactions that the restored database has lost.
+    resume(settings, "--from", "kafka", "--yes")
+    outbox.batch(simple(50, keys=4))
+    deliver(settings)
+    assert query(
+        outbox.dsn,
+        "SELECT lane, count(*) FROM outbox.delivery WHERE kind = 'resume' GROUP BY lane ORDER BY lane",
+    ) == [(0, 2), (1, 1)]
     assert_seen(watcher, outbox.written)
 
 
