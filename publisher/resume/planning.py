@@ -52,12 +52,10 @@ class LanePlan:
 
     def same_as(self, other: "LanePlan") -> bool:
         """Whether both say the same to the person who was asked."""
-        return (self.move.to, self.again, self.skipped, self.move.unknown) == (
-            other.move.to,
-            other.again,
-            other.skipped,
-            other.move.unknown,
-        )
+        return self._said() == other._said()
+
+    def _said(self) -> tuple[Any, ...]:
+        return self.move.to, self.again, self.skipped, self.trusted, self.move.unknown
 
 
 @dataclass(frozen=True)
