@@ -125,7 +125,7 @@ define in_turn
 endef
 
 .PHONY: bench
-bench: $(INSTALLED) ## The measurements of docs/performance.md beside the peers (about 85 minutes, alone on the machine); goes on where it was cut off. BENCH="latency faults" ROUNDS=1 RESULTS=DIR
+bench: $(INSTALLED) ## The measurements of docs/performance.md beside the peers (about 140 minutes, alone on the machine); goes on where it was cut off. BENCH="latency faults" ROUNDS=1 RESULTS=DIR
 	@# It makes starts faster, no more: nothing is given up for it.
 	timeout 300 $(BIN)/spark-job prepare || echo "not prepared: starts take some seconds longer" >&2
 	@$(call in_turn,$(BENCH),$(BIN)/python -m benchmarks.suite $$each $(BENCH_OPTIONS))

@@ -41,11 +41,16 @@ class Ours:
     checkout: Checkout = OURS
     workers: int = 0
     """Spark workers of one core each that run the tasks; 0: the driver runs them."""
+    latency: str = "lowest"
+    """`[job] latency`."""
 
     @property
     def name(self) -> str:
         """As it stands in tables."""
-        return f"{self.checkout.name}, {self.workers} Spark workers" if self.workers else self.checkout.name
+        workers = f"{self.workers} Spark workers" if self.workers else ""
+        return ", ".join(
+            filter(None, (self.checkout.name, workers, self.latency if self.latency != "lowest" else ""))
+        )
 
     @contextmanager
     def running(self, work: Work) -> Iterator["RunningOurs"]:
@@ -68,7 +73,7 @@ class Ours:
             "SOURCE__TOPICS": json.dumps([work.input_topic]),
             "SESSION__KEY": "key",
             "TRANSFORM__FUNCTION": "benchmarks.transforms:twenty",
-            "JOB__LATENCY": "lowest",
+            "JOB__LATENCY": self.latency,
             "JOB__MAX_EVENTS_PER_BATCH": "600000",
             "KAFKA__OPTIONS": json.dumps(_PRODUCER),
             "LOG__FORMAT": "json",

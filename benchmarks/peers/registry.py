@@ -15,6 +15,8 @@ from benchmarks.peers.streams_job import KafkaStreams
 
 OURS = "ours"
 _CLUSTER = "ours-cluster-"
+_LATENCIES = ("balanced", "cheapest")
+"""Values of `[job] latency`; `ours` has the lowest."""
 _PEERS: Mapping[str, Callable[[], Contender]] = {
     "flink-heap-1s": Flink,
     "flink-heap-200ms": lambda: Flink(checkpoint_ms=200),
@@ -32,7 +34,7 @@ _PEERS: Mapping[str, Callable[[], Contender]] = {
 
 def names() -> list[str]:
     """Of all contenders; `ours-cluster-2` is ours with the tasks on two Spark workers of one core, and may have another number."""
-    return [OURS, f"{_CLUSTER}2", *_PEERS]
+    return [OURS, *(f"{OURS}-{latency}" for latency in _LATENCIES), f"{_CLUSTER}2", *_PEERS]
 
 
 def contenders(
@@ -56,6 +58,8 @@ def contenders(
             found.append(Ours(own))
         elif name.startswith(_CLUSTER) and (workers := name.removeprefix(_CLUSTER)).isdigit():
             found.append(Ours(own, workers=int(workers)))
+        elif (latency := name.removeprefix(f"{OURS}-")) in _LATENCIES:
+            found.append(Ours(own, latency=latency))
         else:
             found.append(_peer(name, transaction_timeout_s))
     if baseline is not None:

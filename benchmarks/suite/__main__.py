@@ -39,18 +39,23 @@ def measure_throughput(
         )
 
 
-@measurement(app, "latency", who="ours,flink-heap-1s,flink-heap-200ms")
+@measurement(app, "latency", who="ours,ours-balanced,ours-cheapest,flink-heap-1s,flink-heap-200ms")
 def measure_latency(
     asked: Asked,
-    rates: Annotated[str, typer.Option(help="Sessions a second, with commas between.")] = "10,100,500,1000",
+    rates: Annotated[str, typer.Option(help="Sessions a second, with commas between.")] = "10,100,1000",
+    settle: Annotated[
+        float, typer.Option(min=0, help="Seconds at 100 sessions a second before the first rate.")
+    ] = 600.0,
     seconds: Annotated[float, typer.Option(min=1, help="Measured at each rate.")] = 45.0,
     warm_up: Annotated[float, typer.Option(min=0, help="Before that, at the same rate.")] = 10.0,
 ) -> None:
-    """End event at the broker to outputs that a read_committed consumer has, at steady rates."""
+    """End event at the broker to outputs that a read_committed consumer has, and the cores it takes, at steady rates."""
     points = {f"{rate:g}": rate for rate in numbers(rates)}
-    parameters = asked.parameters(seconds=seconds, warm_up=warm_up)
+    parameters = asked.parameters(settle=settle, seconds=seconds, warm_up=warm_up)
     with campaign(asked, "latency", latency.TITLE, latency.LABELS, parameters) as taken:
-        taken.announce(lambda left: START_S + latency.expected_s(len(left), warm_up, seconds), list(points))
+        taken.announce(
+            lambda left: START_S + latency.expected_s(len(left), settle, warm_up, seconds), list(points)
+        )
         for contender, left in taken.turns(list(points)):
             with taken.failures.tolerated(contender.name) as load:
                 for rate, found in latency.measure(
@@ -59,6 +64,7 @@ def measure_latency(
                     [points[point] for point in left],
                     taken.failures,
                     partitions=asked.partitions,
+                    settle_s=settle,
                     warm_up_s=warm_up,
                     seconds=seconds,
                 ):

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 from uuid import uuid4
 
 from benchmarks.peers.contender import Contender
@@ -24,6 +25,8 @@ LABELS = {
     "sent_s": "sessions/s that were sent",
     "behind_s": "most that the senders were behind, s",
     "cpu": "CPU of an input event, all parts but Kafka, us",
+    "cores": "cores, all parts but Kafka",
+    "cores_kafka": "cores, Kafka",
     **COMPLETENESS,
 }
 MOST_BEHIND_S = 0.5
@@ -41,13 +44,31 @@ class SendersBehindError(RuntimeError):
     """The machine could not send what was to be sent: the round says nothing about the contender."""
 
 
+class Cpu(NamedTuple):
+    """Seconds of CPU: of all parts but Kafka, and Kafka's."""
+
+    own: float
+    kafka: float
+
+    @classmethod
+    def used(cls, run: Run) -> Self:
+        """Return what the processes of a run have used up to now."""
+        parts = run.parts()
+        used = usage.cpu_s(parts)
+        return cls(sum(used[part] for part in parts if part != "kafka"), used.get("kafka", 0.0))
+
+    def since(self, before: Self) -> "Cpu":
+        """Return what was used after `before`."""
+        return Cpu(self.own - before.own, self.kafka - before.kafka)
+
+
 @dataclass
 class Phase:
     """Sessions at one rate for a while, and what came of them."""
 
     sent: Sent
     window: tuple[float, float]
-    cpu_s: float
+    cpu_s: Cpu
 
     def measured(self, received: dict[bytes, float]) -> dict[str, float]:
         """Raises SendersBehindError where the load was not the one asked for."""
@@ -62,7 +83,9 @@ class Phase:
             "sessions": found.sessions,
             "sent_s": found.sessions / (end - begin),
             "behind_s": self.sent.behind_s(begin, end),
-            "cpu": 1e6 * self.cpu_s / (found.sessions * EVENTS),
+            "cpu": 1e6 * self.cpu_s.own / (found.sessions * EVENTS),
+            "cores": self.cpu_s.own / (end - begin),
+            "cores_kafka": self.cpu_s.kafka / (end - begin),
         }
 
 
@@ -76,13 +99,16 @@ def checked(found: dict[str, float]) -> dict[str, float]:
 
 
 @contextmanager
-def warmed(bench: Bench, contender: Contender, partitions: int, rate: float = 100.0) -> Iterator[Run]:
-    """Start a contender on an empty topic, and send sessions until the first can be read."""
+def warmed(
+    bench: Bench, contender: Contender, partitions: int, rate: float = 100.0, settle_s: float = 0.0
+) -> Iterator[Run]:
+    """Start a contender on an empty topic, and send sessions until the first can be read and for `settle_s` more seconds."""
     topic = bench.input_topic(partitions)
     with bench.running(contender, topic) as run:
         with Senders(bench.servers.bootstrap_servers, topic, rate, f"w{uuid4().hex[:6]}-") as senders:
             if not run.wait_for(1, _FIRST_S):
                 raise RuntimeError(f"no output within {_FIRST_S:g} s")
+            run.wait(settle_s)
             run.sent(senders.stop())
         run.wait_for_all(_LAST_S)
         yield run
@@ -97,19 +123,14 @@ def phase(
     """
     with Senders(run.servers.bootstrap_servers, run.topic, rate, f"l{uuid4().hex[:6]}-") as senders:
         run.wait(BEGIN_S + warm_up_s)
-        begin, before = time.time(), _own_cpu_s(run)
+        begin, before = time.time(), Cpu.used(run)
         run.wait(seconds, is_enough)
-        end, after = time.time(), _own_cpu_s(run)
+        end, used = time.time(), Cpu.used(run).since(before)
         sent = senders.stop()
     run.sent(sent)
     if not run.wait_for_all(_LAST_S):
         screen.print(f"  {len(run.ends) - run.watcher.sessions:,} sessions have not come after {_LAST_S:g} s")
-    return Phase(sent, (begin, end), after - before)
-
-
-def _own_cpu_s(run: Run) -> float:
-    used = usage.cpu_s({part: pids for part, pids in run.parts().items() if part != "kafka"})
-    return sum(used[part] for part in run.parts() if part != "kafka")
+    return Phase(sent, (begin, end), used)
 
 
 def measure(
@@ -119,10 +140,11 @@ def measure(
     failures: FailedRounds,
     *,
     partitions: int,
+    settle_s: float,
     warm_up_s: float,
     seconds: float,
 ) -> Iterator[tuple[float, dict[str, float]]]:
-    """Yield (rate, measures), each rate after the other on the same warm contender.
+    """Yield (rate, measures), each rate after the other on the same contender, which has run for `settle_s` seconds by then.
 
     A rate that fails is noted in `failures`, and the rates after it are measured on a new start; so is one that could not be sent. Raises
     RuntimeError where the contender does not start.
@@ -131,7 +153,7 @@ def measure(
     while left:
         phases: dict[float, Phase] = {}
         has_failed = False
-        with warmed(bench, contender, partitions) as run:
+        with warmed(bench, contender, partitions, settle_s=settle_s) as run:
             while left and not has_failed:
                 rate, has_failed = left.pop(0), True
                 with failures.tolerated(_at(contender, rate)):
@@ -151,9 +173,9 @@ def measure(
                 failures.add(_at(contender, rate), error)
 
 
-def expected_s(rates: int, warm_up_s: float, seconds: float) -> float:
+def expected_s(rates: int, settle_s: float, warm_up_s: float, seconds: float) -> float:
     """Return how long so many rates will take, without the start."""
-    return rates * (BEGIN_S + warm_up_s + seconds + DRAIN_S)
+    return settle_s + rates * (BEGIN_S + warm_up_s + seconds + DRAIN_S)
 
 
 def _at(contender: Contender, rate: float) -> str:

@@ -39,7 +39,10 @@ PICTURES: Mapping[str, tuple[Picture, ...]] = {
         Picture("A backlog, warm and from the start of the processes", "sessions/s", ("warm", "whole")),
         Picture("CPU of an input event", "us, all parts but Kafka; Kafka", ("cpu", "cpu_kafka")),
     ),
-    "latency": (Picture("Latency at sessions/s: p50, p99", "s", ("p50", "p99"), logarithmic=True),),
+    "latency": (
+        Picture("Latency at sessions/s: p50, p99", "s", ("p50", "p99"), logarithmic=True),
+        Picture("Cores at sessions/s", "cores, all parts but Kafka", ("cores",), logarithmic=True),
+    ),
     "capacity": (Picture("Highest rate held with p99 below a second", "sessions/s", ("rate",)),),
     "growth": (Picture("CPU of an input event as things grow", "us", ("cpu",), logarithmic=True),),
     "faults": (Picture("kill -9 to the next new output", "s", ("seconds",)),),

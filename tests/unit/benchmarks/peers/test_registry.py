@@ -19,6 +19,12 @@ def test_ours_a_cluster_and_another_checkout_have_the_same_settings(tmp_path: Pa
     assert found[2].checkout.folder == tmp_path.resolve()
 
 
+def test_ours_is_also_measured_with_each_goal_of_latency() -> None:
+    found = contenders(["ours", "ours-balanced", "ours-cheapest"])
+    assert [one.name for one in found] == ["ours", "ours, balanced", "ours, cheapest"]
+    assert [one.latency for one in found if isinstance(one, Ours)] == ["lowest", "balanced", "cheapest"]
+
+
 def test_all_have_the_same_transaction_timeout_where_one_is_given() -> None:
     own, peer = contenders(["ours", "flink-heap-1s"], transaction_timeout_s=20)
     assert isinstance(own, Ours)

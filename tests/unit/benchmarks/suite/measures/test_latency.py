@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from benchmarks.peers.contender import Contender
-from benchmarks.suite.load.workload import Bench
+from benchmarks.suite.load.latencies import SentEnd
+from benchmarks.suite.load.senders import Sent
+from benchmarks.suite.load.workload import EVENTS, Bench
 from benchmarks.suite.measures import latency
 from benchmarks.support.rounds import FailedRounds
 
@@ -26,7 +28,7 @@ class Load:
         self.does_start: Callable[[], bool] = lambda: True
 
     @contextmanager
-    def warmed(self, *_: object) -> Iterator[Any]:
+    def warmed(self, *_: object, settle_s: float) -> Iterator[Any]:
         self.starts += 1
         if not self.does_start():
             raise RuntimeError("no output")
@@ -52,7 +54,14 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
 
 def measured(failures: FailedRounds) -> Iterator[tuple[float, dict[str, float]]]:
     return latency.measure(
-        BENCH, CONTENDER, [10.0, 100.0, 500.0], failures, partitions=4, warm_up_s=1.0, seconds=1.0
+        BENCH,
+        CONTENDER,
+        [10.0, 100.0, 500.0],
+        failures,
+        partitions=4,
+        settle_s=1.0,
+        warm_up_s=1.0,
+        seconds=1.0,
     )
 
 
@@ -89,3 +98,11 @@ def test_what_was_measured_is_kept_where_the_contender_does_not_start_again(load
     assert next(found)[0] == 10.0
     with pytest.raises(RuntimeError, match="no output"):
         next(found)
+
+
+def test_cores_are_the_cpu_of_a_second_and_kafkas_are_its_own() -> None:
+    ends = {b"a": SentEnd(101.0, 101.0), b"b": SentEnd(105.0, 105.0)}
+    phase = latency.Phase(Sent(ends), (100.0, 110.0), latency.Cpu(own=6.0, kafka=1.5))
+    found = phase.measured({b"a": 101.25, b"b": 105.5})
+    assert (found["cores"], found["cores_kafka"]) == (0.6, 0.15)
+    assert found["cpu"] == pytest.approx(6e6 / (2 * EVENTS))
