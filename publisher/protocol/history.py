@@ -98,7 +98,7 @@ def continue_from(
     return position
 
 
-def is_unrecorded(record: Progress, mirror_seq: int) -> bool:
+def is_unrecorded(record: CommittedProgress, mirror_seq: int) -> bool:
     """Whether a crash between the two commits left Kafka's newest transaction without its row in Postgres.
 
     A move may be numbered beyond transactions that a restored database no longer has.
