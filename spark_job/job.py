@@ -242,7 +242,7 @@ def _end(
     _trace: object,
 ) -> None:
     """Give the ownership back and note why the run ended: an exit callback, which sees the error."""
-    failed_at = size.max_events if error is not None and is_of_size(explain(error)) else None
+    failed_at = size.failed_at if error is not None and is_of_size(explain(error)) else None
     ownership.release(settings.postgres, run_id, runs.because(error, failed_at))
 
 

@@ -1,6 +1,7 @@
 """How many events a batch may have. What a failure has shown to be too large is remembered, over attempts and processes. Pure.
 
-- After a failure that size can explain, the next run takes a quarter. Any other failure changes nothing.
+- After a failure that size can explain, the next run takes a quarter. Any other failure changes nothing, and so does one of a run that
+  has committed a full batch of that size: something else is to blame, or larger events, and then the next run commits none.
 - Four batches later it takes four times as many, up to half of what failed.
 - That is the ceiling. It is raised to twice as much after many batches, twice as many for each time that this has failed before: a backlog
   that does not fit costs a number of failures that grows with the logarithm of its batches.
@@ -15,6 +16,8 @@ _SHRINK = 4
 _SUCCESSES_TO_GROW = 4
 _SUCCESSES_TO_DARE = 16
 _MOST_DOUBLINGS = 12
+FULL = 0.9
+"""A batch with this share of its most events is full: Spark shares them among the partitions by what each has, and rounds."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,16 @@ class BatchSize:
         self._most = most
         self._ceiling = most if ceiling is None else min(ceiling, most)
         self._patience = _SUCCESSES_TO_DARE * 2 ** min(dares, _MOST_DOUBLINGS)
+        self._fits = False
+
+    @property
+    def failed_at(self) -> int | None:
+        """The size, where it may be to blame for a failure; None where a full batch of it was committed."""
+        return None if self._fits else self.max_events
+
+    def committed(self, events: int) -> None:
+        """A batch of so many events was committed."""
+        self._fits |= events >= FULL * self.max_events
 
     @property
     def successes_to_grow(self) -> int | None:
@@ -49,6 +62,7 @@ class BatchSize:
 
     def grow(self) -> None:
         """So many have succeeded."""
+        self._fits = False
         if self.max_events < self._ceiling:
             self.max_events = min(self.max_events * _SHRINK, self._ceiling)
         else:

@@ -66,6 +66,8 @@ class BatchSteps:
         self._committed = run.reader.expected
         """Where the outbox is for certain, perhaps a batch behind what it has."""
         self._next_number = 0
+        self.largest = 0
+        """Events of the largest batch that the query has committed."""
         self._successes_to_grow: int | None = None
         self._chosen = dict(run.spark.sparkContext.getConf().getAll())
         self._threads = run.spark.sparkContext.defaultParallelism
@@ -80,6 +82,7 @@ class BatchSteps:
     def begin_query(self, successes_to_grow: int | None) -> None:
         """Another query begins, which counts its batches from 0. `successes_to_grow`: batches after which it is to grow."""
         self.before = self._next_number
+        self.largest = 0
         self._successes_to_grow = successes_to_grow
         self._options = BatchOptions(self._chosen)
 
@@ -108,8 +111,11 @@ class BatchSteps:
         del table  # the hand-over may wait for long
         if computed is not None:
             self._mean_event_bytes = computed.result.mean_event_bytes
-        if not self._commits.hand_over(partial(self._commit, computed, planned, number, action_s, ending)):
-            return sum(sizes)  # the run ends: the batch before was not committed
+        events = sum(sizes)
+        if not self._commits.hand_over(
+            partial(self._commit, computed, planned, events, number, action_s, ending)
+        ):
+            return events  # the run ends: the batch before was not committed
         self._committed = at  # the batch before is, or nothing more would have been handed over
         self._condition.batch_computed(number)
         self.read_to, self._next_number = Offsets({**self.read_to, **planned.end}), number + 1
@@ -117,12 +123,13 @@ class BatchSteps:
             self._successes_to_grow -= 1
             if self._successes_to_grow == 0:
                 ending.grow()
-        return sum(sizes)
+        return events
 
     def _commit(
         self,
         computed: ComputedBatch | None,
         planned: BatchRange,
+        events: int,
         number: int,
         action_s: float,
         ending: QueryEnding,
@@ -139,6 +146,7 @@ class BatchSteps:
                 run.sink.commit(computed, number)
                 metrics.action(action_s)
             run.kafka.show_progress(planned.end, run.topics)
+            self.largest = max(self.largest, events)
             self._condition.batch_committed(number)
             reach("query.after_batch")
         except BaseException as error:  # noqa: BLE001 - the main thread raises it

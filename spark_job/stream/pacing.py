@@ -8,11 +8,10 @@ goal says, which lets more events come together; and at once, where the job is b
 import time
 from collections.abc import Callable
 
+from spark_job.ledger.batch_size import FULL
 from spark_job.monitoring import metrics
 
 _SLICE_S = 0.02
-# Spark shares the events of a batch among the partitions by what each has, and rounds.
-_FULL = 0.9
 
 
 class Pacing:
@@ -21,7 +20,7 @@ class Pacing:
     def __init__(self, period_ms: int, max_events: int, clock: Callable[[], float] = time.monotonic) -> None:
         """`period_ms`: from one batch's start to the next one's. `max_events`: of a batch; one that has them leaves others behind."""
         self._period_s = period_ms / 1_000
-        self._full = _FULL * max_events
+        self._full = FULL * max_events
         self._clock = clock
         self._began = self._called = clock()
 

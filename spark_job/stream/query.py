@@ -105,6 +105,7 @@ class QueryLoop:
             while True:
                 self._batches.begin_query(self._size.successes_to_grow)
                 ending = self._run_query()
+                self._size.committed(self._batches.largest)
                 if ending.state is not State.GROWING:
                     break
                 self._size.grow()

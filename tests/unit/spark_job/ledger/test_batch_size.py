@@ -60,6 +60,7 @@ def backlog(fits: Callable[[int], int], batches: int) -> tuple[int, int]:
         while done < batches:
             if size.max_events > fits(done):
                 break
+            size.committed(size.max_events)
             done, events, successes = done + 1, events + size.max_events, successes + 1
             if successes == size.successes_to_grow:
                 size.grow()
@@ -67,7 +68,7 @@ def backlog(fits: Callable[[int], int], batches: int) -> tuple[int, int]:
         else:
             break
         assert began > 1 or size.max_events > 1, "one event always fits"
-        past.append(failed(began, at=size.max_events))
+        past.append(PastRun(began, size.failed_at, stopped=False))
     return len(past), events
 
 
@@ -90,6 +91,25 @@ def test_after_a_stretch_that_does_not_fit_batches_grow_to_what_the_settings_all
     failures, events = backlog(lambda number: fits if number < stretch else MOST, 20_000)
     assert failures <= 30
     assert events >= 10_000 * MOST
+
+
+def test_a_size_of_which_a_full_batch_was_committed_is_not_to_blame_until_it_grows() -> None:
+    size = BatchSize(100, MOST, ceiling=200)
+    size.committed(89)
+    assert size.failed_at == 100
+    size.committed(90)  # of several partitions, by Spark's rounding
+    assert size.failed_at is None
+    size.grow()
+    assert size.failed_at == 200
+
+
+def test_a_storm_of_kills_that_leaves_each_run_a_full_batch_makes_no_batch_smaller() -> None:
+    past: list[PastRun] = []
+    for _ in range(30):
+        size = next_size(past[::-1], MOST)
+        size.committed(size.max_events)
+        past.append(PastRun(size.max_events, size.failed_at, stopped=False))
+    assert next_size(past[::-1], MOST).max_events == MOST
 
 
 def test_a_setting_that_is_lowered_bounds_everything() -> None:

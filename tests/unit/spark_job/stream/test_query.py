@@ -98,6 +98,7 @@ class Steps:
 
     def __init__(self, run: Any, start: Offsets, commits: CommitThread, _condition: Condition) -> None:
         self.run, self.read_to, self.before, self.columns = run, start, 0, None
+        self.largest = 0
         self._commits = commits
         self._successes_to_grow: int | None = None
 
