@@ -2,6 +2,7 @@
 
 - After a failure that size can explain, the next run takes a quarter. Any other failure changes nothing, and so does one of a run that
   has committed a full batch of that size: something else is to blame, or larger events, and then the next run commits none.
+- A failure with a single event shows that size is not to blame at all: what was remembered is forgotten.
 - Four batches later it takes four times as many, up to half of what failed.
 - That is the ceiling. It is raised to twice as much after many batches, twice as many for each time that this has failed before: a backlog
   that does not fit costs a number of failures that grows with the logarithm of its batches.
@@ -79,6 +80,8 @@ def next_size(past: Iterable[PastRun], most: int) -> BatchSize:
     failed = [run.failed_at for run in chain if run.failed_at is not None]
     if not failed:
         return BatchSize(min(newest.max_events, most), most)
+    if failed[0] == 1:
+        return BatchSize(1 if newest.failed_at == 1 else min(newest.max_events, most), most)
     begin = newest.max_events if newest.failed_at is None else newest.failed_at // _SHRINK
     begin = max(1, min(begin, most))
     # The failures before, on the way down from a greater size, have tried another ceiling.
