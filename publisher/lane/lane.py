@@ -82,6 +82,8 @@ class Lane:
         self._lease: Lease | None = None
         self._tenure: Tenure | None = None
         self._renewed_at = self._progressed_at = 0.0
+        self._committed: tuple[Progress, dict[str, dict[str, list[int]]]] | None = None
+        """The newest transaction that Kafka committed, with its offsets: Postgres may fail before it is recorded."""
         self.alive: LifeSign = unwatched
         """Called with each step, and how long it may take."""
 
@@ -232,7 +234,9 @@ class Lane:
             record_resume(connection, lease, unrecorded)
             return
         check_parked(unrecorded, parked_within(connection, lease, unrecorded))
-        record_delivery(connection, lease, unrecorded, unrecorded.after, None)
+        committed, offsets = self._committed or (None, None)
+        own = offsets if committed == unrecorded else None
+        record_delivery(connection, lease, unrecorded, unrecorded.after, own)
 
     def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         read_repeated_arrays(connection)
@@ -264,6 +268,7 @@ class Lane:
                 alive=self.alive,
                 meanwhile=lambda: self._chunks.ask(connection, after, limits) if reads_ahead else None,
             ).as_json()
+            self._committed = sending.progress, offsets
             self.alive(doing="records its delivery")
             self._record(tenure, sending, offsets)
             reach("delivery.after_record")

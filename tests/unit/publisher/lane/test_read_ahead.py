@@ -1,6 +1,7 @@
 """A lane finishes the Kafka transaction that it has begun, whatever becomes of Postgres meanwhile."""
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,9 +10,12 @@ import pytest
 from confluent_kafka import Producer
 
 from contract.cursor import Cursor
+from contract.progress import Progress
 from publisher.delivery.handover import HandoverTurns
 from publisher.delivery.large_rows import LargeRows
 from publisher.delivery.sender import Tenure
+from publisher.delivery.transaction import ProgressRecord
+from publisher.kafka.progress_reader import Newest
 from publisher.kafka.written_ends import WrittenEnds
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
@@ -20,7 +24,7 @@ from publisher.outbox.lease import Lease
 from publisher.protocol.cursor import Epoch
 from publisher.protocol.history import DeliveryPosition
 from service.settings import KafkaSettings, PublisherSettings
-from tests.support.lanes import COMMIT, IDENTITY, PLAIN
+from tests.support.lanes import COMMIT, IDENTITY, OTHER, PLAIN
 
 
 class FakeProducer:
@@ -32,7 +36,10 @@ class FakeProducer:
     def begin_transaction(self) -> None:
         self.calls.append("begin")
 
-    def produce(self, *_record: object, **_named: object) -> None: ...
+    def produce(self, topic: str, *rest: Any, **_named: object) -> None:
+        """Confirm each record whose report is wanted at offset 7 of partition 0."""
+        if (report := rest[3]) is not None:
+            report(None, SimpleNamespace(topic=lambda: topic, partition=lambda: 0, offset=lambda: 7))
 
     def poll(self, _seconds: float) -> None: ...
 
@@ -41,6 +48,8 @@ class FakeProducer:
 
     def commit_transaction(self, _seconds: float) -> None:
         self.calls.append("commit")
+
+    def purge(self) -> None: ...
 
 
 class LostConnection:
@@ -81,6 +90,7 @@ class OpenLane(Lane):
         )
         super().__init__(context, Epoch(1, 1, 2), 1)
         known: Any = connection
+        self._connection.discard = lambda: None  # type: ignore[method-assign]
         self._tenure = Tenure(known, DeliveryPosition(0, Cursor(0), None))
         self.sender.producer = cast(Producer, producer)
         self._lease = Lease(1, 1, 1, 3.0)
@@ -90,6 +100,27 @@ class OpenLane(Lane):
             self.sender._bisection.refused(1)
         self._chunks.keep(LaneChunk([PLAIN], Cursor(5, "k"), COMMIT, True, None))
 
+    def _record_of(self, progress: Progress) -> ProgressRecord:
+        self.sent = progress
+        return super()._record_of(progress)
+
+    def record_missing(self, connection: Any, newest: Progress) -> None:
+        """The end of step 4 alone, after the lane was opened again."""
+        self._record_missing(connection, Newest(Progress.decode(newest.encode()), {}))
+
+
+class Recording:
+    """A connection that remembers the offsets of the delivery that is recorded."""
+
+    def __init__(self) -> None:
+        self.offsets: list[Any] = []
+
+    def execute(self, _sql: object, parameters: dict[str, Any]) -> Any:
+        if "kafka_offsets" in parameters:
+            offsets = parameters["kafka_offsets"]
+            self.offsets.append(None if offsets is None else offsets.obj)
+        return SimpleNamespace(rowcount=1, fetchone=lambda: (0,))
+
 
 @pytest.mark.guarantee(54)
 def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_open_in_kafka() -> None:
@@ -98,6 +129,19 @@ def test_a_postgres_that_is_lost_while_a_lane_reads_ahead_leaves_no_transaction_
         OpenLane(producer, connection).run_once()
     assert connection.questions == 1
     assert producer.calls == ["begin", "commit"]
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["its own transaction", "another process's"])
+def test_a_delivery_that_postgres_missed_is_recorded_later_with_the_offsets_that_its_sender_knows(
+    same: bool,
+) -> None:
+    lane = OpenLane(FakeProducer(), LostConnection())
+    with pytest.raises(psycopg.OperationalError):
+        lane.run_once()
+    lane.discard()
+    known = Recording()
+    lane.record_missing(known, lane.sent if same else replace(lane.sent, commit_id=OTHER))
+    assert known.offsets == [{"out": {"0": [7, 7]}} if same else None]
 
 
 def test_a_lane_that_hunts_a_refused_row_keeps_its_connection_for_parking_it() -> None:
