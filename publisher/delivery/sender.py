@@ -10,8 +10,9 @@ import structlog
 from confluent_kafka import KafkaException, Producer
 
 from publisher.delivery.context import Context
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, RefusalBisection
 from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
-from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, RefusalBisection, TransactionSize
+from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import fencing_producer
 from publisher.monitoring import metrics

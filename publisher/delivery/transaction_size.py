@@ -1,11 +1,7 @@
-"""How much the next transaction carries: less after one that failed, and by halves where a refused row is looked for. Pure."""
+"""How much the next transaction carries: half as much after one that failed because of its size. Pure."""
 
 # A failure that comes alone is a hiccup that nobody has to read about.
 _FAILURES_SHOWN = 2
-ONE_BY_ONE_ROWS = 32
-"""Rows that are sent record by record in one transaction, at the most."""
-ONE_BY_ONE_EVENTS = 2_000
-"""Their events, at the most; a row with more goes alone."""
 
 
 class TransactionSize:
@@ -46,43 +42,3 @@ class TransactionSize:
             self.bytes = min(self._most_bytes, self.bytes + max(1_024, self.bytes // 4))
             if self.rows == self._most_rows and self.bytes == self._most_bytes:
                 self._failures = 0
-
-
-class RefusalBisection:
-    """Finds the row that Kafka refuses when it refuses a transaction without naming one.
-
-    Record by record Kafka names it, but that is slow, and a transaction may not outlast its timeout. So the rows are halved first: what
-    goes out goes out, and the refused one is in the next half. Only the last few rows are sent record by record, and fewer of them where
-    even those took too long. After `refused`, and after `delivered` while it is on, the lane opens anew.
-    """
-
-    def __init__(self) -> None:
-        self.rows: int | None = None
-        """Rows that the next transaction may carry, None: as many as ever."""
-
-    @property
-    def on(self) -> bool:
-        """Whether a refused row is looked for."""
-        return self.rows is not None
-
-    @property
-    def one_by_one(self) -> bool:
-        """Whether each record goes out, and is refused, by itself."""
-        return self.rows is not None and self.rows <= ONE_BY_ONE_ROWS
-
-    def refused(self, rows: int) -> None:
-        """Kafka refused a transaction of so many rows."""
-        if not self.one_by_one:
-            self.rows = max(1, rows // 2) if rows > ONE_BY_ONE_ROWS else ONE_BY_ONE_ROWS
-
-    def failed(self) -> None:
-        """A transaction failed for another reason. It may have outlived its timeout, as the same rows would once more."""
-        if self.rows is not None:
-            self.rows = max(1, self.rows // 2)
-
-    def delivered(self) -> None:
-        """A transaction was committed: the refused row is in the next half, or no row is refused any longer."""
-        if self.one_by_one:
-            self.rows = None
-        elif self.rows is not None:
-            self.rows = max(1, self.rows // 2)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.cursor import Cursor
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.delivery.sender import StepOutcome
-from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import LaneReader, PendingChunk
 from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition

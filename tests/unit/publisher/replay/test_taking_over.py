@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError
 from contract.cursor import Cursor
 from publisher.delivery import outbox_connection as connection
 from publisher.delivery.context import Timelines
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS
 from publisher.delivery.sender import StepOutcome, Tenure
-from publisher.delivery.transaction_size import ONE_BY_ONE_EVENTS
 from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason, TopicMissingError
 from publisher.replay import delivery
