@@ -44,13 +44,13 @@ def progress_records(
     partition: int,
     give_up: Callable[[], bool] = lambda: False,
     *,
-    committed: bool = False,
+    without_waiting: bool = False,
 ) -> Iterator[Iterator[StoredProgress]]:
-    """Yield the committed records of a partition, newest first. `committed`: only what no open transaction hides now, without waiting.
+    """Yield the committed records of a partition, newest first. `without_waiting`: only those that no open transaction hides now.
 
     Raises as `partition_records`.
     """
-    with partition_records(kafka, topics, topic, give_up, committed=committed) as records_of:
+    with partition_records(kafka, topics, topic, give_up, without_waiting=without_waiting) as records_of:
         yield records_of(partition)
 
 
@@ -61,7 +61,7 @@ def partition_records(
     topic: str,
     give_up: Callable[[], bool] = lambda: False,
     *,
-    committed: bool = False,
+    without_waiting: bool = False,
 ) -> Iterator[Callable[[int], Iterator[StoredProgress]]]:
     """Yield what returns the records of a partition, as `progress_records` does, with one consumer for partitions one after the other.
 
@@ -72,7 +72,7 @@ def partition_records(
     def records_of(number: int) -> Iterator[StoredProgress]:
         nonlocal partition
         partition = number
-        high_watermark = topics.high_watermark(topic, number, committed=committed)
+        high_watermark = topics.high_watermark(topic, number, committed=without_waiting)
         return records_backwards(reader, topic, number, high_watermark)
 
     try:

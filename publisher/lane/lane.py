@@ -15,7 +15,7 @@ from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
-from publisher.lane.parking import LaneAdmission
+from publisher.lane.admission import LaneAdmission
 from publisher.lane.read_ahead import ReadAhead
 from publisher.lane.reader import LaneChunk, LaneReader
 from publisher.lane.stray_rows import StrayRows
@@ -143,7 +143,7 @@ class Lane:
         if self._lease is not None:
             self._lease.renew(self._connection.get())
 
-    def stopped(self, explanation: str | None, reason: StopReason | None = None) -> None:
+    def show_stopped(self, explanation: str | None, reason: StopReason | None = None) -> None:
         """Show in `outbox.lane` why the lane is stopped, None once it runs; if Postgres can be reached and the lane is ours."""
         if self._lease is not None:
             self._connection.get().execute(

@@ -151,7 +151,7 @@ class Worker:
         slow = self._lane.sender.size.reason
         reason = None if slow is None else f"retrying: {slow}"
         if self._shown != reason:
-            self._lane.stopped(reason)
+            self._lane.show_stopped(reason)
             self._shown = reason
 
     def _moved(self) -> None:
@@ -249,7 +249,7 @@ class Worker:
     def _show(self, explanation: str, reason: StopReason | None = None) -> None:
         self._shown = explanation
         try:
-            self._lane.stopped(explanation, reason)
+            self._lane.show_stopped(explanation, reason)
         except (psycopg.Error, UnavailableError, FencedError) as error:
             _log.debug("reason_not_recorded", lane=self._lane.lane, reason=_reason(error))
 

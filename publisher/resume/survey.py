@@ -192,9 +192,13 @@ class ResumeSurvey:
     def _records(self, partition: int) -> Generator[tuple[tuple[int, int], Progress | None]]:
         """Yield ((epoch, lane), record or None where it was put aside), newest first."""
         # A transaction that a dead process left open would be waited for until the broker ends it.
-        committed = not self._fenced
+        without_waiting = not self._fenced
         with progress_records(
-            self._settings.kafka, self._topics, self.progress_topic, partition, committed=committed
+            self._settings.kafka,
+            self._topics,
+            self.progress_topic,
+            partition,
+            without_waiting=without_waiting,
         ) as records:
             for key, value in records:
                 place = lane_of_key(key)

@@ -61,7 +61,7 @@ class Elsewhere:
         self.closed = True
 
 
-@pytest.mark.parametrize("use", ["confirm", "stopped", "park"])
+@pytest.mark.parametrize("use", ["confirm", "show_stopped", "park"])
 def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
     monkeypatch: pytest.MonkeyPatch, use: str
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
         lane.run_once()  # from here on record by record
     acts: dict[str, Callable[[], None]] = {
         "confirm": lane.confirm,
-        "stopped": lambda: lane.stopped("why", StopReason.RECORD_REFUSED),
+        "show_stopped": lambda: lane.show_stopped("why", StopReason.RECORD_REFUSED),
         "park": lambda: cast(None, lane.run_once()),
     }
     # Each time anew: what was refused once is not taken for known.

@@ -52,7 +52,7 @@ class FakeLane:
         if self.opened <= self._lost:
             raise LeaseLostError("taken over")
 
-    def stopped(self, reason: str | None, why: StopReason | None = None) -> None:
+    def show_stopped(self, reason: str | None, why: StopReason | None = None) -> None:
         self.shown.append((reason, why))
 
     def discard(self) -> None:
