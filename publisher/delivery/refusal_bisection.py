@@ -34,7 +34,7 @@ class RefusalBisection:
             self.rows = max(1, rows // 2) if rows > ONE_BY_ONE_ROWS else ONE_BY_ONE_ROWS
 
     def failed(self) -> None:
-        """A transaction failed for another reason. It may have outlived its timeout, as the same rows would once more."""
+        """A transaction failed for another reason, and its size may explain it: the same rows would fail once more."""
         if self.rows is not None:
             self.rows = max(1, self.rows // 2)
 

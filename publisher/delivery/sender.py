@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import psycopg
 import structlog
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.delivery.context import Context
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, RefusalBisection
 from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
-from publisher.delivery.transaction_size import TransactionSize
+from publisher.delivery.transaction_size import TransactionSize, size_may_explain
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import fencing_producer
 from publisher.monitoring import metrics
@@ -122,6 +122,7 @@ class Sender:
         self._forget_breaks(self.producer)
         if (refusal := self._complaints.login_refused()) is not None:
             raise KafkaException(refusal)
+        self._complaints.forget()
         transaction = Transaction(
             self.producer,
             self._outgoing,
@@ -156,9 +157,6 @@ class Sender:
         except RecordRefusedError as error:
             self._search(error, put_aside, nobody)
             raise StartOverError from error
-        except KafkaException:
-            self._bisection.failed()
-            raise
 
     def check(self) -> None:
         """Call once a transaction is recorded. Raises StartOverError where the next one needs another producer."""
@@ -191,7 +189,14 @@ class Sender:
             with metrics.transaction(rows, lambda: transaction.took_s):
                 transaction.run(rows, progress, meanwhile)
         except KafkaException as error:
-            self.size.failed(len(rows), sum(map(value_bytes, rows)), f"Kafka: {error.args[0].str()}")
+            cause: KafkaError = error.args[0]
+            nothing_sent = self._complaints.cannot_connect and not transaction.tally.newest()
+            if (
+                size_may_explain(cause.code(), transaction.took_s, self._timeout_ms / 1000)
+                and not nothing_sent
+            ):
+                self.size.failed(len(rows), sum(map(value_bytes, rows)), f"Kafka: {cause.str()}")
+                self._bisection.failed()
             raise
         finally:
             self._context.topics.written.take(transaction.tally.newest())

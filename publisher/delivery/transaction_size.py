@@ -1,7 +1,26 @@
 """How much the next transaction carries: half as much after one that failed because of its size. Pure."""
 
+from confluent_kafka import KafkaError
+
+from service.kafka.client import UNAUTHORISED
+
 # A failure that comes alone is a hiccup that nobody has to read about.
 _FAILURES_SHOWN = 2
+_OTHER_CAUSES = UNAUTHORISED | {
+    KafkaError._SSL,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+
+
+def size_may_explain(code: int, took_s: float, timeout_s: float) -> bool:
+    """Whether a transaction that failed with this code after so long might have been committed if it had carried less.
+
+    One that outlives its timeout looks fenced, so only the time tells it from one that another publisher has fenced.
+    """
+    # [kafka.options] may end a message sooner than the transaction.
+    return code not in _OTHER_CAUSES and (code == KafkaError._MSG_TIMED_OUT or took_s >= timeout_s / 4)
 
 
 class TransactionSize:
@@ -25,7 +44,7 @@ class TransactionSize:
         return self._reason if self._failures >= _FAILURES_SHOWN else None
 
     def failed(self, rows: int, bytes_: int, cause: str) -> None:
-        """A transaction of so many rows and bytes failed, and none of its rows was to blame."""
+        """A transaction of so many rows and bytes failed, and its size may explain it."""
         if rows > 0:
             self.rows = max(1, min(self.rows, rows) // 2)
             self.bytes = max(1, min(self.bytes, bytes_) // 2)

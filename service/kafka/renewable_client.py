@@ -24,6 +24,8 @@ LASTS_S = 10.0
 _LOOK_S = 0.2
 # librdkafka numbers its own errors below this, brokers' are above.
 _OWN_ERRORS = -100
+# As librdkafka describes a connection that broke before anything went over it; later it is "in state UP".
+_NEVER_MADE = "in state CONNECT"
 
 
 class _Client(Protocol):
@@ -59,8 +61,14 @@ class Complaints:
         refusal = self.refusal
         return refusal if refusal is not None and refusal.code() == KafkaError._AUTHENTICATION else None
 
+    @property
+    def cannot_connect(self) -> bool:
+        """Whether the newest connection that failed was never made, so that nothing was sent over it."""
+        last = self._unreachable
+        return last is not None and (last.code() == KafkaError._RESOLVE or _NEVER_MADE in last.str())
+
     def forget(self) -> None:
-        """Start over: a broker has answered."""
+        """Start over."""
         self.refusal = self._unreachable = None
 
     def explain(self, error: KafkaException) -> KafkaException:

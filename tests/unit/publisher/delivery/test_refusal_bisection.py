@@ -7,20 +7,16 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.cursor import Cursor
-from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, ONE_BY_ONE_ROWS, RefusalBisection
-from publisher.delivery.sender import StepOutcome
+from publisher.delivery.refusal_bisection import ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import LaneReader, PendingChunk
 from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition
 from publisher.protocol.records import Row
-from publisher.protocol.refusals import RecordRefusedError
-from publisher.protocol.stop_reasons import StartOverError
-from tests.support.lanes import PLAIN, opened
+from tests.support.lanes import PLAIN
 
 
 def deliver(
@@ -77,21 +73,6 @@ def test_one_refused_row_among_many_costs_a_handful_of_transactions() -> None:
 
 def test_a_flood_of_refused_rows_costs_little_more_than_a_transaction_each() -> None:
     assert deliver(1_000, set(range(1_000)), 1_000)[2] <= 1_000 + 250
-
-
-def test_a_transaction_that_fails_for_another_reason_makes_the_next_one_smaller_while_a_row_is_hunted() -> (
-    None
-):
-    lane = opened(StepOutcome.DELIVERED, breaks=False)
-    lane.sender.fails = RecordRefusedError(KafkaError(KafkaError.INVALID_RECORD), {}, ONE_BY_ONE_ROWS)
-    with pytest.raises(StartOverError):
-        lane.run_once()
-    lane.sender.fails = KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_EPOCH))
-    for rows in (16, 8, 4, 2, 1, 1):
-        with pytest.raises(KafkaException):
-            lane.run_once()
-        assert lane.sender.limits.rows == rows
-    assert lane.sender.limits.events == ONE_BY_ONE_EVENTS
 
 
 def test_a_failure_where_nothing_is_hunted_leaves_transactions_as_large_as_they_were() -> None:
