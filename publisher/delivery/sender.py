@@ -14,7 +14,7 @@ from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, RefusalBisec
 from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
 from publisher.delivery.transaction_size import TransactionSize, size_may_explain
 from publisher.kafka.coordinator_link import CoordinatorLink
-from publisher.kafka.fencing import fencing_producer
+from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.monitoring import metrics
 from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition
@@ -60,6 +60,9 @@ class Sender:
         self._timeout_ms = timeout_ms
         self._link, self._complaints = CoordinatorLink(), Complaints()
         self._bisection = RefusalBisection()
+        self._transactional_id = ""
+        self._may_be_open = False
+        """Whether a `send` has failed since the last fencing."""
         self._unproved_end: int | None = None
         """The end of the progress partition that the position was read from, until a write has proved it."""
         self.size = size
@@ -94,6 +97,7 @@ class Sender:
             self._complaints,
         )
         self._forget_breaks(self.producer)
+        self._transactional_id, self._may_be_open = transactional_id, False
 
     def begin(self, partition: int) -> None:
         """Step 4 has ended well: rows may be sent. The position was read from this partition of the progress topic."""
@@ -136,7 +140,9 @@ class Sender:
             one_by_one=self._bisection.one_by_one,
             complaints=self._complaints,
         )
+        self._may_be_open = True
         self._run(transaction, rows, progress, meanwhile)
+        self._may_be_open = False
         self._unproved_end = None
         self.size.committed(transaction.took_s)
         return transaction.tally
@@ -173,6 +179,14 @@ class Sender:
         producer, self.producer = self.producer, None
         if producer is not None:
             producer.purge()
+
+    def end(self) -> None:
+        """As `discard`, for whoever does not fence again: also ends a transaction that a failed `send` may have left open."""
+        self.discard()
+        if self._may_be_open:
+            self._may_be_open = False
+            context = self._context
+            end_transaction(context.settings.kafka, context.topics, self._transactional_id, self._timeout_ms)
 
     def _forget_breaks(self, producer: Producer) -> None:
         producer.poll(0)  # serves the log

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 
 from contract.output_topics import OutputTopics
 from publisher.kafka.compaction import compacted_topics
-from publisher.kafka.fencing import fencing_producer
+from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity
 from publisher.protocol.records import ANY_PARTITION, ERASED_HEADER
@@ -79,6 +79,7 @@ class TombstoneWriter:
             with needing("Write", "topic", *sorted({each.topic for each in wanted})):
                 self._write(self._producer or self._open(), wanted)
         except KafkaException as error:
+            self._end()
             raise _unavailable(error) from error
         return len(wanted)
 
@@ -98,18 +99,29 @@ class TombstoneWriter:
                 f"--tombstones: topic {sorted(kept_whole)[0]!r} is not compacted, so that a tombstone removes nothing there"
             )
 
+    @property
+    def _transactional_id(self) -> str:
+        prefix = self._identity.transactional_id_prefix or self._settings.publisher.transactional_id_prefix
+        return f"{prefix}-{self._identity.outbox_uuid}-erase"
+
     def _open(self) -> Producer:
-        publisher = self._settings.publisher
-        prefix = self._identity.transactional_id_prefix or publisher.transactional_id_prefix
         self._producer = fencing_producer(
             self._settings.kafka,
             self._kafka_topics,
-            f"{prefix}-{self._identity.outbox_uuid}-erase",
-            publisher.transaction_timeout_ms,
+            self._transactional_id,
+            self._settings.publisher.transaction_timeout_ms,
             _BATCH_BYTES,
             lambda: False,
         )
         return self._producer
+
+    def _end(self) -> None:
+        """End the transaction that failed, if one was begun."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            timeout_ms = self._settings.publisher.transaction_timeout_ms
+            end_transaction(self._settings.kafka, self._kafka_topics, self._transactional_id, timeout_ms)
 
     def _write(self, producer: Producer, tombstones: Sequence[Tombstone]) -> None:
         headers = [(ERASED_HEADER, str(self._identity.outbox_uuid).encode())]

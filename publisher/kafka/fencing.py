@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.kafka import clients
@@ -14,6 +15,9 @@ from service.kafka.rights import needing
 from service.settings import KafkaSettings
 
 _SLICE_S = 1.0
+_END_WITHIN_S = 5.0
+
+_log = structlog.get_logger()
 
 
 def fencing_producer(
@@ -50,6 +54,22 @@ def fencing_producer(
             if passing and not give_up() and topics.lack_transaction_log():
                 raise _no_transaction_log(topics) from error
             raise complaints.explain(error) from error
+
+
+def end_transaction(
+    kafka: KafkaSettings, topics: Topics, transactional_id: str, transaction_timeout_ms: int
+) -> None:
+    """End what is open under this id, for whoever does not fence again: until its timeout it would hold up the readers of its topics.
+
+    By a new epoch, not by the client's abort: a record that is still on its way could open it again in the old one. Best effort.
+    """
+    deadline = time.monotonic() + _END_WITHIN_S
+    try:
+        fencing_producer(
+            kafka, topics, transactional_id, transaction_timeout_ms, 1, lambda: time.monotonic() > deadline
+        ).purge()
+    except (KafkaException, StoppedError) as error:
+        _log.debug("transaction_left_open", transactional_id=transactional_id, reason=str(error))
 
 
 def _begin(producer: Producer, complaints: Complaints) -> None:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from hashlib import sha256
 from uuid import UUID
 
@@ -36,7 +37,7 @@ from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, 
 from publisher.replay.reader import ReplayChunk, ReplayReader
 from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import check_target
-from service.errors import UnavailableError
+from service.errors import OutboxError, UnavailableError, reason_of
 from service.lifecycle.fault_points import reach
 
 _log = structlog.get_logger()
@@ -224,18 +225,22 @@ class ReplayDelivery:
         self._connection.discard()
 
     def release(self, reason: str | None) -> None:
-        """Give the lease back and end. Never raises: the lease ends with the connection anyway."""
+        """Give the lease back and end; show `reason` where there is one. Never raises: the lease ends with the connection anyway."""
+        self._sender.end()
         self.discard()
-        connection = self._connection.take()
+        lease, self._lease = self._lease, None
         try:
-            if connection is not None and not connection.closed and self._lease is not None:
-                self._lease.release(connection, reason)
-        except psycopg.Error:
-            pass
-        finally:
-            if connection is not None:
-                connection.close()
-        self._lease = None
+            if reason is not None and lease is not None:
+                # A failure in the middle of a read has closed the connection, and without a new one nobody would learn the reason.
+                self._connection.get()
+            if (held := self._connection.take()) is not None:
+                with closing(held):
+                    if lease is not None:
+                        lease.release(held, reason)
+        except (psycopg.Error, OutboxError) as error:
+            # The reason may name a session key; the command prints it.
+            stopped = None if reason is None else reason.partition(":")[0]
+            _log.warning("reason_not_recorded", reason=stopped, error=reason_of(error))
 
     @property
     def _transactional_id(self) -> str:

@@ -75,7 +75,7 @@ class LaneMove:
             lease.release(self._connection)
             raise
         finally:
-            self._sender.discard()
+            self._sender.end()
         lease.release(self._connection)
         return self._lane
 

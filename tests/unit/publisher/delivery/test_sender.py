@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from contract.progress import Totals
 from publisher.delivery.outbox_connection import OutboxConnection
@@ -96,3 +96,25 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
     assert [connection.closed for connection in made] == [True, True]
     with pytest.raises(StoppedError):
         OutboxConnection(lane.context, "name").open()
+
+
+@pytest.mark.guarantee(54)
+@pytest.mark.parametrize(("fails", "ends"), [(True, ["id"]), (False, [])])
+def test_a_sender_that_is_ended_leaves_no_failed_transaction_open(
+    monkeypatch: pytest.MonkeyPatch, fails: bool, ends: list[str]
+) -> None:
+    ended: list[str] = []
+    producer = SimpleNamespace(poll=lambda _seconds: 0, purge=lambda: None)
+    monkeypatch.setattr("publisher.delivery.sender.fencing_producer", lambda *_: producer)
+    monkeypatch.setattr("publisher.delivery.sender.end_transaction", lambda *found: ended.append(found[2]))
+    sender = opened(StepOutcome.DELIVERED, breaks=False).sender
+    for again in range(2):
+        sender.fence("id", 1)
+        sender.fails = KafkaException(KafkaError(KafkaError._TIMED_OUT)) if fails else None
+        with pytest.raises(KafkaException) if fails else nullcontext():
+            sender.send([], [])
+        if again == 0:
+            sender.discard()  # as before it is fenced again
+    sender.end()
+    sender.end()
+    assert (ended, sender.producer) == (ends, None)

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka import clients, fencing
-from publisher.kafka.fencing import fencing_producer
+from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.settings import KafkaSettings
 
@@ -96,3 +96,20 @@ def test_a_refused_login_is_said_instead_of_a_timeout(monkeypatch: pytest.Monkey
     error = fence(monkeypatch, TIMED_OUT, KafkaError(code, "refused"))
     assert isinstance(error, KafkaException)
     assert error.args[0].code() == code
+
+
+def test_the_end_of_an_open_transaction_is_asked_for_a_few_seconds_and_fails_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+
+    def fencing_producer(*arguments: Any) -> Any:
+        give_up = arguments[5]
+        asked.extend(give_up() for _ in range(3))
+        raise KafkaException(TIMED_OUT)
+
+    monkeypatch.setattr(fencing, "fencing_producer", fencing_producer)
+    monkeypatch.setattr(fencing, "time", type("Clock", (), {"monotonic": iter((0, 1, 4, 6)).__next__}))
+    topics: Any = FakeTopics(has_log=True)
+    end_transaction(KafkaSettings(), topics, "id", 60_000)
+    assert asked == [False, False, True]

@@ -1,4 +1,4 @@
-"""A replay that cannot reach its target yet keeps to what people have asked for meanwhile, and says what is wrong."""
+"""A replay that cannot reach its target, or that it refuses, does what people have asked meanwhile, and says what is wrong."""
 
 import threading
 from types import SimpleNamespace
@@ -7,14 +7,17 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
 
 from contract.cursor import Cursor
 from publisher.delivery import outbox_connection as connection
 from publisher.delivery.context import Timelines
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS
 from publisher.delivery.sender import StepOutcome, Tenure
-from publisher.protocol.refusals import RecordRefusedError
+from publisher.delivery.transaction import OffsetTally
+from publisher.kafka.written_ends import WrittenEnds
+from publisher.protocol.refusals import RecordRefusedError, Refusal
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason, TopicMissingError
 from publisher.replay import delivery
 from publisher.replay.delivery import ReplayDelivery
@@ -176,3 +179,94 @@ def test_a_topic_that_takes_nothing_for_now_is_tried_again_and_not_called_missin
     )
     with pytest.raises(raised, match=words):
         check_topics(context, ["t"])
+
+
+class Idle:
+    """A connection that remembers that it was closed."""
+
+    closed = False
+    info = SimpleNamespace(transaction_status=psycopg.pq.TransactionStatus.IDLE)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def refused_replay(patch: pytest.MonkeyPatch, order: list[str], fails: Exception) -> ReplayDelivery:
+    """Return an open replay whose transaction fails; `order` hears of the ends."""
+
+    class Failing:
+        """Kafka refuses its only row."""
+
+        took_s, tally = 0.0, OffsetTally()
+
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def run(self, *_: Any) -> None:
+            raise fails
+
+    class Sending(OpenReplay):
+        def open(self) -> None: ...
+
+        def run_once(self) -> StepOutcome:
+            with self._sender.finding_refused(self._admission.put_aside, self._refused_by_nobody):
+                self._sender.send([], [])
+            return StepOutcome.DELIVERED
+
+    patch.setattr("publisher.delivery.sender.Transaction", Failing)
+    patch.setattr("publisher.delivery.sender.end_transaction", lambda *found: order.append(found[2]))
+    patch.setattr(connection, "connect", lambda *_, **__: Idle())
+    patch.setattr(connection, "check_unchanged", lambda *_: SimpleNamespace(server_timeline=1))
+    context, replay = parts()
+    context.topics = SimpleNamespace(written=WrittenEnds())
+    context.turns, context.progress_topic = None, "progress"
+    replayed = Sending(context, replay)
+    replayed._sender.producer = cast(Any, SimpleNamespace(poll=lambda _: 0, purge=lambda: None))
+    replayed._sender._transactional_id = "outbox-replay-1"
+    replayed._sender._bisection.refused(1)
+    held: Any = SimpleNamespace(release=lambda _, reason: order.append(str(reason)))
+    replayed._lease = held
+    return replayed
+
+
+REFUSED = RecordRefusedError(
+    KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "it is no Avro")}, 1
+)
+
+
+@pytest.mark.guarantee(54)
+def test_a_replay_that_stops_at_a_refused_record_ends_its_transaction_and_then_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    replayed = refused_replay(monkeypatch, order, REFUSED)
+    with pytest.raises(StoppedError, match="row_refused"):
+        run(parts()[0], replayed, 1)
+    ended, reason = order
+    assert ended == "outbox-replay-1"
+    assert reason.startswith("row_refused: the target refuses the row of batch 1")
+
+
+def test_a_replay_without_the_right_to_write_ends_its_transaction_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    refusal = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(StoppedError, match="not_authorised"):
+        run(parts()[0], refused_replay(monkeypatch, order, refusal), 1)
+    assert order[0] == "outbox-replay-1"
+
+
+def test_the_reason_is_logged_where_postgres_is_away_and_names_no_session_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise UnavailableError("Postgres is away")
+
+    order: list[str] = []
+    replayed = refused_replay(monkeypatch, order, REFUSED)
+    monkeypatch.setattr(connection, "connect", away)
+    with pytest.raises(StoppedError, match="row_refused"), capture_logs() as logs:
+        run(parts()[0], replayed, 1)
+    assert order == ["outbox-replay-1"]
+    (line,) = [line for line in logs if line["event"] == "reason_not_recorded"]
+    assert (line["reason"], line["error"]) == ("row_refused", "Postgres is away")
