@@ -31,7 +31,8 @@ _RESUMES = queries("publisher", "resumes")
 class LaneMove:
     """Moves one lane, by the steps of the protocol (publisher/delivery):
 
-    1. take the lease, from whoever has it; 2. fence the lane's publisher; 3. and 4. read Kafka again, and plan anew;
+    1. take the lease, from whoever has it; 2. fence the lane's publisher; 3. and 4. read Kafka again, and plan anew. Where the plan has
+    changed, a person is asked, and the steps begin again;
     5. mark the lane in Postgres, for retention, and send one progress record, numbered beyond everything that is known;
     6. record the mirror and a delivery of kind `resume` in one statement, which takes the mark away.
     """
@@ -66,27 +67,37 @@ class LaneMove:
         Raises ContinuityError where the lane has moved and that was not accepted, LeaseLostError, StoppedError, KafkaException,
         psycopg.Error.
         """
-        reach("delivery.before_lease")
-        lease = self._acquire()
-        reach("delivery.after_lease")
-        try:
-            self._move(lease)
-        except ContinuityError:
-            lease.release(self._connection)
-            raise
-        finally:
-            self._sender.end()
-        lease.release(self._connection)
-        return self._lane
+        while True:
+            reach("delivery.before_lease")
+            lease = self._acquire()
+            reach("delivery.after_lease")
+            try:
+                settled = self._move(lease)
+            except ContinuityError:
+                lease.release(self._connection)
+                raise
+            finally:
+                self._sender.end()
+            if settled:
+                lease.release(self._connection)
+                return self._lane
+            # The answer may have taken longer than the lease lasts: a publisher may have fenced this command, and moved the lane.
 
-    def _move(self, lease: Lease) -> None:
+    def _move(self, lease: Lease) -> bool:
+        """Do steps 2 to 6; return False where a person had to be asked after the fourth."""
         self._fence()
         reach("delivery.after_fencing")
         planned = self._planner.fenced(self._plan, self._lane)
         reach("delivery.after_progress")
         if planned is None:
-            return  # it went on to there by itself
-        self._accept(planned)
+            return True  # it continued to there by itself
+        announced, self._lane = self._lane, planned
+        if not planned.same_as(announced):
+            if not self._moved_meanwhile(planned):
+                raise ContinuityError(
+                    f"lane {self._number} of epoch {self._epoch} moved on while you were asked. Run the command again"
+                )
+            return False
         reach("delivery.after_check")
         self._record_missing(lease)
         reach("delivery.after_filling")
@@ -97,6 +108,7 @@ class LaneMove:
         self._send(progress)
         record_resume(self._connection, lease, progress)
         reach("delivery.after_record")
+        return True
 
     def _acquire(self) -> Lease:
         settings = self._context.settings
@@ -129,14 +141,6 @@ class LaneMove:
                 size,
                 context.give_up,
             ).purge()
-
-    def _accept(self, planned: LanePlan) -> None:
-        """Continue with the plan as it is after the fencing."""
-        if not planned.same_as(self._lane) and not self._moved_meanwhile(planned):
-            raise ContinuityError(
-                f"lane {self._number} of epoch {self._epoch} moved on while you were asked. Run the command again"
-            )
-        self._lane = planned
 
     def _record_missing(self, lease: Lease) -> None:
         """Record the transaction between whose two commits the fenced publisher was; nobody would later."""
