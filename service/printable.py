@@ -30,6 +30,22 @@ def printable_json(text: str) -> str:
     )
 
 
+def shown_bytes(value: bytes | None) -> str:
+    """Return a key or a value as text, in hex where it is not UTF-8; "null" for None."""
+    if value is None:
+        return "null"
+    ((form, shown),) = bytes_json(value).items()
+    return shown if form == "text" else f"hex {shown}"
+
+
+def bytes_json(value: bytes) -> dict[str, str]:
+    """Return a key or a value as `text`, as `hex` where it is not UTF-8."""
+    try:
+        return {"text": value.decode()}
+    except UnicodeDecodeError:
+        return {"hex": value.hex()}
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 

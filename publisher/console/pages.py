@@ -18,6 +18,7 @@ from publisher.console.story import add_places, read_story
 from publisher.outbox.erased import erased_of_key
 from publisher.retention.survey import survey
 from publisher.status.publisher_status import read_lanes
+from service.commands.times import shown_time
 from service.settings import Settings
 
 _DELIVERY = queries("publisher.console", "delivery")
@@ -158,7 +159,7 @@ def _deliveries(asked: Asked) -> Found:
     older = None
     if len(rows) == ROWS:
         last = rows[-1]
-        stamp = last["committed_at"].isoformat().replace("+00:00", "Z")
+        stamp = shown_time(last["committed_at"])
         older = f"before={stamp}~{last['epoch']}~{last['lane']}~{last['seq']}"
     return {"deliveries": rows, "next": older, "of": None}
 
@@ -215,7 +216,7 @@ def _letters(asked: Asked) -> Found:
     if len(rows) == ROWS:
         older = f"before={rows[-1]['dead_letter_id']}"
         if reason:
-            stamp = rows[-1]["created_at"].isoformat().replace("+00:00", "Z")
+            stamp = shown_time(rows[-1]["created_at"])
             older += f"&reason={reason}&at={stamp}"
     return {"letters": rows, "reasons": reasons, "reason": reason, "next": older, "limit": _COUNT_LIMIT}
 

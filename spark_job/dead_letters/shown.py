@@ -7,6 +7,7 @@ import orjson
 from rich.console import Console
 
 from service.commands.tables import Table, print_fields
+from service.printable import bytes_json
 from spark_job.api import utc
 from spark_job.dead_letters.store import StoredLetter
 
@@ -80,7 +81,7 @@ def letter_json(
         "events": [
             {"offset": offset, "time": time(ms)}
             | ({"type": kind} if kind is not None else {})
-            | _value(value)
+            | (bytes_json(value) if value is not None else {})
             | _decoded(value, readable)
             for offset, ms, kind, value in zip(*columns, strict=True)
         ],
@@ -169,15 +170,6 @@ def time(epoch_ms: int) -> str:
         return utc(epoch_ms).isoformat(timespec="milliseconds")
     except OverflowError:
         return str(epoch_ms)
-
-
-def _value(value: bytes | None) -> dict[str, str]:
-    if value is None:
-        return {}
-    try:
-        return {"text": value.decode()}
-    except UnicodeDecodeError:
-        return {"hex": value.hex()}
 
 
 def _decoded(value: bytes | None, readable: Readable | None) -> dict[str, str]:

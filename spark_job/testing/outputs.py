@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from service.printable import shown_bytes
 from spark_job.api import OutputEvent, utc
 from spark_job.assembly.outputs import EncodedOutputs, EncodeValue, encode
 
@@ -111,9 +112,9 @@ def _as_stored(
 
 def _lines(output: StoredOutput, *, raw: bool = False) -> Iterator[str]:
     """An output for people. `raw`: the value's exact bytes, where two differ in them alone."""
-    yield f"{output.topic}  key {_text(output.key)}"
+    yield f"{output.topic}  key {shown_bytes(output.key)}"
     for name, value in output.headers:
-        yield f"  header {name}: {_text(value)}"
+        yield f"  header {name}: {shown_bytes(value)}"
     if output.partition is not None:
         yield f"  partition {output.partition}"
     if output.timestamp is not None:
@@ -127,16 +128,7 @@ def _value_lines(value: bytes | None, *, raw: bool) -> list[str]:
             return orjson.dumps(orjson.loads(value), option=_INDENTED).decode().split("\n")
         except orjson.JSONDecodeError:
             pass
-    return _text(value).split("\n")
-
-
-def _text(value: bytes | None) -> str:
-    if value is None:
-        return "null"
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return repr(value)
+    return shown_bytes(value).split("\n")
 
 
 def _elements(encoded: bytes | None, count: int) -> list[bytes | None]:

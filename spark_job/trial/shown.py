@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from rich.console import Console
 
-from service.printable import printable
+from service.printable import bytes_json, printable, shown_bytes
 from spark_job.sessions.result import DeadLetter
 from spark_job.testing.outputs import StoredOutput
 from spark_job.trial.compared import Compared, OutputState
@@ -118,20 +118,11 @@ def _verdict(of: Compared) -> str:
 
 
 def _one_line(output: StoredOutput) -> str:
-    parts = [output.topic, f"key {_text(output.key)}"]
-    parts += [f"{name}={_text(value)}" for name, value in output.headers]
+    parts = [output.topic, f"key {shown_bytes(output.key)}"]
+    parts += [f"{name}={shown_bytes(value)}" for name, value in output.headers]
     parts += [] if output.partition is None else [f"partition {output.partition}"]
     parts += [] if output.timestamp is None else [f"timestamp {output.timestamp.isoformat()}"]
-    return "  ".join([*parts, _text(output.value)])
-
-
-def _text(value: bytes | None) -> str:
-    if value is None:
-        return "null"
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return f"hex {value.hex()}"
+    return "  ".join([*parts, shown_bytes(output.value)])
 
 
 def _session_json(of: Compared) -> dict[str, Any]:
@@ -167,19 +158,9 @@ def _session_json(of: Compared) -> dict[str, Any]:
 def _output_json(output: StoredOutput) -> dict[str, Any]:
     return {
         "topic": output.topic,
-        "key": _bytes_json(output.key),
-        "value": _bytes_json(output.value),
-        "headers": [[name, _bytes_json(value)] for name, value in output.headers],
+        "key": bytes_json(output.key),
+        "value": None if output.value is None else bytes_json(output.value),
+        "headers": [[name, None if value is None else bytes_json(value)] for name, value in output.headers],
         "partition": output.partition,
         "timestamp": None if output.timestamp is None else output.timestamp.isoformat(),
     }
-
-
-def _bytes_json(value: bytes | None) -> dict[str, str] | None:
-    """As `text`, as `hex` where it is not UTF-8."""
-    if value is None:
-        return None
-    try:
-        return {"text": value.decode()}
-    except UnicodeDecodeError:
-        return {"hex": value.hex()}

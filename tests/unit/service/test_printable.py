@@ -12,7 +12,7 @@ from service.commands.main import run_command
 from service.commands.output import console, document, error_console
 from service.errors import UnavailableError
 from service.observability import logs
-from service.printable import printable, printable_json
+from service.printable import printable, printable_json, shown_bytes
 from service.settings import LogSettings
 from tests.support.paths import ROOT
 
@@ -121,3 +121,10 @@ def test_no_other_module_writes_to_a_terminal_by_itself() -> None:
             if names & {"print", "sys.stdout.write", "sys.stderr.write", "typer.echo", "Console"}:
                 found.add(str(path.relative_to(ROOT)))
     assert found == OWN_WORDS
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(b"a\xc3\xa9", "aé"), (b"\xff\x00", "hex ff00"), (b"", ""), (None, "null")]
+)
+def test_bytes_are_text_or_hex(value: bytes | None, shown: str) -> None:
+    assert shown_bytes(value) == shown

@@ -39,7 +39,7 @@ def test_a_missing_output_does_not_move_the_ones_behind_it() -> None:
     [
         (OutputEvent("out", b'{"a": 1,"b":2}'), '-  {"a": 1,"b":2}'),
         (OutputEvent("out", None), "-  null"),
-        (OutputEvent("out", b"\xff"), r"-  b'\xff'"),
+        (OutputEvent("out", b"\xff"), "-  hex ff"),
         (OutputEvent("out", b'{"a":1,"b":2}', "x"), "-out  key x"),
         (OutputEvent("out", b'{"a":1,"b":2}', headers=[("h", "v")]), "-  header h: v"),
         (OutputEvent("out", b'{"a":1,"b":2}', partition=0), "-  partition 0"),
