@@ -171,7 +171,7 @@ class Sender:
             raise StartOverError
         if self._link.has_broken:
             metrics.link_broke()
-            # Its commit may have been sent twice, and the first one arrive yet: a new epoch makes it void.
+            # Its commit may have been sent twice, and the first one arrive yet: a new producer epoch makes it void.
             raise StartOverError
 
     def discard(self) -> None:

@@ -61,7 +61,7 @@ def end_transaction(
 ) -> None:
     """End what is open under this id, for whoever does not fence again: until its timeout it would hold up the readers of its topics.
 
-    By a new epoch, not by the client's abort: a record that is still on its way could open it again in the old one. Best effort.
+    By a new producer epoch, not by the client's abort: a record that is still on its way could open it again in the old one. Best effort.
     """
     deadline = time.monotonic() + _END_WITHIN_S
     try:

@@ -55,7 +55,7 @@ _FENCES = Counter(
 )
 _LINKS_BROKEN = Counter(
     "outbox_links_broken",
-    "Connections to a transaction coordinator that broke under a transaction: the lane takes a new epoch.",
+    "Connections to a transaction coordinator that broke under a transaction: the lane takes a new producer epoch.",
     registry=REGISTRY,
 )
 _ROWS_PARKED = Counter(

@@ -42,8 +42,8 @@ def lost(proxy: KafkaProxy, api: Api, what: Lost) -> PublisherCell:
 def late_commit(proxy: KafkaProxy) -> PublisherCell:
     """The commit is held up in the network, asked for again and done; in the next transaction the publisher dies, and the request arrives.
 
-    librdkafka asks again by itself (rd_kafka_txn_handle_EndTxn), in the same epoch; in that epoch nothing tells the late request from the
-    commit of the transaction that is open by then, without its progress record.
+    librdkafka asks again by itself (rd_kafka_txn_handle_EndTxn), in the same producer epoch; in that one nothing distinguishes the late
+    request from the commit of the transaction that is open by then, without its progress record.
     """
 
     def strike(scenario: PublisherScenario) -> str:

@@ -1,4 +1,4 @@
-"""A lane whose connection to Kafka broke takes a new epoch, after what it delivered and before it delivers more."""
+"""A lane whose connection to Kafka broke takes a new producer epoch, after what it delivered and before it delivers more."""
 
 import logging
 from typing import Any, cast
