@@ -18,6 +18,8 @@ from service.observability.http_server import HttpResponse, Page
 from service.observability.verdict import HealthVerdict
 from service.printable import printable_json
 
+_OPEN_METRICS = "application/openmetrics-text"
+
 
 def pages(
     collectors: Sequence[Collector], healthy: Callable[[], HealthVerdict], ready: Callable[[], HealthVerdict]
@@ -75,7 +77,8 @@ class _Together(Collector):
 
 
 def _metrics(collector: Collector, accept: str) -> HttpResponse:
-    encode, content_type = choose_encoder(accept)
+    # Only whether it is named: the library raises for a version that is no number, and anybody may ask.
+    encode, content_type = choose_encoder(_OPEN_METRICS if _OPEN_METRICS in accept else "")
     return HttpResponse(200, content_type, encode(collector))
 
 

@@ -65,6 +65,28 @@ def test_the_three_pages_and_nothing_else() -> None:
         assert ask(port, "/healthz", "POST")[0] == 501
 
 
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        (
+            "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.3",
+            "application/openmetrics-text",
+        ),
+        ("text/plain;version=0.0.4;q=0.3,*/*;q=0.1", "text/plain"),
+        ("text/plain; version=one", "text/plain"),
+        ("application/openmetrics-text; version=1.x", "application/openmetrics-text"),
+        ("application/openmetrics-text; version=9\nX-Forged: yes", "application/openmetrics-text"),
+    ],
+)
+def test_a_stranger_s_accept_chooses_one_of_two_forms_and_fails_nothing(
+    accept: str, content_type: str
+) -> None:
+    answer = service(HealthVerdict([]), HealthVerdict([]))["/metrics"](accept)
+    assert (answer.status, answer.content_type.split(";")[0]) == (200, content_type)
+    assert answer.content_type.isprintable()
+    assert b"outbox_things_total 3.0\n" in answer.body
+
+
 def test_head_is_the_status_without_the_body() -> None:
     with serving(service(HealthVerdict([]), HealthVerdict(["why"]))) as port:
         assert ask(port, "/readyz", "HEAD") == (503, "application/json", "")
