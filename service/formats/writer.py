@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+_MOST_WHY: Final = 2_000
+"""Characters that say why a schema cannot be used. A library may quote all of it, and every record that names it becomes a letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,10 @@ class UnusableSchema:
     may_come: bool = False
     """The registry does not have it, or what it refers to: it may be registered yet."""
 
+    def __post_init__(self) -> None:
+        """Cut what is too long."""
+        object.__setattr__(self, "why", self.why[:_MOST_WHY])
+
 
 Schemas = Mapping[int, WriterSchema | UnusableSchema]
 """By id."""
@@ -41,3 +48,6 @@ class RegistryRefusedError(Exception):
 
 class SchemaUnusableError(Exception):
     """A schema that the registry has cannot be used here."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why[:_MOST_WHY])

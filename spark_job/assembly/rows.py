@@ -52,7 +52,7 @@ DDL: Final = ", ".join(
 Row = dict[str, Any]
 
 BATCH_BYTES = 64 << 20
-_LARGE = ("fields", "values", "tombstones")
+_LARGE = ("fields", "values", "tombstones", "types", "detail")
 
 
 class RowBatches:

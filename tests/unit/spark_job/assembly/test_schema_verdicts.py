@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from service.formats import registry as registry_module
+from service.formats.protobuf import why_unusable
 from service.formats.registry import RegistrySchemas, schemas_of
 from service.formats.wire import framed
 from service.formats.writer import RegistryAwayError, UnusableSchema, WriterSchema
@@ -104,6 +105,34 @@ def test_every_fact_about_a_schema_id_is_a_verdict_on_its_records_alone(
     assert set(found.column("reason").to_pylist()) == {"malformed"}
     assert len(of(table, rows.SESSION)) == 1
     assert not any(str(2**31) in each or str(2**32 - 1) in each for each in server.asked)
+
+
+def test_why_a_schema_cannot_be_used_is_short_however_much_of_it_a_library_quotes(
+    server: Registry, tmp_path: Path
+) -> None:
+    """Each record that names it is a letter with these words."""
+    long = "X" * 100_000
+    bad = [
+        server.register("unknown", "AVRO", record("N", long)),
+        server.register("size", "AVRO", record("S", {"type": "fixed", "name": "F", "size": long})),
+        server.register("reference", "AVRO", record("R", "A"), {long: ("absent", 1)}),
+    ]
+    settings = task_settings(tmp_path, registry=server.options())
+    found = letters(
+        run_task(settings, {0: slice_of(0, RULES)}, log([click(number, "entry") for number in bad]))
+    )
+    assert len(found) == len(bad)
+    assert max(map(len, found)) < 3_000
+    for number, each in zip(bad, found, strict=True):
+        assert each.startswith(f"schema {number}")
+
+
+def test_why_a_protobuf_schema_cannot_be_used_is_short_too() -> None:
+    no_descriptor = base64.b64encode(b"\xff").decode()
+    why = why_unusable(WriterSchema("PROTOBUF", no_descriptor, (("X" * 100_000, no_descriptor),)))
+    assert why is not None
+    assert why.startswith("the descriptor of 'XXX")
+    assert len(why) < 3_000
 
 
 def test_a_young_record_waits_for_its_schema(server: Registry, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from service.errors import SettingsError
 from spark_job import OutputEvent, Session
-from spark_job.assembly import rebuild, rows, task
+from spark_job.assembly import letters, rebuild, rows, task
 from spark_job.assembly.errors import (
     CodeChangedError,
     OpenSessionsDifferError,
@@ -22,6 +22,7 @@ from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import open_limits
 from spark_job.sessions.errors import DamagedStateError
+from spark_job.sessions.result import DeadLetter
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_sessions import OpenSessions
 from tests.support.histories.tasks import UUID, kafka, run_task, slice_of, task_settings
@@ -361,6 +362,22 @@ def test_a_partition_remembers_no_more_keys_than_a_row_of_the_ledger_should_hold
     left = OpenSessions.decoded(memoryview(partition["tombstones"]))
     assert left.key.to_pylist() == ["k7", "k8", "k9"]
     assert len(partition["tombstones"]) <= 600
+
+
+def test_letters_that_say_much_of_little_go_to_the_driver_in_batches_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A traceback has thousands of characters, and the events of its session may have ten bytes."""
+    monkeypatch.setattr(rows, "BATCH_BYTES", 10_000)
+    out = rows.RowBatches()
+    for offset in range(100):
+        said = DeadLetter(
+            offset, offset, offset, "malformed", None, "x" * 600, [(offset, 0, b"{")], 1, ["y" * 400]
+        )
+        for batch in out.add(letters.letter(0, said)):
+            assert batch.num_rows <= 10
+    (rest,) = list(out.rest()) or [None]
+    assert rest is None or rest.num_rows <= 10
 
 
 @pytest.mark.guarantee(40)
