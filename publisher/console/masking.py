@@ -5,7 +5,8 @@ from typing import Any
 
 _MOST_SHOWN = 4_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
-_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*")
+_EXCEPTION = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([A-Za-z_][\w.]*)(?=:|\n|\Z)")
+"""The first exception of a traceback. Of what follows its name, every line may be any text, another traceback as well."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 HIDDEN = "…"
 
@@ -40,15 +41,14 @@ def shown_headers(headers: list[Any] | None, *, show: bool) -> str:
 def shown_detail(detail: str, reason: str, *, show: bool) -> str:
     """Return why a letter was written or a row parked, on one line; unless `show` without what it quotes of events.
 
-    Of a failed transform the last line of the traceback, or only the exception's name: its message may be any text.
+    Of a failed transform the last line of the traceback, or only the first exception's name: a message may be any text, of several lines.
     """
     lines = detail.rstrip("\n").splitlines() or [""]
     if reason == "transform_failed":
-        last = lines[-1]
         if show:
-            return last[:_MOST_SHOWN]
-        name = _EXCEPTION.match(last)
-        return f"{name[0] if name else 'exception'}: {HIDDEN}"
+            return lines[-1][:_MOST_SHOWN]
+        name = _EXCEPTION.match(detail)
+        return f"{name[1] if name else 'exception'}: {HIDDEN}"
     text = " ".join(lines)
     return text[:_MOST_SHOWN] if show else _QUOTED.sub(HIDDEN, text)[:_MOST_SHOWN]
 

@@ -1,5 +1,7 @@
 """What events carry is shown only where the settings say so."""
 
+import traceback
+
 import pytest
 
 from publisher.console.masking import (
@@ -11,6 +13,7 @@ from publisher.console.masking import (
 )
 
 SECRET = "4111 1111 1111 1111"
+RAISED = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    raise error\n    ^^^^^^^^^^^\n'
 
 
 def test_a_value_is_its_size_unless_values_are_shown() -> None:
@@ -35,12 +38,14 @@ def test_of_headers_only_the_names() -> None:
 @pytest.mark.parametrize(
     ("detail", "reason", "hidden"),
     [
-        (
-            f"Traceback …\n  card = {SECRET}\nValueError: no card {SECRET}\n",
-            "transform_failed",
-            "ValueError: …",
-        ),
-        (f"shop.errors.CardError: {SECRET}", "transform_failed", "shop.errors.CardError: …"),
+        (f"{RAISED}ValueError: no card {SECRET}\n", "transform_failed", "ValueError: …"),
+        (f"{RAISED}shop.errors.CardError: {SECRET}", "transform_failed", "shop.errors.CardError: …"),
+        # What is behind the first message may all be an event's text.
+        (f"{RAISED}ValueError: not a card:\nAnn Smith {SECRET}\n", "transform_failed", "ValueError: …"),
+        (f"{RAISED}KeyError: 1\n\n{RAISED}Ann: {SECRET}\n", "transform_failed", "KeyError: …"),
+        # The end of a long one, and the last line that a view shows.
+        (f"Ann: {SECRET}\n", "transform_failed", "exception: …"),
+        (f'  File "a.py", line 1, in f\n{RAISED}Ann: {SECRET}\n', "transform_failed", "exception: …"),
         (SECRET, "transform_failed", "exception: …"),
         (f"field at is not a time: '{SECRET}'", "malformed", "field at is not a time: …"),
         (f'type "{SECRET}\\" x" is unknown', "malformed", "type … is unknown"),
@@ -49,6 +54,14 @@ def test_of_headers_only_the_names() -> None:
 def test_a_message_does_not_quote_the_event(detail: str, reason: str, hidden: str) -> None:
     assert shown_detail(detail, reason, show=False) == hidden
     assert SECRET in shown_detail(detail, reason, show=True)
+
+
+def test_the_name_of_what_a_transform_really_raised_is_shown() -> None:
+    try:
+        {}["page"]
+    except KeyError as error:
+        detail = "".join(traceback.format_exception(error))
+        assert shown_detail(detail, "transform_failed", show=False) == "KeyError: …"
 
 
 def test_a_traceback_is_shown_whole_or_not_at_all() -> None:
