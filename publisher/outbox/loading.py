@@ -8,7 +8,8 @@ from psycopg.adapt import Loader, Transformer
 from psycopg.pq import Format
 
 _TEXT_ARRAY_OID = 1009
-_MOST_KNOWN = 1_024
+_MOST_KNOWN_BYTES = 1 << 20
+"""Of arrays as Postgres sends them; as lists they take up to fifteen times as much."""
 
 
 class RepeatedArrayLoader(Loader):
@@ -20,14 +21,17 @@ class RepeatedArrayLoader(Loader):
         super().__init__(oid, context)
         self._load = Transformer().get_loader(oid, Format.BINARY).load
         self._known: dict[bytes, Any] = {}
+        self._known_bytes = 0
 
     def load(self, data: Buffer) -> Any:
         """Return the list."""
         key = bytes(data)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= _MOST_KNOWN:
+            self._known_bytes += len(key)
+            if self._known_bytes > _MOST_KNOWN_BYTES:
                 self._known.clear()
+                self._known_bytes = len(key)
             found = self._known[key] = self._load(data)
         return found
 
