@@ -169,9 +169,8 @@ class _Compiler:
         self._named = named
         self._times_are_text = times_are_text
         self._deep = 0
-        self._unwanted: dict[
-            str, Node
-        ] = {}  # records of which nothing is kept, by name: they may contain themselves
+        self._records: dict[tuple[str, FieldPath | None], Node] = {}
+        """By name, and by place where something is kept of them: they may contain themselves, and be in many others."""
 
     def node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
         """`wanted`: below `path`."""
@@ -210,12 +209,10 @@ class _Compiler:
         for each, kept in wanted.items():
             if len(each) > len(path):
                 below.setdefault(each[len(path)], {})[each] = kept
-        name = schema["name"]
-        if not below and name in self._unwanted:
-            return self._kept(self._unwanted[name], wanted, path)
-        made = Sequence()
-        if not below:
-            self._unwanted[name] = made
+        key = schema["name"], path if below else None
+        if key in self._records:
+            return self._kept(self._records[key], wanted, path)
+        made = self._records[key] = Sequence()
         for each in schema["fields"]:
             made.fields.append(self.node(each["type"], below.get(each["name"], {}), (*path, each["name"])))
         return self._kept(made, wanted, path)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.formats.avro.plan import plan_of
+from service.formats.avro.plan import Sequence, Union, plan_of
 from service.formats.avro.single import NotOfSchemaError, SingleValue
 from service.formats.budget import MOST_DECIMAL_BYTES, most_values
 from service.formats.proto_text import descriptors
@@ -119,6 +119,23 @@ def test_values_within_the_budget_are_read_by_every_reader() -> None:
 def test_an_avro_schema_by_which_nothing_can_be_read_says_so(of: object) -> None:
     with pytest.raises(SchemaUnusableError):
         plan_of(WriterSchema("AVRO", json.dumps(of)), {}, times_are_text=False)
+
+
+def test_a_record_that_many_others_have_is_planned_once_for_each_place() -> None:
+    """Else the plan of a valid schema of some megabytes takes hours, where a field is wanted below two unions."""
+    shared = record("S", "string")
+    branches = [record(f"R{n}", "S" if n else shared) for n in range(50)]
+    schema = WriterSchema("AVRO", json.dumps(record("Root", branches)))
+    plan = plan_of(schema, {("f0", "f0", "f0"): "text"}, times_are_text=False)
+    assert isinstance(plan.root, Sequence)
+    (union,) = plan.root.fields
+    assert isinstance(union, Union)
+    planned = [each.fields[0] for each in union.branches if isinstance(each, Sequence)]
+    assert len(planned) == len(branches)
+    assert {id(each) for each in planned} == {id(planned[0])}
+    body = varint(7) + varint(3) + b"abc"
+    value = SingleValue(memoryview(body), 0, len(body), plan)
+    assert value.spans == {("f0", "f0", "f0"): (2, 3)}
 
 
 def test_a_fixed_of_negative_size_reads_no_bytes_of_the_value_before_it() -> None:
