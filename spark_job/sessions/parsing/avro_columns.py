@@ -131,12 +131,13 @@ class AvroColumns:
         rows, branch = self._varint(rows)
         rows, branch = self._only(rows, (branch >= 0) & (branch < len(node.branches)), branch)
         going_on = []
-        for number, each in enumerate(node.branches):
+        # Those that occur: a schema may have a hundred thousand.
+        for number in np.flatnonzero(np.bincount(branch)).tolist():
             mine = rows[branch == number]
-            if len(mine) and node.weights[number]:
+            if node.weights[number]:
                 mine = self._charge(mine, node.weights[number])
             if len(mine):
-                going_on.append(self._walk(each, mine, level))
+                going_on.append(self._walk(node.branches[number], mine, level))
         return np.sort(np.concatenate(going_on)) if len(going_on) > 1 else going_on[0] if going_on else rows
 
     def _items(self, node: Items, rows: Int, level: int) -> Int:

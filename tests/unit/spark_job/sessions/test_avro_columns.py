@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.formats.avro.plan import Plan, plan_of
+from service.formats.avro.plan import Plan, Sequence, Union, plan_of
 from service.formats.avro.single import NotOfSchemaError, SingleValue
 from service.formats.wire import framed
 from service.formats.writer import WriterSchema
@@ -166,6 +166,44 @@ def single(body: bytes, plan: Plan) -> bool:
     except NotOfSchemaError:
         return False
     return True
+
+
+class Looked(list[Any]):
+    """Branches of a union, with the numbers of those that were looked at."""
+
+    at: set[int]
+
+    def __init__(self, branches: list[Any]) -> None:
+        super().__init__(branches)
+        self.at = set()
+
+    def __getitem__(self, number: Any) -> Any:
+        self.at.add(number)
+        return super().__getitem__(number)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.at |= set(range(len(self)))
+        return super().__iter__()
+
+
+def test_a_union_costs_the_branches_that_occur_and_not_those_that_its_schema_has() -> None:
+    """A schema of some megabytes has a hundred thousand, in each of a thousand fields."""
+    branches = [
+        {"type": "record", "name": f"R{n}", "fields": [{"name": "key", "type": "string"}]} for n in range(300)
+    ]
+    text = json.dumps({"type": "record", "name": "E", "fields": [{"name": "of", "type": branches}]})
+    wanted = {("of", "key"): "text"}
+    plan = plan_of(WriterSchema("AVRO", text), wanted, times_are_text=False)  # type: ignore[arg-type]
+    assert isinstance(plan.root, Sequence)
+    (union,) = plan.root.fields
+    assert isinstance(union, Union)
+    union.branches = looked = Looked(union.branches)
+    bodies = [b"\x84\4\2a", b"\0\2b", b"\x84\4\2c", b"\xfe\xff\3\2d", b"\1\2e"]
+    bounds, raw = views(pa.array(bodies, pa.large_binary()))
+    found = AvroColumns(raw, bounds[:-1], bounds[1:], plan, list(wanted))
+    assert found.good.tolist() == [True, True, True, False, False]
+    assert found.fields["of", "key"].found.tolist() == found.good.tolist()
+    assert looked.at == {0, 258}
 
 
 def test_a_value_that_is_cut_off_anywhere_is_malformed() -> None:
