@@ -58,7 +58,7 @@ def test_a_message_does_not_quote_the_event(detail: str, reason: str, hidden: st
 
 def test_the_name_of_what_a_transform_really_raised_is_shown() -> None:
     try:
-        {}["page"]
+        raise KeyError("page")
     except KeyError as error:
         detail = "".join(traceback.format_exception(error))
         assert shown_detail(detail, "transform_failed", show=False) == "KeyError: …"
