@@ -17,8 +17,11 @@ _log = structlog.get_logger()
 
 _PLAIN = "without TLS: whoever is on the way can read and change all of it"
 _UNVERIFIED = "with TLS that does not verify who answers: whoever is on the way can pretend to be it"
+_UNNAMED = (
+    "with TLS that compares no name: whoever has a certificate of the same authority can pretend to be it"
+)
 _OPEN = "without authentication or encryption: whoever reaches its ports can read the events and run code"
-_NO = ("", "none", "false", "0")
+_NO = ("", "none", "false", "f", "0")
 SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 """The options that protect Spark's own connections. On where there is a secret: `[job] spark_options` may say otherwise."""
 
@@ -92,8 +95,11 @@ def _postgres(login: SecretStr) -> Iterator[tuple[str, str, str]]:
     if not all(map(_is_local, hosts)):
         if mode in ("disable", "allow", "prefer"):
             yield "Postgres", address(login), f"{_PLAIN} (sslmode={mode})"
-        elif mode == "require" and "sslrootcert" not in dsn:
-            yield "Postgres", address(login), f"{_UNVERIFIED} (sslmode=require)"
+        # With the system's authorities libpq takes nothing less than verify-full.
+        elif mode != "verify-full" and dsn.get("sslrootcert") != "system":
+            # libpq compares the certificate where it is given an authority.
+            is_checked = mode == "verify-ca" or "sslrootcert" in dsn
+            yield "Postgres", address(login), f"{_UNNAMED if is_checked else _UNVERIFIED} (sslmode={mode})"
 
 
 def _defaults_of_libpq(service: str | None) -> dict[str, str]:
