@@ -8,6 +8,7 @@ import logging
 import os
 import select
 import sys
+import textwrap
 import threading
 from typing import IO, Any
 
@@ -76,15 +77,14 @@ class Lines:
 
 def configure(settings: LogSettings) -> None:
     """Send every log line of this process to stderr, as text for people or as JSON for machines."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer(serializer=_json)
+    colors = sys.stderr is not None and sys.stderr.isatty()
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.processors.JSONRenderer(serializer=_json)]
         if settings.format == "json"
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr is not None and sys.stderr.isatty(),
-            sort_keys=False,
-            pad_event_to=20,
-            pad_level=False,
-        )
+        else [
+            _indented,
+            structlog.dev.ConsoleRenderer(colors=colors, sort_keys=False, pad_event_to=20, pad_level=False),
+        ]
     )
     lines = Lines(sys.stderr)
     structlog.configure(
@@ -96,7 +96,7 @@ def configure(settings: LogSettings) -> None:
             structlog.processors.format_exc_info,
             _ordered,
             _printable,
-            renderer,
+            *renderers,
         ],
         wrapper_class=_best_effort(logging.getLevelNamesMapping()[settings.level]),
         logger_factory=lambda *_: lines,
@@ -140,6 +140,11 @@ def _printable(_logger: object, _method: str, line: structlog.typing.EventDict) 
         name: printable(value, keep="\n\t") if isinstance(value, str) else value
         for name, value in line.items()
     }
+
+
+def _indented(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """A message that a traceback ends with may be foreign text of several lines: none may be taken for a line of the log."""
+    return line | ({"exception": textwrap.indent(line["exception"], "    ")} if "exception" in line else {})
 
 
 def _json(line: object, **_: object) -> str:

@@ -64,6 +64,19 @@ def test_a_full_batch_fits_into_a_line_of_two_hundred(form: str, capsys: pytest.
     assert len(capsys.readouterr().err.rstrip()) <= 200
 
 
+def test_no_exception_s_message_looks_like_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogSettings(format="text"))
+    forged = "2026-01-01T00:00:00Z [info] console_login client=192.0.2.1"
+    try:
+        raise ValueError(f"a key\n{forged}")
+    except ValueError as error:
+        structlog.get_logger().error("thread_failed", thread="x", because=f"a\n{forged}", exc_info=error)
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert "thread_failed" in first
+    assert any(forged in line for line in rest)
+    assert all(line.startswith("    ") for line in rest)
+
+
 @contextmanager
 def stderr_is(descriptor: int) -> Iterator[None]:
     """Let the process' stderr lead there."""
