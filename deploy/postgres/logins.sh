@@ -16,6 +16,10 @@ psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --host /var/run/postgresql --user
 \set publisher `cat /run/outbox-secrets/publisher.password`
 \set auditor `cat /run/outbox-secrets/auditor.password`
 \set retention `cat /run/outbox-secrets/retention.password`
+-- A statement that fails, for instance while the disk is full, would be in the server's log with its password.
+SET log_statement = none;
+SET log_min_error_statement = panic;
+SET log_min_duration_statement = -1;
 -- "is already a member", at each start but the first.
 SET client_min_messages = warning;
 SELECT 'CREATE DATABASE outbox' WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'outbox') \gexec

@@ -90,7 +90,7 @@ def erase(
     except psycopg.errors.InsufficientPrivilege as error:
         raise RefusedError(
             f"the login may not erase: {error.diag.message_primary}. Let [postgres] dsn (OUTBOX_POSTGRES__DSN) name one that may: "
-            "CREATE ROLE eraser LOGIN PASSWORD '...'; GRANT outbox_eraser TO eraser. Nothing was erased"
+            "CREATE ROLE eraser LOGIN; GRANT outbox_eraser TO eraser; \\password eraser. Nothing was erased"
         ) from error
     except (psycopg.OperationalError, psycopg.InternalError) as error:
         raise UnavailableError(

@@ -154,7 +154,7 @@ def require_rights(connection: psycopg.Connection[Any], settings: RetentionSetti
     if not may_drop:
         raise RightsError(
             f"{login!r} may not drop partitions. Set [retention] dsn or dsn_file (OUTBOX_RETENTION__DSN) to a login with the role "
-            "outbox_retention: CREATE ROLE retention LOGIN PASSWORD '...'; GRANT outbox_retention TO retention. Nothing was done"
+            "outbox_retention: CREATE ROLE retention LOGIN; GRANT outbox_retention TO retention; \\password retention. Nothing was done"
         )
     if settings.drop_open_letters and not may_drop_open_letters:
         raise RightsError(
