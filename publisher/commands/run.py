@@ -18,6 +18,7 @@ from service.lifecycle import fault_points
 from service.lifecycle.allocators import suit_transactions
 from service.lifecycle.shutdown import stop_on_signals
 from service.observability import logs, tracing
+from service.printable import printable
 from service.settings import Settings, load_settings
 
 _log = structlog.get_logger()
@@ -38,7 +39,7 @@ def run(config: Config = None) -> None:
     suit_transactions()
     stop = threading.Event()
     health = ProcessHealth(settings.metrics.hung_s)
-    relay = Relay(settings, stop, lambda identity, epoch: _print_start(settings, identity, epoch), health)
+    relay = Relay(settings, stop, lambda identity, epoch: print_start(settings, identity, epoch), health)
     # The signals first: a thread that began before would take one for itself, and end the process at once.
     with (
         stop_on_signals(stop),
@@ -52,7 +53,7 @@ def run(config: Config = None) -> None:
         os._exit(0)
 
 
-def _print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> None:
+def print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> None:
     # Counts nothing: a large backlog would keep the lanes from starting.
     if settings.log.format == "json":  # whoever reads lines of JSON gets nothing else
         _log.info(
@@ -69,6 +70,6 @@ def _print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> 
         )
         return
     logs.Lines(sys.stdout).msg(
-        f"outbox {identity.outbox_uuid} -> Kafka cluster {identity.cluster_id} at {settings.kafka.bootstrap_servers}\n"
+        f"outbox {identity.outbox_uuid} -> Kafka cluster {printable(str(identity.cluster_id))} at {settings.kafka.bootstrap_servers}\n"
         f"epoch {epoch.epoch} from batch {epoch.from_batch}, {epoch.lanes} lanes; `publisher status` shows how far they are"
     )

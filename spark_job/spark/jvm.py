@@ -19,6 +19,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession, SQLContext
 
 from service.lifecycle.threads import supervised
+from service.printable import printable
 from spark_job.spark.start_failure import start_failure
 
 _OUT_OF_MEMORY = 52  # Spark's exit code after an OutOfMemoryError that nothing caught (SparkExitCode.OOM)
@@ -77,7 +78,7 @@ def start() -> None:
 def pass_on(reading: int, writing: int, last: deque[bytes] | None = None) -> None:
     """Copy lines from one descriptor to another until the first one's end, but for the noise, and close the first one then.
 
-    The last ones are kept in `last`.
+    Foreign text in them acts on no terminal. The last ones are kept in `last`.
     """
     # Not closed by an error: the JVM must be able to continue talking.
     with open(reading, "rb", closefd=False) as lines:
@@ -86,7 +87,7 @@ def pass_on(reading: int, writing: int, last: deque[bytes] | None = None) -> Non
                 last.append(line)
             # What cannot be written is lost, as it would be without this thread.
             with contextlib.suppress(OSError):
-                os.write(writing, line)
+                os.write(writing, printable(line.decode("utf-8", "backslashreplace"), keep="\n\t").encode())
     os.close(reading)
 
 

@@ -4,13 +4,15 @@ from uuid import UUID
 
 import pytest
 
-from publisher.commands import status
+from publisher.commands import run, status
 from publisher.outbox.identity import OutboxIdentity
+from publisher.protocol.cursor import Epoch
 from publisher.protocol.stop_reasons import StopReason
 from publisher.replay.selection import Count, TopicCount
 from publisher.replay.showing import count_table
 from publisher.status.publisher_status import LaneStatus, PublisherStatus
 from service.commands.output import console
+from service.settings import Settings
 
 REASON = (
     f"{StopReason.NOT_AUTHORISED}: Kafka refuses this publisher. "
@@ -58,3 +60,9 @@ def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
 def test_a_table_keeps_names_with_brackets(capsys: pytest.CaptureFixture[str]) -> None:
     count_table(Count({KEY: TopicCount(1, 1, 1)}, 1, 1, 1, 1), None).print(console())
     assert KEY in printed(capsys)
+
+
+def test_a_broker_s_name_for_its_cluster_acts_on_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    identity = OutboxIdentity(UUID(int=1), "c\x1b]0;x\x07\u202e", "outbox", {}, 1, 1, 1, 1)
+    run.print_start(Settings(), identity, Epoch(1, 1, 1))
+    assert r"cluster c\x1b]0;x\x07\u202e at" in capsys.readouterr().out

@@ -40,6 +40,11 @@ def test_everything_but_the_noise_is_passed_on(tmp_path: Path) -> None:
     assert passed_on(tmp_path, noise + rest) == rest
 
 
+def test_what_a_terminal_acts_on_arrives_as_an_escape(tmp_path: Path) -> None:
+    said = "\ta key \x1b]0;x\x07 \u202e é\r\n".encode() + b"\xff\n"
+    assert passed_on(tmp_path, said) == "\ta key \\x1b]0;x\\x07 \\u202e é\\r\n\\xff\n".encode()
+
+
 def test_a_full_disk_of_the_log_does_not_end_what_the_jvm_says_later(tmp_path: Path) -> None:
     said = tmp_path / "said"
     reading, writing = os.pipe()
