@@ -29,6 +29,8 @@ from service.settings import Settings
 
 SAVE_S = 5.0
 _CREATE_TIME = 1
+_PLACE_BYTES = 64
+"""No place of an input is longer: a topic id of Kafka's has 22 characters, a partition's number ten."""
 
 Advance = Callable[[int], None]
 """Called with the number of offsets that were passed since the last call."""
@@ -109,7 +111,7 @@ class FoundReader:
             return
         session, _, _ = outbox_id.rpartition(b"/")
         place, _, input_offset = session.rpartition(b"/")
-        if not (input_offset.isdigit() and len(input_offset) < 19):
+        if not (input_offset.isdigit() and len(input_offset) < 19) or len(place) > _PLACE_BYTES:
             self._count("foreign_records")
             if self._state.topics[topic] not in self._state.foreign:
                 self._state.foreign.append(self._state.topics[topic])

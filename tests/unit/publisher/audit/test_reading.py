@@ -64,3 +64,14 @@ def test_ids_of_strangers_are_read_whatever_bytes_they_have(tmp_path: Path) -> N
     spill.flush()
     assert [ReceivedOutput._make(each).input_place for each in spill.read(0)] == [0, 1, 0]
     assert known.places == ["\\xff/0", "a/0"]
+
+
+def test_an_id_that_names_no_place_of_kafka_s_is_foreign_and_not_kept(tmp_path: Path) -> None:
+    """Others who may write to the topic choose it, up to a megabyte a record."""
+    known = state()
+    found, spill = reader(tmp_path, known)
+    longest = b"A" * 22 + b"/2147483647"
+    found.take([message(0, b"x" * 1_000_000 + b"/0/9/0"), message(1, longest + b"/9/0")])
+    assert spill.flush() == [FOUND.size]
+    assert known.places == [longest.decode()]
+    assert known.counted == {"foreign_records": 1, "records": 1}
