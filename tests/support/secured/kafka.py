@@ -39,7 +39,7 @@ class SecuredKafka:
         """
         self._guarded, self._controller = ReservedPort(), ReservedPort()
         settings = {"super.users": "User:ANONYMOUS"}
-        self.kafka = Kafka(directory / "kafka", settings=settings)
+        self.kafka = Kafka(directory / "kafka", fast=True, settings=settings)
         self._directory = directory
         store = directory / "server.pem"
         self.authority = directory / "authority" / "ca.pem"
