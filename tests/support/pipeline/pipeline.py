@@ -220,11 +220,13 @@ class Pipeline:
         what: str,
         *,
         timeout_s: float = WAIT_S,
-        poll_s: float = 0.02,
+        poll_s: float = 0.1,
         alive: tuple[Service, ...] = (),
     ) -> None:
-        """Return once `condition` holds; fail when it does not, or when one of `alive` ends before."""
+        """Return once `condition` holds; fail when it does not, or when one of `alive` ends before.
 
+        `poll_s`: most conditions ask Postgres, some Kafka too, while Spark starts on the same cores.
+        """
         wait_until(
             while_alive(condition, what, alive),
             lambda: f"{what}\n{self.ledger_end()}\n{self.job.post_mortem()}\n{self.publisher.post_mortem()}",
