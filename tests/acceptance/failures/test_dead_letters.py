@@ -23,6 +23,7 @@ MENDED = {"OUTBOX_TRANSFORM__FUNCTION": "tests.support.pipeline.transforms:forgi
 
 
 @pytest.mark.guarantee(62)
+@pytest.mark.faults
 def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: Pipeline) -> None:
     """Exactly once, though a retry is killed on the way; the job keeps the outbox, the publisher its cursors."""
     job = pipeline.job
@@ -95,6 +96,7 @@ def test_letters_are_retried_by_a_mended_transform_while_the_job_runs(pipeline: 
 
 
 @pytest.mark.guarantee(16)
+@pytest.mark.faults
 def test_over_the_bound_of_open_sessions_the_oldest_end_and_the_job_continues(
     database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def test_a_killed_jvm_is_replaced_in_the_same_process(pipeline: Pipeline) -> Non
     assert pipeline.restored() == ["fresh", "position", "position"]
 
 
+@pytest.mark.faults
 def test_a_connection_cut_in_the_middle_of_the_transaction_restarts_the_query_and_keeps_spark(
     pipeline: Pipeline,
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_connection_cut_in_the_middle_of_the_transaction_restarts_the_query_an
     pipeline.finish()
 
 
+@pytest.mark.faults
 def test_a_commit_that_fails_is_noticed_also_where_no_further_batch_follows(pipeline: Pipeline) -> None:
     """It runs beside Spark, which has nothing to do then."""
     pipeline.feed(27, sessions=20)

@@ -39,6 +39,7 @@ def stands(database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path,
     return partial(stand, (database, kafka.bootstrap_servers, topic_prefix, tmp_path), server)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(("format", "transform"), [("json", "plain"), ("bytes", "of_bytes")])
 def test_formats_without_schemas(stands: Stands, format: str, transform: str) -> None:
     with stands(format, transform) as found:
@@ -107,6 +108,7 @@ def test_protobuf_with_schemas_that_are_registered_on_the_way_and_one_that_is_no
         found.pipeline.publisher.terminate()
 
 
+@pytest.mark.faults
 def test_json_with_a_schema_whose_id_is_in_a_header(stands: Stands) -> None:
     with stands("json-schema", "json_schema", in_header=True) as found:
         schema_id = of_outputs(found, "JSON")

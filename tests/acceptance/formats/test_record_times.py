@@ -18,6 +18,7 @@ TIMES = Share(times)
 
 
 @pytest.mark.guarantee(5, 156)
+@pytest.mark.faults
 def test_times_are_kafkas_in_a_batch_and_in_a_rebuild(
     database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:

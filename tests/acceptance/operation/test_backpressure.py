@@ -8,6 +8,7 @@ from tests.support.scraping import asked, free_port, scrape
 
 
 @pytest.mark.guarantee(104)
+@pytest.mark.faults
 def test_a_publisher_that_is_away_holds_the_job_back_and_its_return_lets_it_continue(
     pipeline: Pipeline,
 ) -> None:

@@ -8,6 +8,7 @@ from tests.support.pipeline.pipeline import Pipeline
 
 
 @pytest.mark.guarantee(22, 121)
+@pytest.mark.faults
 def test_a_crash_on_either_side_of_the_commit_and_a_stop_lose_and_repeat_nothing(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()
@@ -42,6 +43,7 @@ def test_a_crash_on_either_side_of_the_commit_and_a_stop_lose_and_repeat_nothing
 
 
 @pytest.mark.guarantee(26, 57, 175)
+@pytest.mark.faults
 def test_only_the_run_that_owns_the_outbox_writes(pipeline: Pipeline) -> None:
     first, second, third = pipeline.job, pipeline.another_job(), pipeline.another_job()
     pipeline.publisher.start()
@@ -80,6 +82,7 @@ def test_only_the_run_that_owns_the_outbox_writes(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.guarantee(15, 116)
+@pytest.mark.faults
 def test_a_failing_transform_stops_the_job_where_asked_and_leaves_a_dead_letter_otherwise(
     pipeline: Pipeline,
 ) -> None:

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from db.migrate import ROLES
 from devstack.kafka import KafkaServer
 from tests.support.outbox.odd_login import odd_login
 from tests.support.pipeline.pipeline import Pipeline
 
 
+@pytest.mark.faults
 def test_each_output_comes_once_although_every_parameter_of_the_login_is_odd(
     database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:

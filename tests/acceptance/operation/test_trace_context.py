@@ -46,6 +46,7 @@ def pipeline(
 
 
 @pytest.mark.guarantee(53)
+@pytest.mark.faults
 def test_a_consumers_trace_is_the_producers(pipeline: Pipeline, collector: Collector, tmp_path: Path) -> None:
     state = "vendor=1,other@tenant=x"
     ends = {"a": traced(state), "b": {}, "c": {"traceparent": "nonsense", "tracestate": state}, "d": traced()}

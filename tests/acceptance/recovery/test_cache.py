@@ -10,6 +10,7 @@ from tests.support.pipeline.pipeline import Pipeline
 
 
 @pytest.mark.guarantee(39, 41)
+@pytest.mark.faults
 def test_whatever_happens_to_the_cache_the_job_continues_and_reads_again_only_what_it_must(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

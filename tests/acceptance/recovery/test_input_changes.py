@@ -67,6 +67,7 @@ def test_what_transactions_abort_leaves_no_trace_wherever_batches_are_cut(pipeli
 
 
 @pytest.mark.guarantee(21)
+@pytest.mark.faults
 def test_the_first_start_begins_at_a_time_and_later_ones_keep_to_that(pipeline: Pipeline) -> None:
     """It is killed as soon as it has stored where it begins; the setting names another place by then."""
     job, before = pipeline.job, [f"before-{n}" for n in range(30)]
