@@ -46,6 +46,8 @@ MIN, MAX = -(2**63), 2**63 - 1
 ZERO_TIME = -62_135_596_800_000  # of .NET and Go
 JULIAN_LEAP_DAYS = [-14_825_808_000_000, -14_825_721_600_000]  # Spark's calendar makes one day of both
 LAST_OF_SPARK = 9_223_372_036_854_775
+EXAMPLES = 3
+"""Of each test, beside the named ones: each is a query of Spark."""
 PLAIN_TIMES = st.integers(-2_177_452_800_000, LAST_OF_SPARK)
 ALL_TIMES = st.one_of(st.integers(MIN, MAX), st.integers(-70_000_000_000_000, 0), PLAIN_TIMES)
 NAMES = st.sampled_from(
@@ -101,7 +103,7 @@ EDGES = [MIN, MAX, ZERO_TIME, *JULIAN_LEAP_DAYS, -1, 0, LAST_OF_SPARK, LAST_OF_S
 @given(records(PLAIN_TIMES), st.sampled_from(sorted(CODECS)))
 @example(ODD_NAMES, "none")
 @example([whole(b"start_event", ms) for ms in (LAST_OF_SPARK, -1, 0)], "zstd")
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_record_whose_time_spark_holds(stand: Stand, given: list[RawRecord], codec: str) -> None:
     assert not was_read_directly(stand, given, codec)
 
@@ -111,7 +113,7 @@ def test_every_record_whose_time_spark_holds(stand: Stand, given: list[RawRecord
 @example([whole(b"start_event", ms) for ms in EDGES], "none")
 @example([whole(b"start_event", ZERO_TIME), whole(b"end_event", ZERO_TIME)], "gzip")
 @example([whole(b"start_event", -9_300_000_000_000_000), whole(b"start_event", 0)], "none")
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_record_whatever_its_time(stand: Stand, given: list[RawRecord], codec: str) -> None:
     was_read_directly(stand, given, codec)
 

@@ -8,7 +8,7 @@ from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
 
 PATIENCE_S = 300.0
-TAKEOVERS = 3
+TAKEOVERS = 2
 
 
 @pytest.mark.guarantee(23)
