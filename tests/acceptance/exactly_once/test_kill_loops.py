@@ -17,7 +17,7 @@ from service.lifecycle.fault_points import Action, Fault
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.reading import read_to_end
 
-SESSIONS_PER_SECOND = {5: 20, 25: 60}
+SESSIONS_PER_SECOND = {5: 12, 25: 60}
 """By the number of kills. Few kills need less input: what a slow machine leaves unread has to be read, judged and compared at the end."""
 
 # What a kill of the job found, by the plan's record and the ledger afterwards
