@@ -91,6 +91,7 @@ def test_avro_with_a_registry_that_is_away_a_mended_transform_and_a_schema_that_
         pipeline.publisher.terminate()
 
 
+@pytest.mark.faults
 def test_protobuf_with_schemas_that_are_registered_on_the_way_and_one_that_is_not_compatible(
     stands: Stands,
 ) -> None:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.pipeline.transforms import FAILS_EVERY
 from tests.support.processes.commands import run_command
@@ -9,6 +11,7 @@ from tests.support.processes.commands import run_command
 MENDED = "tests.support.pipeline.transforms:mended"
 
 
+@pytest.mark.faults
 def test_a_trial_gives_what_the_job_has_stored_and_the_diff_of_another_transform(pipeline: Pipeline) -> None:
     job = pipeline.job
     pipeline.publisher.start()

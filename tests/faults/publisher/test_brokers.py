@@ -139,6 +139,7 @@ def away(kafka: ProxiedKafka) -> list[PublisherCell]:
 
 
 @pytest.mark.guarantee(30)
+@pytest.mark.faults
 @pytest.mark.timeout(900)
 def test_a_broker_that_is_killed_in_the_middle_of_a_transaction_loses_and_repeats_nothing(
     set_up: SetUp, own_kafka: ProxiedKafka, matrix: Matrix, tell: Callable[[str], None]

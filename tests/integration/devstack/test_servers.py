@@ -225,6 +225,7 @@ def test_a_command_that_cannot_be_executed_is_a_failing_start(tmp_path: Path) ->
         launch("thing", ["/nowhere/thing"], log=tmp_path / "log")
 
 
+@pytest.mark.faults
 def test_two_stacks_run_side_by_side(tmp_path: Path) -> None:
     with Stack.local(tmp_path / "one", fast=True) as one, Stack.local(tmp_path / "two", fast=True) as two:
         one.create_database("mine")
