@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tests.support.bad_input.targets import CORPUS, tokens_file
+from tests.fuzz.targets import CORPUS, tokens_file
 from tests.support.paths import ROOT
 
 _SHARES = {"events": 0.45, "settings": 0.15, "records": 0.08, "cache": 0.12, "schemas": 0.2}

@@ -6,7 +6,7 @@ import atheris
 
 _PRODUCT = ["spark_job", "publisher", "service", "tomllib", "pydantic_settings"]
 with atheris.instrument_imports(include=_PRODUCT):
-    from tests.support.bad_input.targets import TARGETS
+    from tests.fuzz.targets import TARGETS
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.bad_input.targets import CORPUS, TARGETS, corpus, tokens
+from tests.fuzz.targets import CORPUS, TARGETS, corpus, tokens
 
 PROFILE = settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 BYTE = st.binary(min_size=1, max_size=1)

@@ -16,8 +16,8 @@ from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.sink import batch
 from spark_job.sink.batch import SessionRow
-from tests.support.bad_input import copied
 from tests.support.outbox.closed_sessions import closed, fields
+from tests.support.sink import copied
 from tests.support.sink.batches import letter
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)

@@ -24,10 +24,10 @@ from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink.batch import Letter, SessionRow, parts
-from tests.support.bad_input import copied
-from tests.support.bad_input.logs import Log
+from tests.fuzz.logs import Log
 from tests.support.histories.tasks import Job, kafka
 from tests.support.reference.model import Record, expected_sessions
+from tests.support.sink import copied
 
 WHERE = TopicPartition("id", 0)
 _SAME_FOR_ANY_CUT = ("events", "sessions", "malformed", "duplicates", "swallowed")

@@ -4,12 +4,12 @@ import ast
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.bad_input.accounting import check_log
-from tests.support.bad_input.kept import check_cache
-from tests.support.bad_input.logs import log_of
-from tests.support.bad_input.records import check_record
-from tests.support.bad_input.schemas import check_schema
-from tests.support.bad_input.settings import check_settings
+from tests.fuzz.accounting import check_log
+from tests.fuzz.kept import check_cache
+from tests.fuzz.logs import log_of
+from tests.fuzz.records import check_record
+from tests.fuzz.schemas import check_schema
+from tests.fuzz.settings import check_settings
 from tests.support.paths import ROOT
 
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
