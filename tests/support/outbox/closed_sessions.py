@@ -25,22 +25,3 @@ def closed(key: str, start: int, end: int, started_ms: int = 1_000, ended_ms: in
 def fields(session: ClosedSession, where: TopicPartition, outputs: EncodedOutputs) -> bytes:
     """The session's row as it is stored."""
     return SessionPlace(where.topic_id, where.partition).fields(session, outputs)
-
-
-def output_values(stored: bytes) -> list[bytes | None]:
-    """The values of the outputs of a row as it is stored."""
-    at = 0
-    for _ in range(9):  # the arrays before them
-        at += 4 + max(0, _int4(stored, at))
-    count = _int4(stored, at + 4 + 12) if _int4(stored, at + 4) else 0
-    at += 4 + 12 + 8
-    found: list[bytes | None] = []
-    for _ in range(count):
-        size = _int4(stored, at)
-        found.append(None if size < 0 else stored[at + 4 : at + 4 + size])
-        at += 4 + max(0, size)
-    return found
-
-
-def _int4(stored: bytes, at: int) -> int:
-    return int.from_bytes(stored[at : at + 4], "big", signed=True)

@@ -10,13 +10,11 @@ from spark_job import OutputEvent, Session
 from spark_job.dead_letters.retry import Retry, RetryOutcome
 from spark_job.dead_letters.store import Filter
 from spark_job.ledger.generations import Connection
-from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.commit import CommittedBatch
 from tests.support.sink.batches import Row, SinkRun, letter, still_open
 
 HERE = "tests.support.outbox.letters"
 WHOLE = ("start_event", "entry_event", "end_event")
-TYPES = AssemblySettings().names
 
 meanwhile: list[Callable[[], object]] = []
 """What `interrupted` does before it returns."""

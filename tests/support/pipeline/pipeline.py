@@ -28,7 +28,7 @@ from tests.support.processes.commands import run_command, start_command
 from tests.support.processes.service import Service, while_alive
 from tests.support.reading import end_offsets
 from tests.support.reference.model import Record
-from tests.support.servers.input_topic import ConsumerGroup, InputTopic
+from tests.support.servers.input_topic import InputTopic
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
@@ -64,7 +64,6 @@ class Pipeline:
         self.input = reads or prefix + INPUT
         self.outputs = [prefix + PAGES, prefix + CARTS]
         self.input_topic = InputTopic(bootstrap, self.input, partitions)
-        self.group = ConsumerGroup(bootstrap, f"{prefix}job", self.input)
         self.cache = folder / "cache"
         self.faults = FaultPlan(folder / "faults.json")
         self.armed = {"OUTBOX_TESTING__FAULT_FILE": str(self.faults.file)}

@@ -14,13 +14,14 @@ from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from spark_job import OutputEvent, OutputSchema, Session, WithSchema
 from spark_job.assembly import rebuild, rows
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError
+from spark_job.assembly.session_row import N_FIELDS
 from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.sessions.settings import AssemblySettings, Format
 from tests.support.histories.tasks import kafka, run_task, slice_of, task_settings
-from tests.support.outbox.closed_sessions import output_values
 from tests.support.reference.model import Record
 from tests.support.schemas.clicks import NEWER_AVRO, avro_encoder, proto_class, registered
 from tests.support.schemas.registry import Registry, registry
+from tests.support.sink import copied
 
 HERE = __name__
 OF_VALUE = AssemblySettings(start="start", entry="entry", end="end")
@@ -75,7 +76,13 @@ def of_record(event: dict[str, Any], offset: int, value: bytes) -> Record:
 def outputs(table: pa.Table) -> list[dict[str, Any]]:
     """What the sessions gave, in the order of their ends."""
     found = table.filter(pa.compute.equal(table.column("kind"), rows.SESSION)).sort_by("last_offset")
-    return [json.loads(output_values(fields)[0] or b"") for fields in found.column("fields").to_pylist()]
+    return [json.loads(values_of(fields)[0] or b"") for fields in found.column("fields").to_pylist()]
+
+
+def values_of(fields: bytes) -> list[bytes | None]:
+    """The values of the outputs of a session's row."""
+    *_, values, _keys, _headers, _partitions, _timestamps = copied.elements(fields, N_FIELDS - 4)
+    return copied.array(values or b"")
 
 
 def letters(table: pa.Table) -> list[str]:
@@ -276,7 +283,7 @@ def test_an_output_has_the_id_of_a_registered_schema_which_is_asked_for_once(
     schema_id = server.register("orders-value", "AVRO", ORDER.definition)
     settings = task_settings(tmp_path, function=f"{HERE}:avro_order", registry=server.options())
     table = run_task(settings, {0: slice_of(0, OF_VALUE)}, {0: encoded(server, "json", events(3))})
-    values = [output_values(each)[0] for each in table.column("fields").to_pylist() if each]
+    values = [values_of(each)[0] for each in table.column("fields").to_pylist() if each]
     expected = [
         framed(schema_id, bytes([2 * len(key)]) + key)
         for key in (f"visitor-{n}-é".encode() for n in range(3))
@@ -300,7 +307,7 @@ def test_schemas_are_registered_where_that_is_asked_for(server: Registry, tmp_pa
     )
     table = run_task(settings, {0: slice_of(0, OF_VALUE)}, of_json(server))
     assert letters(table) == []
-    (values,) = [output_values(each) for each in table.column("fields").to_pylist() if each]
+    (values,) = [values_of(each) for each in table.column("fields").to_pylist() if each]
     assert [(value or b"")[:1] for value in values] == [b"\0", b"\0", b"\0", b"{"]
     server.register("orders-value", "AVRO", ORDER.definition)
     server.keep_compatible("orders-value")
