@@ -5,19 +5,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from devstack.databases import PostgresServer
 from devstack.topics import create_topics
 from publisher.cli import app
-from publisher.kafka.clients import committed_reader
-from publisher.kafka.progress_reader import StoredProgress, records_backwards
-from publisher.kafka.topics import Topics
 from service.errors import OutboxError
-from service.kafka.client import admin_client
-from service.settings import KafkaSettings, Settings
+from service.settings import Settings
 from tests.support.json_documents import json_document
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.deliveries import reasons, status_of
@@ -109,14 +104,6 @@ def assert_seen(watcher: Watcher, expected: Written) -> None:
     assert Counter((event.key, event.value, event.outbox_id) for event in watcher.seen) == Counter(expected)
 
 
-def assert_last_in_order(watcher: Watcher, written: Written) -> None:
-    """Fail unless the newest events of each key are these, in this order."""
-    for key in {key for key, _, _ in written}:
-        wanted = [outbox_id for own, _, outbox_id in written if own == key]
-        found = [event.outbox_id for event in watcher.seen if event.key == key]
-        assert found[-len(wanted) :] == wanted
-
-
 def progress_topic(dsn: str) -> str:
     """The progress topic's full name."""
     return f"outbox-progress-{status_of(dsn).identity.outbox_uuid}"
@@ -134,26 +121,3 @@ def recreate_topic(bootstrap: str, name: str, partitions: int = 3) -> None:
     """Delete a topic and make it again, empty."""
     delete_topic(bootstrap, name)
     create_topics(bootstrap, {name: (partitions, {})})
-
-
-def progress_records(bootstrap: str, name: str, partitions: int) -> list[list[StoredProgress]]:
-    """Every progress record of each partition, the newest first."""
-    settings = KafkaSettings(bootstrap_servers=bootstrap)
-    topics = Topics(admin_client(settings), timeout_s=30, create=False)
-    found = []
-    for partition in range(partitions):
-        high = topics.high_watermark(name, partition)
-        with committed_reader(settings) as reader:
-            found.append(list(records_backwards(reader, name, partition, high)))
-    return found
-
-
-def set_back_progress(bootstrap: str, name: str, records: list[list[StoredProgress]]) -> None:
-    """Make the progress topic hold what it held when `records` were read."""
-    delete_topic(bootstrap, name)
-    create_topics(bootstrap, {name: (len(records), {"cleanup.policy": "compact"})})
-    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
-    for partition, newest_first in enumerate(records):
-        for record in reversed(newest_first):
-            producer.produce(name, record.value, record.key, partition)
-    assert producer.flush(30) == 0

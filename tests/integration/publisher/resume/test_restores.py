@@ -5,24 +5,27 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 
 from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.topics import create_topics
+from publisher.kafka.clients import committed_reader
+from publisher.kafka.progress_reader import StoredProgress, records_backwards
+from publisher.kafka.topics import Topics
 from service.errors import UnavailableError
+from service.kafka.client import admin_client
 from service.lifecycle.fault_points import Action, Fault, FaultPlan, arm
-from service.settings import Settings
+from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
 from tests.support.outbox.restoring import (
     Dump,
     assert_seen,
     delete_topic,
-    progress_records,
     progress_topic,
     recreate_topic,
     resume,
-    set_back_progress,
     stops_with,
     total,
     wait_for_stop,
@@ -337,3 +340,26 @@ def test_a_copy_on_another_server_is_found_and_may_take_over(
     assert report["lanes"] == []
     deliver(settings)
     assert_exactly_once(outbox, watcher)
+
+
+def progress_records(bootstrap: str, name: str, partitions: int) -> list[list[StoredProgress]]:
+    """Every progress record of each partition, the newest first."""
+    settings = KafkaSettings(bootstrap_servers=bootstrap)
+    topics = Topics(admin_client(settings), timeout_s=30, create=False)
+    found = []
+    for partition in range(partitions):
+        high = topics.high_watermark(name, partition)
+        with committed_reader(settings) as reader:
+            found.append(list(records_backwards(reader, name, partition, high)))
+    return found
+
+
+def set_back_progress(bootstrap: str, name: str, records: list[list[StoredProgress]]) -> None:
+    """Make the progress topic hold what it held when `records` were read."""
+    delete_topic(bootstrap, name)
+    create_topics(bootstrap, {name: (len(records), {"cleanup.policy": "compact"})})
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for partition, newest_first in enumerate(records):
+        for record in reversed(newest_first):
+            producer.produce(name, record.value, record.key, partition)
+    assert producer.flush(30) == 0

@@ -16,7 +16,7 @@ from tests.support.outbox.batches import Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
 from tests.support.outbox.restoring import (
     Dump,
-    assert_last_in_order,
+    Written,
     assert_seen,
     delete_topic,
     progress_topic,
@@ -380,3 +380,11 @@ def test_a_resume_that_dies_after_its_commit_is_known_to_retention_until_the_lan
         wait_until(lambda: query(outbox.dsn, mirrors) == [(0, 1, None), (1, 1, None)], "the mark's end")
     again = [event for event in outbox.written if outbox.lane_of(event[0].decode()) == 0]
     assert_seen(watcher, outbox.written + again)
+
+
+def assert_last_in_order(watcher: Watcher, written: Written) -> None:
+    """Fail unless the newest events of each key are these, in this order."""
+    for key in {key for key, _, _ in written}:
+        wanted = [outbox_id for own, _, outbox_id in written if own == key]
+        found = [event.outbox_id for event in watcher.seen if event.key == key]
+        assert found[-len(wanted) :] == wanted
