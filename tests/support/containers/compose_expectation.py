@@ -1,6 +1,6 @@
 """What must come out of both of the example's input topics, by the reference model and the example's own transform."""
 
-from dataclasses import replace
+from functools import reduce
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -31,17 +31,7 @@ def of_inputs(bootstrap: str) -> dict[str, Expectation]:
 
 def together(parts: dict[str, Expectation]) -> Expectation:
     """One expectation of all topics."""
-    first, *rest = parts.values()
-    for part in rest:
-        first = replace(
-            first,
-            records=first.records + part.records,
-            sessions=first.sessions + part.sessions,
-            duplicates=first.duplicates + part.duplicates,
-            outputs=first.outputs + part.outputs,
-            letters=first.letters + part.letters,
-        )
-    return first
+    return reduce(Expectation.followed_by, parts.values())
 
 
 def is_dealt_with(dsn: str, parts: dict[str, Expectation]) -> bool:
