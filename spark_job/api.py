@@ -30,7 +30,7 @@ ModelClass: TypeAlias = type[M]
 
 OutputValue: TypeAlias = "bytes | dict[str, Any] | list[Any] | WithSchema | None"
 Header = tuple[str, bytes | str]
-EndedBy = Literal["end", "timeout", "restart"]
+EndedBy = Literal["end", "timeout", "limit", "restart"]
 
 
 def utc(epoch_ms: int) -> datetime:
@@ -182,7 +182,7 @@ class Session:
     """A whole session, from its first event to its last one, in one partition.
 
     It has at most `[session] max_events` events (default 10,000) with at most `max_bytes` of values (16 MB): a longer one is a dead letter
-    `too_large`, which no transform sees.
+    `too_large`, which no transform sees, or comes in parts.
     """
 
     key: str
@@ -198,8 +198,10 @@ class Session:
     end: Position
     """Of the last event; with the key it identifies the session."""
     ended_by: EndedBy = "end"
-    """What ended it: its end event, or `timeout` (`[session] on_timeout = "emit"`). `spark-job dead-letters retry --incomplete` also gives
-    sessions that another start ended (`restart`)."""
+    """What ended it: its end event, or `timeout` (`[session] on_timeout = "emit"`), or, of a part that another one follows, `limit`.
+    `spark-job dead-letters retry --incomplete` also gives sessions that another start ended (`restart`)."""
+    part: int = 1
+    """Which part it is, where neither start nor end event is named and the session exceeded `max_events` or `max_bytes`; from 1 on."""
 
     def of(self, type: str) -> list[Event]:
         """Return the events of a type, in their order."""

@@ -117,7 +117,7 @@ class SessionSettings(Section):
     """Whether a session that timed out, by an event or by silence, becomes a dead letter `timed_out` or goes to the transform
     (docs/sessions.md#sessions-that-end-by-silence)."""
     max_events: int = Field(default=10_000, ge=2, le=10_000_000)
-    """Events a session may have; beyond, it becomes a dead letter `too_large`."""
+    """Events a session may have; beyond, it becomes a dead letter `too_large`, or closes in parts (docs/sessions.md#limits)."""
     max_bytes: int = Field(default=16_777_216, ge=1_024, le=268_435_456)
     """Bytes of event values a session may have."""
     max_open_bytes: int = Field(default=1_073_741_824, ge=65_536)

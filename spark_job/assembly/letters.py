@@ -1,10 +1,22 @@
 """Dead letters as rows."""
 
+import re
 from collections.abc import Sequence
+from typing import cast
 
+from spark_job.api import EndedBy
 from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.transform import failure_text
 from spark_job.sessions.result import ClosedSession, DeadLetter
+
+_OF_PART = re.compile(r"part (\d+) of its session, ended by (timeout|limit)\n")
+"""In front of the traceback: the events do not tell it, and a retry needs it."""
+
+
+def part_of(detail: str) -> tuple[int, EndedBy]:
+    """Return which part of a session a letter `transform_failed` without an end event is, and what ended it."""
+    found = _OF_PART.match(detail)
+    return (int(found[1]), cast("EndedBy", found[2])) if found else (1, "timeout")
 
 
 def failed(source: int, closed: ClosedSession, error: BaseException, *, types_in_header: bool) -> rows.Row:
@@ -18,12 +30,17 @@ def failed(source: int, closed: ClosedSession, error: BaseException, *, types_in
             closed.closing_offset,
             "transform_failed",
             closed.key,
-            failure_text(error),
+            _of_part(closed) + failure_text(error),
             events,
             closed.n_events,
             closed.types() if types_in_header else None,
         ),
     )
+
+
+def _of_part(closed: ClosedSession) -> str:
+    is_whole = closed.part == 1 and closed.ended_by != "limit"
+    return "" if is_whole else f"part {closed.part} of its session, ended by {closed.ended_by}\n"
 
 
 def letter(source: int, found: DeadLetter) -> rows.Row:

@@ -46,7 +46,7 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
     Raises OpenSessionsDifferError, RecordsGoneError, NoAnswerError.
     """
     began = time.perf_counter()
-    found = Rebuilt(OpenState.empty())
+    found = Rebuilt(OpenState.awaiting(of.tombstones))
     if of.safe < of.start:
         with _without_garbage_collection():
             _read_again(of, task, found)

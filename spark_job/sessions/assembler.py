@@ -93,8 +93,9 @@ def _closed(groups: Groups, state: OpenState, which: Int, settings: AssemblySett
         starts = state.sessions.start[segments.continues[older]]
         whole = state.events_of(starts, _chunk(groups, older, starts))
         keys = groups.key_of(segments.group[older]).to_pylist()
-        first = whole.first.tolist()
-        closed += map(ClosedSession, keys, repeat(whole.events), first, first[1:], repeat(settings.names))
+        first, part = whole.first.tolist(), state.sessions.part[segments.continues[older]].tolist()
+        of_all = (repeat(settings.names), repeat(None))
+        closed += map(ClosedSession, keys, repeat(whole.events), first, first[1:], *of_all, part)
     return closed
 
 
@@ -187,6 +188,7 @@ def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Ev
         n_bytes=int(sessions.n_bytes[place]),
         irregular=bool(sessions.irregular[place]),
         repeated=int(sessions.repeated[place]),
+        part=int(sessions.part[place]),
         ids={event_id for event_id in ids if event_id is not None},
         start_hash=start_hash,
         start_id=sessions.start_id[place].as_py() if start_hash is not None else (ids[0] if ids else None),
@@ -244,6 +246,7 @@ def _plain_sessions(
         n_bytes=entry.n_bytes + n_bytes,
         irregular=np.zeros(count, bool),
         repeated=last if any_opens else entry.repeated,
+        part=entry.part,
         checksum=sums.checksum,
         payload_crc=sums.payload_crc,
         id_crc=sums.id_crc,
@@ -266,6 +269,7 @@ class _Table:
         self.n_bytes = column(sessions.n_bytes, 0)
         self.max_ts = column(sessions.max_ts, NEVER)
         self.repeated = column(sessions.repeated, -1)
+        self.part = column(sessions.part, 1)
         self.sums = Sums(*(column(values, 0) for values in Sums.of(sessions)))
 
 
@@ -304,6 +308,7 @@ def _odd_sessions(before: OpenSessions, odd: _Odd, new: EventChunk) -> OpenSessi
         n_bytes=np.array([session.n_bytes for session in opened], np.int64),
         irregular=np.array([session.irregular or session.is_tombstone for session in opened], bool),
         repeated=np.array([session.repeated for session in opened], np.int64),
+        part=np.array([session.part for session in opened], np.int64),
         checksum=sums.checksum,
         payload_crc=sums.payload_crc,
         id_crc=sums.id_crc,

@@ -23,7 +23,7 @@ from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 
 MAX_TOMBSTONES_BYTES = 8 << 20
-"""Of a partition: they are on each row of the ledger."""
+"""Of a partition, with the open sessions that are later parts: they are on each row of the ledger."""
 _TOMBSTONE_BYTES = 160
 """Beside its key, and a little more than it takes."""
 _HEAD_BYTES = 32
@@ -46,6 +46,8 @@ def within_limits(
     if not may_exceed or len(new) < 2:
         found = assemble(state, new)
         buried = sum(_tombstone_bytes(each.key or "") for each in found.letters if each.reason == "too_large")
+        if settings.has_parts:
+            buried += sum(_tombstone_bytes(each.key) for each in found.closed if each.ended_by == "limit")
         may_exceed = may_exceed or _tombstones_bytes(state.sessions) + buried > MAX_TOMBSTONES_BYTES
         if not may_exceed:
             return found
@@ -71,11 +73,11 @@ def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -
     tombstones = np.array([_tombstone_bytes(key) for key in sessions.key.to_pylist()], np.int64)
     ended = _too_many(sizes, settings.max_open_bytes)
     if settings.start:
-        tombstones *= sessions.is_tombstone
+        tombstones *= sessions.is_remembered
         forgotten = max(ended, _too_many(tombstones, MAX_TOMBSTONES_BYTES))
         forgotten = ended = _with_repeated(sessions, forgotten)
     else:
-        tombstones *= sessions.is_tombstone | (place < ended)
+        tombstones *= sessions.is_remembered | (place < ended)
         forgotten = _too_many(tombstones, MAX_TOMBSTONES_BYTES)
         forgotten = _with_repeated(sessions, forgotten)
         ended = max(ended, forgotten)
@@ -143,9 +145,9 @@ def _open_bytes(sessions: OpenSessions) -> int:
 
 
 def _tombstones_bytes(sessions: OpenSessions) -> int:
-    if not sessions.is_tombstone.any():
+    if not sessions.is_remembered.any():
         return 0
-    keys = sessions.key.filter(pa.array(sessions.is_tombstone)).to_pylist()
+    keys = sessions.key.filter(pa.array(sessions.is_remembered)).to_pylist()
     return sum(_tombstone_bytes(key) for key in keys)
 
 

@@ -24,7 +24,7 @@ class Unended(NamedTuple):
 class ClosedSession:
     """A whole session: some consecutive rows of a call's events, which are read only when asked for."""
 
-    __slots__ = ("_begin", "_end", "_events", "_names", "_unended", "key")
+    __slots__ = ("_begin", "_end", "_events", "_names", "_unended", "key", "part")
 
     def __init__(
         self,
@@ -34,9 +34,11 @@ class ClosedSession:
         end: int,
         names: Sequence[str],
         unended: Unended | None = None,
+        part: int = 1,
     ) -> None:
-        """`names`: of the kinds START, ENTRY and END. `unended`: None where the last event is the end event."""
+        """`names`: of the kinds START, ENTRY and END. `unended`: None where the last event is the end event. `part`: see Session."""
         self.key = key
+        self.part = part
         self._unended = unended
         self._events, self._begin, self._end = events, begin, end
         self._names = names

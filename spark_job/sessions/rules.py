@@ -7,7 +7,9 @@ For each event, in this order (docs/sessions.md):
 4. start, entry and end, and the limits.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from spark_job.sessions.clock import Clock
 from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter, Reason, Unended
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sessions.state.open_sessions import payload_hash
+from spark_job.sessions.state.open_sessions import NO_START, payload_hash
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class OpenSession:
     ids: set[bytes] = field(default_factory=set)
     start_hash: bytes | None = None
     """Set for a tombstone."""
+    part: int = 1
     start_id: bytes | None = None
     """The start's event id; of a tombstone its hash, so that one takes little room on the ledger rows."""
 
@@ -42,6 +45,11 @@ class OpenSession:
     def is_tombstone(self) -> bool:
         """Whether it only swallows events."""
         return self.start_hash is not None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is a part that a rebuild has not reached yet: events below its start are those of earlier parts."""
+        return not self.rows and not self.is_tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,17 @@ class Rules:
         """Judge one key's new events; return the session that is open after them."""
         timeout = self.settings.timeout_ms
         events = zip(new.rows, new.offset, new.ts, new.kind, new.event_id, new.silence[1:], strict=True)
-        session = self._silence(key, session, *new.silence[0])
+        if session is not None and session.is_awaited:
+            begin = bisect_left(new.offset, session.start)
+            if begin == len(new.rows):
+                return session
+            row, offset, ts, kind, event_id, silence = next(islice(events, begin, None))
+            session = self._begin_part(
+                key, row, offset, max(ts, session.max_ts), kind, event_id, session.part
+            )
+            session = self._silence(key, session, *silence)
+        else:
+            session = self._silence(key, session, *new.silence[0])
         for row, offset, ts, kind, event_id, silence in events:
             if session is not None and ts > session.max_ts + timeout:
                 late = f"this event is {ts - session.max_ts} ms later than the session's latest, over {timeout} ms"
@@ -152,9 +170,13 @@ class Rules:
         event_id: bytes | None,
     ) -> OpenSession | None:
         """The event belongs to the session: within the limits, over them, or its end."""
+        last = session.last
         self._extend(session, offset, ts)
         n_bytes = session.n_bytes + int(self._sizes[row])
         if len(session.rows) >= self.settings.max_events or n_bytes > self.settings.max_bytes:
+            if self.settings.has_parts and session.rows:
+                self._close(key, session, Unended("limit", last, offset))
+                return self._begin_part(key, row, offset, session.max_ts, kind, event_id, session.part + 1)
             return self._bury(key, session, row, n_bytes, kind)
         session.rows.append(row)
         session.n_bytes = n_bytes
@@ -165,9 +187,18 @@ class Rules:
         self._close(key, session, None)
         return None
 
+    def _begin_part(
+        self, key: str, row: int, offset: int, max_ts: int, kind: int, event_id: bytes | None, part: int
+    ) -> OpenSession | None:
+        """`max_ts`: of the whole session."""
+        session = OpenSession(offset, offset, max_ts, [], 0, start_id=event_id, part=part)
+        return self._take(key, session, row, offset, max_ts, kind, event_id)
+
     def _close(self, key: str, session: OpenSession, unended: Unended | None) -> None:
         events = self.events.take(np.array(session.rows))
-        self.closed.append(ClosedSession(key, events, 0, len(events), self.settings.names, unended))
+        self.closed.append(
+            ClosedSession(key, events, 0, len(events), self.settings.names, unended, session.part)
+        )
 
     def _time_out(self, key: str, session: OpenSession, closing: int, detail: str) -> None:
         """`closing`: offset of the record that showed it; `detail`: for a letter."""
@@ -187,9 +218,12 @@ class Rules:
         if kind == END:
             return None
         first = session.rows[0] if session.rows else row
-        session.start_hash = payload_hash(self.events.raw(first))
-        session.start_id = None if session.start_id is None else payload_hash(session.start_id)
-        session.rows, session.n_bytes, session.ids = [], 0, set()
+        is_start = self.events.kind[first] == START
+        session.start_hash = payload_hash(self.events.raw(first)) if is_start else NO_START
+        session.start_id = (
+            None if session.start_id is None or not is_start else payload_hash(session.start_id)
+        )
+        session.rows, session.n_bytes, session.ids, session.part = [], 0, set(), 1
         return session
 
     def _silence(

@@ -84,4 +84,5 @@ def to_session(closed: ClosedSession, topic: str, partition: int, decode: Decode
         start=Position(topic, partition, closed.start_offset),
         end=Position(topic, partition, closed.end_offset),
         ended_by=closed.ended_by,
+        part=closed.part,
     )

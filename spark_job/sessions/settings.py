@@ -102,6 +102,11 @@ class AssemblySettings:
         return self.entries == (ANY_TYPE,) or len(self.entries) > 1
 
     @property
+    def has_parts(self) -> bool:
+        """Whether a session that exceeds a limit closes in parts: where no event begins or ends one."""
+        return not self.start and not self.end
+
+    @property
     def names(self) -> tuple[str, str, str]:
         """Start, entry and end, in the order of the kinds 0, 1 and 2; of entries that have several types, all of them."""
         return self.start, ", ".join(self.entries), self.end

@@ -1,5 +1,6 @@
 """The table of a partition's open sessions, and its one canonical form."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.sessions.events import Events
+from spark_job.sessions.events import START, Events
 from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 
 Int = npt.NDArray[np.int64]
@@ -42,6 +43,8 @@ class OpenSessions:
     repeated: Int
     """Offset of the newest event that a rebuild would take for a first one: a start that was dropped as a duplicate or swallowed, or any
     event where any opens a session; -1 where there is none, and by rules 1."""
+    part: Int
+    """Which part of a session over a limit; 1 of all others."""
     key: pa.LargeStringArray
     start_hash: pa.LargeBinaryArray
     """Of the start's payload; only tombstones have it."""
@@ -50,6 +53,11 @@ class OpenSessions:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    @property
+    def is_remembered(self) -> Bool:
+        """Whether each is a tombstone or a later part: what no rebuild finds."""
+        return self.is_tombstone | (self.part > 1)
 
     @cached_property
     def is_tombstone(self) -> Bool:
@@ -78,16 +86,24 @@ class OpenSessions:
         }
         for column in numbers.values():
             column[which] = 0
-        texts = {"start_hash": first.payload, "start_id": first.ids()}
-        hashes = {
-            name: _with(
-                getattr(self, name),
-                which,
-                [None if each is None else payload_hash(each) for each in of.to_pylist()],
+        begun = list(
+            zip(
+                (first.kind == START).tolist(),
+                first.payload.to_pylist(),
+                first.ids().to_pylist(),
+                strict=True,
             )
-            for name, of in texts.items()
-        }
-        return replace(self, **numbers, **hashes, irregular=self.irregular | which)
+        )
+        hashes = [payload_hash(payload) if is_start else NO_START for is_start, payload, _ in begun]
+        ids = [payload_hash(each) if is_start and each is not None else None for is_start, _, each in begun]
+        return replace(
+            self,
+            **numbers,
+            irregular=self.irregular | which,
+            part=np.where(which, 1, self.part),
+            start_hash=_with(self.start_hash, which, hashes),
+            start_id=_with(self.start_id, which, ids),
+        )
 
     def changed(self, kept: Bool, *entries: "OpenSessions") -> "OpenSessions":
         """The sessions that are kept (one flag for each) and those of other tables, ordered by start."""
@@ -104,15 +120,16 @@ class OpenSessions:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The canonical form: equal tables have equal bytes. Only sessions with a repeated start take room for it."""
+        """The canonical form: equal tables have equal bytes. Only sessions with a repeated start, and later parts, take room for it."""
         parts: list[Any] = [np.array([len(self)], "<i8")]
-        has_repeated = self.repeated >= 0
-        numbers = {"irregular": self.irregular + has_repeated * _HAS_REPEATED}
+        has_repeated, is_later = self.repeated >= 0, self.part > 1
+        numbers = {"irregular": self.irregular + has_repeated * _HAS_REPEATED + is_later * _IS_LATER_PART}
         for name, column in self._columns():
-            if name != "repeated":
+            if name not in _SPARSE:
                 number = numbers.get(name, column)
                 parts += texts(column) if name in _TEXTS else [number.astype(_NUMBERS[name], copy=False)]
-        return b"".join(aligned([*parts, self.repeated[has_repeated].astype("<i8", copy=False)]))
+        sparse = self.repeated[has_repeated], self.part[is_later]
+        return b"".join(aligned([*parts, *(column.astype("<i8", copy=False) for column in sparse)]))
 
     @classmethod
     def decoded(cls, data: memoryview) -> "OpenSessions":
@@ -127,12 +144,13 @@ class OpenSessions:
         for field in fields(cls):
             if field.name in _TEXTS:
                 columns[field.name] = reader.texts(count, _TEXTS[field.name])
-            elif field.name != "repeated":
+            elif field.name not in _SPARSE:
                 columns[field.name] = reader.array(_NUMBERS[field.name], count)
-        has_repeated = columns["irregular"] >= _HAS_REPEATED
-        columns["repeated"] = np.full(count, -1)
-        columns["repeated"][has_repeated] = reader.array("<i8", int(np.count_nonzero(has_repeated)))
-        columns["irregular"] = columns["irregular"] % _HAS_REPEATED != 0
+        for (name, absent), flag in zip(_SPARSE.items(), (_HAS_REPEATED, _IS_LATER_PART), strict=True):
+            has = columns["irregular"] & flag != 0
+            columns[name] = np.full(count, absent)
+            columns[name][has] = reader.array("<i8", int(np.count_nonzero(has)))
+        columns["irregular"] = columns["irregular"] & 1 != 0
         return cls(**columns)
 
     @classmethod
@@ -152,16 +170,22 @@ _NUMBERS = (
     dict.fromkeys(("start", "last", "max_ts", "rows", "n_bytes"), "<i8")
     | {"irregular": "u1"}
     | dict.fromkeys(("checksum", "payload_crc", "id_crc"), "<u8")
-    | {"repeated": "<i8"}
+    | dict.fromkeys(("repeated", "part"), "<i8")
 )
-_HAS_REPEATED = 2
-"""Added to `irregular` in the canonical form, so that tables without repeated starts have the bytes that they always had."""
+_SPARSE = {"repeated": -1, "part": 1}
+"""What most sessions have of these."""
+_HAS_REPEATED, _IS_LATER_PART = 2, 4
+"""Added to `irregular` in the canonical form, so that tables without repeated starts and parts have the bytes that they always had."""
 _TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id": pa.large_binary()}
 
 
-def _with(column: pa.LargeBinaryArray, which: Bool, values: list[bytes | None]) -> pa.LargeBinaryArray:
+def _with(column: pa.LargeBinaryArray, which: Bool, values: Sequence[bytes | None]) -> pa.LargeBinaryArray:
     """The column with other values at some places."""
     return pc.replace_with_mask(column, pa.array(which), pa.array(values, pa.large_binary()))
+
+
+NO_START = b""
+"""Instead of a hash, where the first event was no start: no start repeats it."""
 
 
 def payload_hash(payload: bytes) -> bytes:

@@ -143,15 +143,26 @@ class OpenState:
 
     @property
     def remembered(self) -> bytes:
-        """What no rebuild finds: the tombstones, and with them what the clock needs. Empty where there are none."""
-        return OpenState(self.tombstones, last=self.last).encoded if self.sessions.is_tombstone.any() else b""
+        """What no rebuild finds: the tombstones and which later parts are open, and with them what the clock needs. Empty without any."""
+        which = np.flatnonzero(self.sessions.is_remembered)
+        return OpenState(self.sessions.take(which), last=self.last).encoded if len(which) else b""
+
+    @classmethod
+    def awaiting(cls, remembered: bytes) -> "OpenState":
+        """What a rebuild begins with: the later parts that it will find, without their events."""
+        if not remembered:
+            return cls.empty()
+        given = cls.decoded(memoryview(remembered), ()).sessions
+        parts = given.take(np.flatnonzero(~given.is_tombstone))
+        nothing = {name: np.zeros_like(getattr(parts, name)) for name in ("rows", "n_bytes", *Sums._fields)}
+        return cls(replace(parts, **nothing, irregular=np.ones(len(parts), bool)))
 
     def with_remembered(self, remembered: bytes, *, keep_own: bool = False) -> "OpenState":
         """The state with what `remembered` gave."""
         if not remembered:
             return self.with_tombstones(OpenSessions.empty(), keep_own=keep_own)
         given = OpenState.decoded(memoryview(remembered), ())
-        state = self.with_tombstones(given.sessions, keep_own=keep_own)
+        state = self.with_tombstones(given.tombstones, keep_own=keep_own)
         return state if given.last is None else state.with_last(given.last)
 
     def with_tombstones(self, tombstones: OpenSessions, *, keep_own: bool = False) -> "OpenState":
@@ -159,7 +170,9 @@ class OpenState:
         keys: Collection[str] = set(tombstones.key.to_pylist())
         entries = zip(self.sessions.key.to_pylist(), self.sessions.is_tombstone.tolist(), strict=True)
         kept = [key not in keys and (keep_own or not is_tombstone) for key, is_tombstone in entries]
-        state = OpenState(self.sessions.changed(np.array(kept, bool), tombstones), self.chunks)
+        # A part that was awaited and is not there has been lost with the input.
+        found = (self.sessions.rows > 0) | self.sessions.is_tombstone
+        state = OpenState(self.sessions.changed(np.array(kept, bool) & found, tombstones), self.chunks)
         return state.with_last(self.last)
 
 

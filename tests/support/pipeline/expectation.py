@@ -156,6 +156,7 @@ def _session(closed: ExpectedSession, topic: str) -> Session:
         start=Position(topic, closed.source, closed.start_offset),
         end=Position(topic, closed.source, closed.end_offset),
         ended_by=closed.ended_by,
+        part=closed.part,
     )
 
 

@@ -27,10 +27,10 @@ class Outcome:
 
     sessions: list[ExpectedSession] = field(default_factory=list)
     letters: list[ExpectedLetter] = field(default_factory=list)
-    open: list[tuple[int, str, int, int, int, tuple[tuple[int, int, bytes], ...], bool, int]] = field(
+    open: list[tuple[int, str, int, int, int, tuple[tuple[int, int, bytes], ...], bool, int, int]] = field(
         default_factory=list
     )
-    """(source, key, start, last, latest time, events, tombstone)."""
+    """(source, key, start, last, latest time, events, tombstone, repeated, part)."""
     duplicates: int = 0
     swallowed: int = 0
 
@@ -96,6 +96,7 @@ def expected_outcome(expected: Expected) -> Outcome:
             tuple((event.offset, event.ts, event.raw) for event in session.events),
             session.tombstone,
             session.repeated,
+            session.part,
         )
         for session in expected.open
     ]
@@ -113,7 +114,9 @@ def add(outcome: Outcome, source: int, result: AssembledSessions) -> None:
         events = tuple(ExpectedEvent(*event) for event in columns)
         assert (session.started_ms, session.ended_ms) == (events[0].ts, events[-1].ts)
         offsets = (session.start_offset, session.end_offset, session.last_offset, session.closing_offset)
-        outcome.sessions.append(ExpectedSession(source, session.key, *offsets, session.ended_by, events))
+        outcome.sessions.append(
+            ExpectedSession(source, session.key, *offsets, session.ended_by, session.part, events)
+        )
     for letter in result.letters:
         assert letter.detail
         outcome.letters.append(
@@ -161,6 +164,7 @@ def add_open(outcome: Outcome, source: int, state: OpenState) -> None:
                 tuple(zip(*columns, strict=True)),
                 bool(sessions.is_tombstone[at]),
                 int(sessions.repeated[at]),
+                int(sessions.part[at]),
             )
         )
 

@@ -75,6 +75,7 @@ class ExpectedSession:
     """The same with the duplicates that were dropped."""
     closing_offset: int
     ended_by: EndedBy
+    part: int
     events: tuple[ExpectedEvent, ...]
 
 
@@ -106,6 +107,7 @@ class OpenSession:
     events: list[ExpectedEvent] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     tombstone: bool = False
+    part: int = 1
     began_with_start: bool = True
     dropped: bool = False
     """Some of its events were duplicates."""
@@ -237,7 +239,7 @@ def _end_oldest(
 
     def sizes() -> tuple[int, int]:
         kept = sum(len(event.raw) for each in mine for event in each.events)
-        return kept, sum(160 + len(each.key.encode()) for each in mine if each.tombstone)
+        return kept, sum(160 + len(each.key.encode()) for each in mine if each.tombstone or each.part > 1)
 
     most = settings.max_open_bytes
     if most is None:
@@ -270,7 +272,7 @@ def _bury_oldest(
         return sum(len(event.raw) for event in session.events)
 
     def tombstones() -> int:
-        return sum(160 + len(each.key.encode()) for each in mine if each.tombstone)
+        return sum(160 + len(each.key.encode()) for each in mine if each.tombstone or each.part > 1)
 
     if sum(map(kept, mine)) > most:
         for session in mine:
@@ -279,7 +281,7 @@ def _bury_oldest(
             if not session.tombstone:
                 _close(expected, open_now, session, "too_large", record.offset)
                 open_now[session.source, session.key] = session
-                session.tombstone, session.events, session.ids = True, [], set()
+                session.tombstone, session.events, session.ids, session.part = True, [], set(), 1
     repeated = -1
     if tombstones() > MAX_TOMBSTONES_BYTES:
         left = MAX_TOMBSTONES_BYTES - MAX_TOMBSTONES_BYTES // 64
@@ -308,8 +310,7 @@ def _judge(
         same_first = event.raw == session.first.raw or (
             parsed.event_id is not None and parsed.event_id == session.first_id
         )
-        # A tombstone has forgotten whether its first event was a start.
-        same_start = kind == "start" and same_first and (session.began_with_start or session.tombstone)
+        same_start = kind == "start" and same_first and session.began_with_start
         may_come_again = kind == "entry" or settings.rules < 2
         seen = may_come_again and parsed.event_id is not None and parsed.event_id in session.ids
         if same_start or seen:
@@ -345,6 +346,7 @@ def _judge(
         )
         return
 
+    last = session.last_offset
     session.last_offset = record.offset
     session.latest = max(session.latest, event.ts)
     if not settings.start:
@@ -357,10 +359,26 @@ def _judge(
 
     n_bytes = sum(len(kept.raw) for kept in session.events) + len(event.raw)
     if len(session.events) + 1 > settings.max_events or n_bytes > settings.max_bytes:
+        if not settings.start and not settings.end and session.events:
+            session.last_offset = last
+            _emit(expected, open_now, session, record.offset, "limit")
+            rest = OpenSession(
+                record.source,
+                parsed.key,
+                record.offset,
+                record.offset,
+                session.latest,
+                event,
+                parsed.event_id,
+            )
+            rest.part, rest.began_with_start = session.part + 1, False
+            open_now[place] = rest
+            _judge(expected, open_now, record, parsed, settings)
+            return
         offsets = (session.start_offset, record.offset, record.offset)
         kept = tuple((kept.offset, kept.ts, kept.raw) for kept in session.events)
         _letter(expected, record.source, offsets, "too_large", parsed.key, kept, len(kept) + 1)
-        session.tombstone = True
+        session.tombstone, session.part = True, 1
         session.events = []
         session.ids = set()
         if kind == "end":
@@ -396,7 +414,7 @@ def _emit(
 ) -> None:
     offsets = (session.start_offset, session.events[-1].offset, session.last_offset, closing)
     expected.sessions.append(
-        ExpectedSession(session.source, session.key, *offsets, ended_by, tuple(session.events))
+        ExpectedSession(session.source, session.key, *offsets, ended_by, session.part, tuple(session.events))
     )
     del open_now[session.source, session.key]
 

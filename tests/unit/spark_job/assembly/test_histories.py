@@ -25,6 +25,7 @@ AFTER = SessionSettings(
 )
 EMITTED = BEFORE.model_copy(update={"on_timeout": "emit"})
 SILENT = EMITTED.model_copy(update={"start": "", "end": "", "entry": "*", "max_events": 50})
+IN_PARTS = SILENT.model_copy(update={"max_events": 4})
 ANY_OPENS = EMITTED.model_copy(update={"start": "", "entry": ("entry_event", "start_event")})
 REUSED = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=3, max_bytes=1_400, event_id="$.id")
 PHRASES = ["sx ny nz nw nv", "sx nq eq", "sx ny", "ey", "sy", "nx ex", "sx"]
@@ -151,8 +152,8 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "session",
-    [BEFORE, EMITTED, SILENT, ANY_OPENS],
-    ids=["dead letters", "emitted", "only silence ends", "any event opens"],
+    [BEFORE, EMITTED, SILENT, IN_PARTS, ANY_OPENS],
+    ids=["dead letters", "emitted", "only silence ends", "in parts", "any event opens"],
 )
 def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at_once(
     session: SessionSettings, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -170,7 +171,7 @@ def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at
 
 @pytest.mark.guarantee(83)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("after", [AFTER, SILENT], ids=["other limits", "only silence ends"])
+@pytest.mark.parametrize("after", [AFTER, IN_PARTS], ids=["other limits", "in parts"])
 def test_a_changed_assembly_judges_what_comes_after_it_also_where_the_sessions_before_are_found_again(
     after: SessionSettings, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

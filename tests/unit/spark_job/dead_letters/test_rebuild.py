@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from service.formats.registry import schemas_of
 from service.settings import Settings
+from spark_job.api import EndedBy
+from spark_job.assembly.letters import failed
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.retry import refusal
 from spark_job.dead_letters.store import StoredLetter
@@ -19,6 +21,8 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.description import described
 from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.assembler import assemble
+from spark_job.sessions.parsing.records import read_records
+from spark_job.sessions.result import ClosedSession, Unended
 from spark_job.sessions.session import to_session
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
@@ -201,6 +205,21 @@ def test_the_steps_make_letters_of_every_kind() -> None:
         "too_large",
         "timed_out",
     }
+
+
+@pytest.mark.guarantee(64)
+@pytest.mark.parametrize(("part", "ended_by"), [(1, "timeout"), (1, "limit"), (3, "limit"), (3, "timeout")])
+def test_a_failed_part_is_retried_as_that_part(part: int, ended_by: EndedBy) -> None:
+    rules = AssemblySettings(start="", end="", entry="*", on_timeout="emit")
+    log = [Record(0, at, at, "k", orjson.dumps({"event_type": "x", "session_key": "k"})) for at in range(2)]
+    events = read_records(table(log, rules), rules).events
+    closed = ClosedSession("k", events, 0, 2, rules.names, Unended(ended_by, 1, 7), part)
+    row = failed(0, closed, ValueError("no luck"), types_in_header=False)
+    kept = [(record.offset, record.ts, record.value) for record in log]
+    letter = replace(stored("transform_failed", "k", kept, None, (0, 1, 7), 2), detail=row["detail"])
+    session = to_session(session_of(letter, rules), "in", 0)
+    assert (session.part, session.ended_by) == (part, ended_by)
+    assert letter.detail.startswith("part ") == ((part, ended_by) != (1, "timeout"))
 
 
 def test_a_session_is_read_by_the_settings_of_its_generation() -> None:

@@ -123,6 +123,13 @@ VARIANTS = {
     "only silence ends": replace(
         TIGHT, end="", entry=("end_event", "entry_event"), on_timeout="emit", event_id_path=("event_id",)
     ),
+    "in parts": replace(TIGHT, start="", end="", entry="*", on_timeout="emit", timeout_ms=300),
+    "in parts with event ids": replace(
+        TIGHT, start="", end="", entry="*", on_timeout="emit", timeout_ms=100, event_id_path=("event_id",)
+    ),
+    "in parts in little room": replace(
+        TIGHT, start="", end="", entry="*", on_timeout="emit", timeout_ms=400, max_open_bytes=900
+    ),
     "any event opens in little room": replace(
         TIGHT, start="", entry="*", on_timeout="emit", max_open_bytes=500, max_events=6, timeout_ms=200
     ),
@@ -190,9 +197,11 @@ def test_busy_logs_give_what_the_model_gives_and_are_found_again(variant: str) -
         assert assembled(cut(records, cuts), rules) == expected
         found_again(records, cuts, rng.randrange(len(records)), rules)
         reasons |= {letter.reason for letter in expected.letters}
+        reasons |= {session.ended_by for session in expected.sessions}
     assert (reasons >= {"no_start", "restarted"}) == bool(rules.start)
     is_bounded = rules.max_open_bytes is not None or min(rules.max_events, rules.max_bytes) < 1_000
-    assert ("too_large" in reasons) == is_bounded
+    assert bool(reasons & {"too_large", "limit"}) == is_bounded
+    assert ("limit" in reasons) == (rules.has_parts and is_bounded)
 
 
 @pytest.mark.guarantee(40)
@@ -353,7 +362,7 @@ def found_from_safe_offset(
     before: list[Record], kept: OpenState, judge: Callable[[Record], AssemblySettings]
 ) -> OpenState:
     """What a rebuild finds of what is open after some records."""
-    safe, found = kept.safe_offset, OpenState.empty()
+    safe, found = kept.safe_offset, OpenState.awaiting(kept.remembered)
     again = [] if safe is None else [each for each in before if each.offset >= safe]
     for rules, records in groupby(again, judge):
         found = assemble(found, table(list(records), rules), replace(rules, max_open_bytes=None)).state

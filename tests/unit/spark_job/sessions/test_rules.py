@@ -359,6 +359,81 @@ def test_with_a_start_and_no_end_another_start_still_restarts_the_session() -> N
     assert opened(found) == [("k", 3)]
 
 
+def parts(found: Outcome) -> list[tuple[list[int], int, str, int]]:
+    """(offsets, number, what ended it, closing) of each part."""
+    return [
+        ([event.offset for event in each.events], each.part, each.ended_by, each.closing_offset)
+        for each in found.sessions
+    ]
+
+
+@pytest.mark.guarantee(14)
+def test_where_only_silence_ends_sessions_a_limit_closes_parts() -> None:
+    log = [record(at, "x", at) for at in range(9)]
+    late = record(9, "x", 2_000)
+    found = outcome([*log, late], SILENT)
+    assert parts(found) == [
+        ([0, 1, 2, 3], 1, "limit", 4),
+        ([4, 5, 6, 7], 2, "limit", 8),
+        ([8], 3, "timeout", 9),
+    ]
+    assert found.letters == []
+    assert [session[2:4] + session[-1:] for session in found.open] == [(9, 9, 1)]
+    large = [record(at, "x", at, fill="x" * 900) for at in range(3)]
+    assert parts(outcome(large, SILENT)) == [([0, 1], 1, "limit", 2)]
+
+
+def test_a_part_keeps_the_greatest_time_of_its_session() -> None:
+    """Or a late event at its beginning would end the session."""
+    log = [record(at, "x", 2_000) for at in range(4)]
+    log += [record(4, "x", 100), record(5, "x", 2_900), record(6, "x", 3_901)]
+    found = outcome(log, SILENT)
+    assert parts(found) == [([0, 1, 2, 3], 1, "limit", 4), ([4, 5], 2, "timeout", 6)]
+
+
+def test_an_event_that_is_larger_than_a_part_may_be_ends_the_session() -> None:
+    log = [record(0, "x", 0), record(1, "x", 1, fill="x" * 2_000), record(2, "x", 2)]
+    found = outcome(log, SILENT)
+    assert parts(found) == [([0], 1, "limit", 1)]
+    assert letters(found) == [("too_large", 1, 1, 1)]
+    assert found.swallowed == 1
+
+
+@pytest.mark.parametrize("named", [{"start": "start_event"}, {"end": "end_event"}])
+def test_a_session_that_an_event_begins_or_ends_has_no_parts(named: dict[str, str]) -> None:
+    rules = replace(SILENT, start=named.get("start", ""), end=named.get("end", ""))
+    found = outcome([record(0, "start", 0), *[record(at, "entry", at) for at in range(1, 6)]], rules)
+    assert letters(found) == [("too_large", 0, 4, 4)]
+    assert found.sessions == []
+
+
+def test_later_parts_are_found_again_though_their_session_began_before_the_safe_offset() -> None:
+    """Amid another part the events would make other parts, from 1 on: so the position remembers where the open one begins."""
+    log = [
+        record(0, "x", 0),
+        record(1, "x", 1),
+        record(2, "x", 2, "b"),
+        *[record(at, "x", at) for at in range(3, 8)],
+    ]
+    state = assemble(OpenState.empty(), table(log, SILENT), SILENT).state
+    assert (state.safe_offset, state.sessions.part.tolist()) == (2, [1, 2])
+    again = assemble(OpenState.awaiting(state.remembered), table(log[2:], SILENT), SILENT).state
+    assert again.with_remembered(state.remembered).digest == state.digest
+    assert OpenState.decoded(memoryview(state.encoded), state.chunks).digest == state.digest
+
+
+def test_a_part_whose_beginning_kafka_has_lost_begins_with_what_is_left_and_one_without_events_is_forgotten() -> (
+    None
+):
+    log = [record(at, "x", at) for at in range(7)]
+    state = assemble(OpenState.empty(), table(log, SILENT), SILENT).state
+    left = assemble(OpenState.awaiting(state.remembered), table(log[5:], SILENT), SILENT).state
+    found = left.with_remembered(state.remembered, keep_own=True).sessions
+    assert (found.start.tolist(), found.part.tolist(), found.rows.tolist()) == ([5], [2], [2])
+    nothing = OpenState.awaiting(state.remembered).with_remembered(state.remembered, keep_own=True)
+    assert len(nothing.sessions) == 0
+
+
 def test_an_ended_session_of_which_nothing_marks_the_start_leaves_a_tombstone() -> None:
     """Or what comes of it would be a session, and a rebuild would find another one."""
     fill = "x" * 100
