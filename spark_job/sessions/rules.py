@@ -17,7 +17,7 @@ from spark_job.sessions.clock import Clock
 from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter, Reason, Unended
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sessions.state.open_sessions import NO_START, payload_hash
+from spark_job.sessions.state.open_sessions import payload_hash, start_hashes
 
 
 @dataclass(slots=True)
@@ -218,10 +218,9 @@ class Rules:
         if kind == END:
             return None
         first = session.rows[0] if session.rows else row
-        is_start = self.events.kind[first] == START
-        session.start_hash = payload_hash(self.events.raw(first)) if is_start else NO_START
-        session.start_id = (
-            None if session.start_id is None or not is_start else payload_hash(session.start_id)
+        is_start = bool(self.events.kind[first] == START)
+        session.start_hash, session.start_id = start_hashes(
+            is_start, self.events.raw(first), session.start_id
         )
         session.rows, session.n_bytes, session.ids, session.part = [], 0, set(), 1
         return session

@@ -1,6 +1,5 @@
 """The table of a partition's open sessions, and its one canonical form."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -86,23 +85,15 @@ class OpenSessions:
         }
         for column in numbers.values():
             column[which] = 0
-        begun = list(
-            zip(
-                (first.kind == START).tolist(),
-                first.payload.to_pylist(),
-                first.ids().to_pylist(),
-                strict=True,
-            )
-        )
-        hashes = [payload_hash(payload) if is_start else NO_START for is_start, payload, _ in begun]
-        ids = [payload_hash(each) if is_start and each is not None else None for is_start, _, each in begun]
+        columns = (first.kind == START).tolist(), first.payload.to_pylist(), first.ids().to_pylist()
+        begun = [start_hashes(*each) for each in zip(*columns, strict=True)]
         return replace(
             self,
             **numbers,
             irregular=self.irregular | which,
             part=np.where(which, 1, self.part),
-            start_hash=_with(self.start_hash, which, hashes),
-            start_id=_with(self.start_id, which, ids),
+            start_hash=_with(self.start_hash, which, [of_payload for of_payload, _ in begun]),
+            start_id=_with(self.start_id, which, [of_id for _, of_id in begun]),
         )
 
     def changed(self, kept: Bool, *entries: "OpenSessions") -> "OpenSessions":
@@ -120,16 +111,21 @@ class OpenSessions:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The canonical form: equal tables have equal bytes. Only sessions with a repeated start, and later parts, take room for it."""
+        """The canonical form: equal tables have equal bytes. Only sessions with a repeated start take room for it.
+
+        outbox.remembers() of the database reads it, too.
+        """
         parts: list[Any] = [np.array([len(self)], "<i8")]
-        has_repeated, is_later = self.repeated >= 0, self.part > 1
-        numbers = {"irregular": self.irregular + has_repeated * _HAS_REPEATED + is_later * _IS_LATER_PART}
+        has_repeated = self.repeated >= 0
+        numbers = {
+            "irregular": self.irregular + has_repeated * _HAS_REPEATED,
+            "rows": self.rows + (self.part - 1 << _ROWS_BITS),
+        }
         for name, column in self._columns():
-            if name not in _SPARSE:
+            if name not in _BESIDE:
                 number = numbers.get(name, column)
                 parts += texts(column) if name in _TEXTS else [number.astype(_NUMBERS[name], copy=False)]
-        sparse = self.repeated[has_repeated], self.part[is_later]
-        return b"".join(aligned([*parts, *(column.astype("<i8", copy=False) for column in sparse)]))
+        return b"".join(aligned([*parts, self.repeated[has_repeated].astype("<i8", copy=False)]))
 
     @classmethod
     def decoded(cls, data: memoryview) -> "OpenSessions":
@@ -144,13 +140,14 @@ class OpenSessions:
         for field in fields(cls):
             if field.name in _TEXTS:
                 columns[field.name] = reader.texts(count, _TEXTS[field.name])
-            elif field.name not in _SPARSE:
+            elif field.name not in _BESIDE:
                 columns[field.name] = reader.array(_NUMBERS[field.name], count)
-        for (name, absent), flag in zip(_SPARSE.items(), (_HAS_REPEATED, _IS_LATER_PART), strict=True):
-            has = columns["irregular"] & flag != 0
-            columns[name] = np.full(count, absent)
-            columns[name][has] = reader.array("<i8", int(np.count_nonzero(has)))
-        columns["irregular"] = columns["irregular"] & 1 != 0
+        has_repeated = columns["irregular"] >= _HAS_REPEATED
+        columns["repeated"] = np.full(count, -1)
+        columns["repeated"][has_repeated] = reader.array("<i8", int(np.count_nonzero(has_repeated)))
+        columns["irregular"] = columns["irregular"] % _HAS_REPEATED != 0
+        columns["part"] = (columns["rows"] >> _ROWS_BITS) + 1
+        columns["rows"] = columns["rows"] & (1 << _ROWS_BITS) - 1
         return cls(**columns)
 
     @classmethod
@@ -172,24 +169,29 @@ _NUMBERS = (
     | dict.fromkeys(("checksum", "payload_crc", "id_crc"), "<u8")
     | dict.fromkeys(("repeated", "part"), "<i8")
 )
-_SPARSE = {"repeated": -1, "part": 1}
-"""What most sessions have of these."""
-_HAS_REPEATED, _IS_LATER_PART = 2, 4
-"""Added to `irregular` in the canonical form, so that tables without repeated starts and parts have the bytes that they always had."""
+_BESIDE = ("repeated", "part")
+"""Columns without a place of their own in the canonical form: most sessions have nothing to say there."""
+_HAS_REPEATED = 2
+"""Added to `irregular`."""
+_ROWS_BITS = 32
+"""Of `rows`; [session] max_events needs 24. The higher ones have the number of earlier parts."""
 _TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id": pa.large_binary()}
 
 
-def _with(column: pa.LargeBinaryArray, which: Bool, values: Sequence[bytes | None]) -> pa.LargeBinaryArray:
+def _with(column: pa.LargeBinaryArray, which: Bool, values: list[Any]) -> pa.LargeBinaryArray:
     """The column with other values at some places."""
     return pc.replace_with_mask(column, pa.array(which), pa.array(values, pa.large_binary()))
 
 
-NO_START = b""
-"""Instead of a hash, where the first event was no start: no start repeats it."""
+def start_hashes(is_start: bool, payload: bytes, event_id: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return what a tombstone remembers of its session's first event: nothing, but that it was there, of one that was no start."""
+    if not is_start:
+        return b"", None
+    return payload_hash(payload), None if event_id is None else payload_hash(event_id)
 
 
 def payload_hash(payload: bytes) -> bytes:
-    """What a tombstone remembers of its session's first event."""
+    """The hash of an event's payload or id."""
     return blake2b(payload, digest_size=16).digest()
 
 

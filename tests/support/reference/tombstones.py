@@ -20,6 +20,7 @@ def tombstones(**starts: int) -> bytes:
     table = OpenSessions(
         **numbers
         | {"start": at, "last": at, "irregular": np.ones(count, bool), "repeated": np.full(count, -1)}
+        | {"part": np.ones(count, np.int64)}
         | {
             "key": pa.array(sorted(starts, key=starts.__getitem__), pa.large_string()),
             "start_hash": pa.array([b"hash"] * count, pa.large_binary()),

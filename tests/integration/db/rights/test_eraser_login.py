@@ -92,7 +92,7 @@ class Remembered:
 
 @st.composite
 def positions(draw: st.DrawFn) -> Remembered:
-    """Tables of sessions that were too large, as the job encodes them."""
+    """Tables of sessions that were too large or are in a later part, as the job encodes them."""
     keys = draw(st.lists(ALPHABET, min_size=1, max_size=20, unique=True))
     count = len(keys)
     empty = OpenSessions.empty()
@@ -105,13 +105,20 @@ def positions(draw: st.DrawFn) -> Remembered:
     }
     ids = draw(st.lists(st.none() | st.binary(max_size=20), min_size=count, max_size=count))
     repeated = draw(st.lists(st.integers(-1, 1) | st.integers(0, 2**50), min_size=count, max_size=count))
+    part = draw(st.lists(st.just(1) | st.integers(2, 2**31), min_size=count, max_size=count))
     texts = {
         "key": pa.array(keys, pa.large_string()),
-        "start_hash": pa.array([b"a" * 16] * count, pa.large_binary()),
+        "start_hash": pa.array([b"a" * 16 if each == 1 else None for each in part], pa.large_binary()),
         "start_id": pa.array(ids, pa.large_binary()),
     }
     start = np.sort(numbers["start"])
-    others = {"start": start, "repeated": np.array(repeated), "irregular": np.ones(count, bool)}
+    others = {
+        "start": start,
+        "rows": np.arange(count),
+        "repeated": np.array(repeated),
+        "part": np.array(part),
+        "irregular": np.ones(count, bool),
+    }
     last = draw(
         st.none()
         | st.builds(LastRecords, key=ALPHABET, offset=st.integers(0, 2**40), ts=st.integers(0, 2**40))

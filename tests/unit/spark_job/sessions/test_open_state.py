@@ -106,6 +106,18 @@ def test_a_tombstone_is_part_of_what_is_open() -> None:
     assert swallowed_more.digest != with_it.digest, "its last event and latest time are part of it"
 
 
+def test_a_later_part_takes_no_room_in_the_table() -> None:
+    """outbox.remembers() reads the table, and knows no parts."""
+    rules = replace(RULES, start="", end="", entry="*", on_timeout="emit")
+    table_of_second = state_of([record(at, "entry") for at in range(6)], rules=rules).sessions
+    assert table_of_second.part.tolist() == [2]
+    as_first = replace(table_of_second, part=np.array([1])).encoded
+    assert len(table_of_second.encoded) == len(as_first)
+    assert table_of_second.encoded != as_first
+    again = OpenSessions.decoded(memoryview(table_of_second.encoded))
+    assert (again.part.tolist(), again.rows.tolist()) == ([2], [2])
+
+
 @pytest.mark.guarantee(20)
 def test_a_tombstone_takes_the_place_of_what_a_rebuild_found_for_its_key() -> None:
     """What looks like its session's start may be the first one once more, which it swallows."""
