@@ -9,14 +9,14 @@ from spark_job.assembly import pgcopy, rows
 from spark_job.assembly.transform import failure_text
 from spark_job.sessions.result import ClosedSession, DeadLetter
 
-_OF_PART = re.compile(r"part (\d+) of its session, ended by (timeout|limit)\n")
-"""In front of the traceback: the events do not tell it, and a retry needs it."""
+_OF_PART = re.compile(r"part (\d+) of its session(?:, ended by (end|timeout|limit))?[:\n]")
+"""In front of the detail: the events do not tell it, and a retry needs it."""
 
 
 def part_of(detail: str) -> tuple[int, EndedBy]:
-    """Return which part of a session a letter `transform_failed` without an end event is, and what ended it."""
+    """Return which part of its session a letter is, and what ended it where its transform failed and the events do not tell."""
     found = _OF_PART.match(detail)
-    return (int(found[1]), cast("EndedBy", found[2])) if found else (1, "timeout")
+    return (1, "timeout") if found is None else (int(found[1]), cast("EndedBy", found[2] or "timeout"))
 
 
 def failed(source: int, closed: ClosedSession, error: BaseException, *, types_in_header: bool) -> rows.Row:

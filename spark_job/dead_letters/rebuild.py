@@ -76,7 +76,8 @@ def session_of(
         raise NotWholeError(
             f"its event at offset {records.letters[0].first_offset} is malformed: {records.letters[0].detail}"
         )
-    part, ended_by = _ended_by(letter, records.events, assembly, incomplete=incomplete)
+    part, _ = part_of(letter.detail)
+    ended_by = _ended_by(letter, records.events, assembly, incomplete=incomplete)
     unended = None if ended_by == "end" else Unended(ended_by, letter.last_offset, letter.closing_offset)
     return ClosedSession(letter.session_key, records.events, 0, kept, assembly.names, unended, part)
 
@@ -121,8 +122,8 @@ def _still_malformed(detail: str, assembly: AssemblySettings) -> str:
 
 def _ended_by(
     letter: StoredLetter, events: Events, assembly: AssemblySettings, *, incomplete: bool
-) -> tuple[int, EndedBy]:
-    """Check that the events are a session, and return which part of one, and what ended it."""
+) -> EndedBy:
+    """Check that the events are a session, and return what ended it."""
     kinds = events.kind.tolist()
     types = events.types(0, len(events), assembly.names)
     has_start = bool(assembly.start)
@@ -134,18 +135,18 @@ def _ended_by(
                 f"its event at offset {letter.event_offsets[at]} is {types[at]!r} within a session"
             )
     if kinds[-1] == END and len(kinds) > has_start:
-        return 1, "end"
+        return "end"
     if len(kinds) > 1 and kinds[-1] != ENTRY:
         raise NotWholeError(f"its last event, at offset {letter.event_offsets[-1]}, is a second start")
     if letter.reason == "transform_failed" and assembly.on_timeout == "emit":
-        return part_of(letter.detail)
+        return part_of(letter.detail)[1]
     if letter.reason not in _UNENDED:
         raise NotWholeError("its end event is missing")
     if not incomplete:
         raise NotWholeError(
             "its end event never came; `--incomplete` transforms the events that did, as a session that ends at the last of them"
         )
-    return 1, _UNENDED[letter.reason]
+    return _UNENDED[letter.reason]
 
 
 def _table(letter: StoredLetter) -> pa.Table:

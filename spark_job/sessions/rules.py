@@ -261,6 +261,8 @@ class Rules:
         kept = list(zip(offsets, times, events.raws(0, len(events)), strict=True))
         in_header = self.settings.type_path is None
         types = events.types(0, len(events), self.settings.names) if in_header else None
+        if session.part > 1:
+            detail = f"part {session.part} of its session: {detail}"
         self.letters.append(
             DeadLetter(session.start, last, closing, reason, key, detail, kept, len(kept) + over, types)
         )

@@ -14,6 +14,7 @@ from service.formats.registry import schemas_of
 from service.settings import Settings
 from spark_job.api import EndedBy
 from spark_job.assembly.letters import failed
+from spark_job.assembly.letters import letter as row_of
 from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.retry import refusal
 from spark_job.dead_letters.store import StoredLetter
@@ -21,8 +22,6 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.description import described
 from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.assembler import assemble
-from spark_job.sessions.parsing.records import read_records
-from spark_job.sessions.result import ClosedSession, Unended
 from spark_job.sessions.session import to_session
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
@@ -53,6 +52,7 @@ def stored(
     types: Sequence[str | None] | None,
     place: tuple[int, int, int],
     count: int,
+    detail: str = "",
 ) -> StoredLetter:
     first, last, closing = place
     return StoredLetter(
@@ -68,7 +68,7 @@ def stored(
         generation=1,
         batch_id=1,
         session_key=key,
-        detail="",
+        detail=detail,
         event_count=count,
         event_offsets=[offset for offset, _, _ in events],
         event_times_ms=[ms for _, ms, _ in events],
@@ -103,6 +103,7 @@ def letters_of(
             letter.types,
             (letter.first_offset, letter.last_offset, letter.closing_offset),
             letter.n_events,
+            letter.detail,
         )
         for letter in found.letters
     ]
@@ -112,7 +113,8 @@ def letters_of(
         events = list(zip(closed.offsets(), closed.timestamps_ms(), closed.raws(), strict=True))
         types = closed.types() if rules.type_path is None else None
         place = (closed.start_offset, closed.last_offset, closed.closing_offset)
-        letters.append(stored("transform_failed", closed.key, events, types, place, closed.n_events))
+        detail = failed(0, closed, ValueError("no luck"), types_in_header=False)["detail"]
+        letters.append(stored("transform_failed", closed.key, events, types, place, closed.n_events, detail))
     return letters, sessions
 
 
@@ -134,7 +136,7 @@ def is_whole(letter: StoredLetter, rules: AssemblySettings, *, incomplete: bool)
     if letter.reason in ("malformed", "no_start") or len(letter.event_offsets) != letter.event_count:
         return False
     kinds = letter.event_types or [orjson.loads(value or b"")["event_type"] for value in letter.event_values]
-    text = "".join({"start_event": "s", "entry_event": "e", "end_event": "x"}[str(kind)] for kind in kinds)
+    text = "".join({"start_event": "s", rules.end: "x"}.get(str(kind), "e") for kind in kinds)
     if not rules.start:
         text = "s" + text.replace("s", "e")
     if letter.event_offsets[0] != letter.first_offset or not text.startswith("s"):
@@ -154,7 +156,7 @@ def is_whole(letter: StoredLetter, rules: AssemblySettings, *, incomplete: bool)
     st.frozensets(st.integers(0, 3), max_size=2),
     st.booleans(),
     st.sampled_from(["dead_letter", "emit"]),
-    st.booleans(),
+    st.sampled_from(["a start opens", "any event opens", "in parts"]),
 )
 def test_exactly_the_whole_letters_are_sessions(
     steps: list[tuple[str, str, int, int]],
@@ -163,11 +165,13 @@ def test_exactly_the_whole_letters_are_sessions(
     lost: frozenset[int],
     counted: bool,
     on_timeout: Literal["dead_letter", "emit"],
-    any_opens: bool,
+    sessions_are: str,
 ) -> None:
     rules = replace(TIGHT, on_timeout=on_timeout, type_path=None if in_header else TIGHT.type_path)
-    if any_opens:
+    if sessions_are == "any event opens":
         rules = replace(rules, start="", entry=("entry_event", "start_event"))
+    elif sessions_are == "in parts":
+        rules = replace(rules, start="", end="", entry="*", on_timeout="emit")
     letters, sessions = letters_of(steps, rules)
     for letter in [*letters, *(damaged(letter, lost, counted) for letter in letters)]:
         try:
@@ -179,13 +183,13 @@ def test_exactly_the_whole_letters_are_sessions(
         session = to_session(closed, "in", 0)
         assert [event.offset for event in session.events] == letter.event_offsets
         assert session.end.offset == letter.event_offsets[-1]
+        before = sessions.get(letter.first_offset)
         by_reason = {"restarted": "restart", "timed_out": "timeout", "transform_failed": "timeout"}
+        by_reason |= {"transform_failed": "limit"} if before and before.ended_by == "limit" else {}
         has_end = session.events[-1].type == rules.end
         assert session.ended_by == ("end" if has_end else by_reason[letter.reason])
-        if letter.reason == "transform_failed" and len(session.events) == len(
-            sessions[letter.first_offset].events
-        ):
-            assert session == sessions[letter.first_offset]
+        if letter.reason == "transform_failed" and before and len(session.events) == len(before.events):
+            assert session == before
 
 
 def test_the_steps_make_letters_of_every_kind() -> None:
@@ -208,18 +212,33 @@ def test_the_steps_make_letters_of_every_kind() -> None:
 
 
 @pytest.mark.guarantee(64)
-@pytest.mark.parametrize(("part", "ended_by"), [(1, "timeout"), (1, "limit"), (3, "limit"), (3, "timeout")])
-def test_a_failed_part_is_retried_as_that_part(part: int, ended_by: EndedBy) -> None:
-    rules = AssemblySettings(start="", end="", entry="*", on_timeout="emit")
-    log = [Record(0, at, at, "k", orjson.dumps({"event_type": "x", "session_key": "k"})) for at in range(2)]
-    events = read_records(table(log, rules), rules).events
-    closed = ClosedSession("k", events, 0, 2, rules.names, Unended(ended_by, 1, 7), part)
-    row = failed(0, closed, ValueError("no luck"), types_in_header=False)
-    kept = [(record.offset, record.ts, record.value) for record in log]
-    letter = replace(stored("transform_failed", "k", kept, None, (0, 1, 7), 2), detail=row["detail"])
-    session = to_session(session_of(letter, rules), "in", 0)
-    assert (session.part, session.ended_by) == (part, ended_by)
-    assert letter.detail.startswith("part ") == ((part, ended_by) != (1, "timeout"))
+@pytest.mark.parametrize(
+    ("on_timeout", "elapsed_ms", "ended_by"),
+    [("emit", 5, "end"), ("emit", 61, "timeout"), ("dead_letter", 61, "timeout")],
+)
+def test_a_part_that_other_settings_end_is_retried_as_that_part(
+    on_timeout: Literal["dead_letter", "emit"], elapsed_ms: int, ended_by: EndedBy
+) -> None:
+    """Its events do not tell its number: the letter does."""
+    silent = replace(TIGHT, start="", end="", entry="*", on_timeout="emit")
+    rules = replace(TIGHT, start="", on_timeout=on_timeout)
+    log = [
+        Record(0, at, 5 * at, "k", orjson.dumps({"event_type": kind, "session_key": "k"}))
+        for at, kind in enumerate([*["entry_event"] * 6, "end_event"])
+    ]
+    log[6] = replace(log[6], ts=25 + elapsed_ms)
+    state = assemble(OpenState.empty(), table(log[:6], silent), silent).state
+    found = assemble(state, table(log[6:], rules), rules)
+    rows = [
+        *(failed(0, closed, ValueError("no luck"), types_in_header=False) for closed in found.closed),
+        *(row_of(0, each) for each in found.letters),
+    ]
+    (row,) = [each for each in rows if each["first_offset"] == 4]
+    kept = [(each.offset, each.ts, each.value) for each in log[4 : 4 + row["kept"]]]
+    place = row["first_offset"], row["last_offset"], row["closing_offset"]
+    letter = stored(row["reason"], "k", kept, None, place, row["events"], row["detail"])
+    session = to_session(session_of(letter, rules, incomplete=True), "in", 0)
+    assert (session.part, session.ended_by) == (2, ended_by)
 
 
 def test_a_session_is_read_by_the_settings_of_its_generation() -> None:
