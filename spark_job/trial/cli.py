@@ -131,7 +131,7 @@ def _newest_sessions(runner: TransformRunner, newest: NewestRecords, last: int) 
                 session
                 for place, messages in newest.records.items()
                 if messages
-                for session in _begun_within(
+                for session in begun_within(
                     runner.assembled(runner.columns.table(messages), *place).sessions,
                     runner.settings.session,
                     is_whole=newest.is_whole(place),
@@ -145,18 +145,24 @@ def _newest_sessions(runner: TransformRunner, newest: NewestRecords, last: int) 
     return found[-last:]
 
 
-def _begun_within(
+def begun_within(
     sessions: Sequence[WholeSession], rules: SessionSettings, *, is_whole: bool
 ) -> Sequence[WholeSession]:
-    """Those of a partition's sessions that cannot have begun before what was read of it.
+    """Return those of a partition's sessions, in closing order, that cannot have begun before what was read of it.
 
     Where any event opens a session, the rest of one looks like a whole one: only what begins after a timeout is certain then, if times are
-    roughly in order.
+    roughly in order. A later part is as certain as the first part of its session.
     """
     if is_whole or rules.start or not sessions:
         return sessions
     certain_ms = min(each.closed.started_ms for each in sessions) + round(rules.timeout_s * 1000)
-    return [each for each in sessions if each.closed.started_ms > certain_ms]
+    found, is_certain = list[WholeSession](), dict[str, bool]()
+    for each in sessions:
+        if each.closed.part == 1:
+            is_certain[each.closed.key] = each.closed.started_ms > certain_ms
+        if is_certain[each.closed.key]:
+            found.append(each)
+    return found
 
 
 def _by_name(offsets: Offsets, topics: InputTopics) -> dict[Place, int]:

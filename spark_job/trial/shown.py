@@ -89,9 +89,10 @@ _STATES = {
 def _session_lines(of: Compared) -> Iterator[str]:
     session = of.run.session
     verdict = _verdict(of)
+    of_part = f" of part {session.part}" if session.part > 1 else ""
     yield (
         f"{session.key}  {session.end.topic}/{session.end.partition} offsets {session.start.offset} to {session.end.offset}, "
-        f"{len(session.events)} events, ended {session.ended_at:%F %T} UTC{f': {verdict}' if verdict else ''}"
+        f"{len(session.events)} events{of_part}, ended {session.ended_at:%F %T} UTC{f': {verdict}' if verdict else ''}"
     )
     if of.run.failure is not None:
         yield "  becomes a dead letter transform_failed:"
@@ -134,6 +135,8 @@ def _session_json(of: Compared) -> dict[str, Any]:
         "start_offset": session.start.offset,
         "end_offset": session.end.offset,
         "events": len(session.events),
+        "part": session.part,
+        "ended_by": session.ended_by,
         "started_at": session.started_at.isoformat(),
         "ended_at": session.ended_at.isoformat(),
         "outputs": [_output_json(output) for output in of.run.outputs],
