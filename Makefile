@@ -182,8 +182,9 @@ format: $(INSTALLED) ## Format the code
 	$(BIN)/ruff check --fix .
 
 .PHONY: docs
-docs: $(INSTALLED) ## Generate docs/configuration.md from the settings, and give the console its copy of the runbook
+docs: $(INSTALLED) ## Generate docs/configuration.md and the JSON schema from the settings, and give the console its copy of the runbook
 	$(BIN)/python -m service.configuration > docs/configuration.md
+	$(BIN)/python -m service.json_schema > service/outbox.schema.json
 	cp docs/runbook.md publisher/console/alerts/runbook.txt
 
 .PHONY: lock

@@ -15,11 +15,12 @@ Generated from `service/settings/` by `make docs`; a test keeps it equal.
 
 Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory).
 Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are JSON there. Unknown
-keys are refused. Secrets come from the environment or from files and are never printed. `[testing]` injects faults, only into databases
-whose name begins with `test_`.
+keys are refused; by `outbox.schema.json`, which `spark-job init` writes beside the file, editors complete and check it (in VS Code: Even
+Better TOML). Secrets come from the environment or from files and are never printed. `[testing]` injects faults, only into databases whose
+name begins with `test_`.
 """
 
-_LEFT_OUT = "testing"
+LEFT_OUT = "testing"
 
 
 def markdown() -> str:
@@ -27,7 +28,7 @@ def markdown() -> str:
     sections = [
         _section(name, field.annotation)
         for name, field in Settings.model_fields.items()
-        if name != _LEFT_OUT and isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+        if name != LEFT_OUT and isinstance(field.annotation, type) and issubclass(field.annotation, Section)
     ]
     return _HEAD + "\n" + "\n".join(sections)
 

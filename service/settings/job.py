@@ -3,7 +3,7 @@
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -203,7 +203,7 @@ def _goal(value: object) -> object:
 class JobSettings(Section):
     cache: str = "./cache"
     """Folder on each executor's machine for the open sessions: may be lost."""
-    latency: Latency | int = "balanced"
+    latency: Latency | Annotated[int, Field(ge=0, le=_MOST_LATENCY_MS)] = "balanced"
     """How soon a batch may follow the one before: `lowest` at once, `balanced` after 300 ms, `cheapest` after a second, or milliseconds;
     always at once where the job is behind."""
     _latency = field_validator("latency", mode="before")(_goal)

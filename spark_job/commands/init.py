@@ -1,4 +1,4 @@
-"""`spark-job init`: a settings file, a transform to start from, and its test."""
+"""`spark-job init`: a settings file and its schema, a transform to start from, and its test."""
 
 import json
 import shlex
@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from service.commands.output import console
 from service.errors import SettingsError
+from service.json_schema import NAME as SCHEMA
 from service.settings import Settings
 
 _WIDTH = 100
@@ -54,8 +55,12 @@ _SHOWN: dict[str, dict[str, Any]] = {
 }
 """What is shown as a comment: {section: {key: an example}}; None: the default."""
 
-_STARTERS = {"transform.py": "starter.py", "test_transform.py": "starter_test.py"}
-"""{file: the module of this package that it is a copy of}."""
+_STARTERS = {
+    "transform.py": ("spark_job.commands", "starter.py"),
+    "test_transform.py": ("spark_job.commands", "starter_test.py"),
+    SCHEMA: ("service", SCHEMA),
+}
+"""{file: the package and the file in it that it is a copy of}."""
 
 
 def init(
@@ -64,10 +69,13 @@ def init(
     ] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace the files that are there.")] = False,
 ) -> None:
-    """Write a commented `outbox.toml`, a `transform.py` to start from (one total for each closed order), and its test."""
+    """Write a commented `outbox.toml`, a `transform.py` to start from (one total for each closed order), and its test.
+
+    Beside them `outbox.schema.json`, by which editors complete and check `outbox.toml`.
+    """
     contents = {"outbox.toml": _settings_file()} | {
-        name: files("spark_job.commands").joinpath(source).read_text("utf-8")
-        for name, source in _STARTERS.items()
+        name: files(package).joinpath(source).read_text("utf-8")
+        for name, (package, source) in _STARTERS.items()
     }
     there = [name for name in contents if (folder / name).exists()]
     if there and not force:
@@ -109,7 +117,8 @@ def _next_steps(folder: Path) -> str:
 
 def _settings_file() -> str:
     """Return the chosen settings as TOML, each below what the settings' classes say of it."""
-    lines = [*_comment(_HEAD)]
+    # Editors that use taplo (VS Code's Even Better TOML) read this line, and only as one of the first.
+    lines = [f"#:schema ./{SCHEMA}", "", *_comment(_HEAD)]
     for section in Settings.model_fields:
         chosen, shown = _CHOSEN.get(section, {}), _SHOWN.get(section, {})
         if chosen or shown:

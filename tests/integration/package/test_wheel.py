@@ -46,7 +46,7 @@ def test_the_wheel_has_every_file_of_the_packages_and_nothing_else(installed: In
     with zipfile.ZipFile(installed.wheel) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert found == expected
-    assert {"spark_job/py.typed", "spark_job/spark/jars.lock", "db/migrations/script.py.mako"} <= found
+    assert {"spark_job/py.typed", "spark_job/spark/jars.lock", "service/outbox.schema.json"} <= found
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -86,6 +86,7 @@ def test_a_pipeline_begins_in_an_empty_folder(
 
     assert "outbox-migrate up" in run("spark-job", "init")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "outbox.schema.json",
         "outbox.toml",
         "test_transform.py",
         "transform.py",
