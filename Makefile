@@ -182,9 +182,10 @@ format: $(INSTALLED) ## Format the code
 	$(BIN)/ruff check --fix .
 
 .PHONY: docs
-docs: $(INSTALLED) ## Generate docs/configuration.md and the JSON schema from the settings, and give the console its copy of the runbook
+docs: $(INSTALLED) ## Generate docs/configuration.md and the JSON schema from the settings, dbt's sources from db/schema.sql; copy the runbook for the console
 	$(BIN)/python -m service.configuration > docs/configuration.md
 	$(BIN)/python -m service.json_schema > service/outbox.schema.json
+	$(BIN)/python -m db.dbt_sources > deploy/dbt/sources.yml
 	cp docs/runbook.md publisher/console/alerts/runbook.txt
 
 .PHONY: lock

@@ -3,7 +3,9 @@
 import re
 
 import pytest
+import yaml
 
+from db.dbt_sources import sources
 from tests.support.outbox.audited import PAGE, QUERIES
 from tests.support.outbox.valid_rows import OutboxRows
 
@@ -33,3 +35,14 @@ def test_the_page_has_a_query_for_every_view(shared_audited_outbox: OutboxRows) 
     }
     asked = set(re.findall(r"outbox\.(audit_\w+)", "".join(QUERIES.values())))
     assert views == asked - {"audit_reconcile"}
+
+
+def test_dbt_gets_every_column_of_every_view_in_its_order(shared_audited_outbox: OutboxRows) -> None:
+    (source,) = yaml.safe_load(sources())["sources"]
+    declared = [(each["name"], [column["name"] for column in each["columns"]]) for each in source["tables"]]
+    assert sorted(declared) == shared_audited_outbox.rows(
+        """SELECT c.relname::text, array_agg(a.attname::text ORDER BY a.attnum)
+           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+           WHERE c.relkind = 'v' AND c.relname ~ '^audit_'
+           GROUP BY c.relname ORDER BY c.relname"""
+    )
