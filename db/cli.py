@@ -1,10 +1,15 @@
-"""`outbox-migrate`: make, upgrade and show the schema of the outbox. The migrations come with the package."""
+"""`outbox-migrate`: make, upgrade and show the schema of the outbox, and check its server. The migrations come with the package."""
 
 from service.commands.main import DeferredCommand, command_line, run_command
 
 app = command_line(
     "Make, upgrade and show the schema of the outbox.",
     [
+        DeferredCommand(
+            "check",
+            "Try whether this Postgres can hold an outbox, before it does. Changes nothing.",
+            "db.commands:check",
+        ),
         DeferredCommand(
             "up",
             "Make the schema, or bring it to this release's revision. Changes nothing where it has it already.",

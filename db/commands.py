@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from db import migrate
+from db.connection import connect
 from db.migrate import HEAD
+from db.server_check import CHECKS, ask_server, connections_needed, explain
+from service.commands.checks import run_checks, show_results
 from service.commands.confirm import confirm
 from service.commands.options import Config, Json, Yes
 from service.commands.output import console, print_json
@@ -55,6 +58,25 @@ def status(config: Config = None, as_json: Json = False) -> None:
         _say(found)
     if found != HEAD:
         raise typer.Exit(SchemaError.exit_code)
+
+
+def check(
+    config: Config = None,
+    publishers: Annotated[
+        int, typer.Option(min=1, help="Processes of `publisher run` to count connections for.")
+    ] = 2,
+    as_json: Json = False,
+) -> None:
+    """Try whether this Postgres can hold an outbox, before it does. Changes nothing.
+
+    Exit codes: 0 it can, 16 a check failed or the login is refused, 2 wrong settings or a pooler that keeps no sessions, 3 there is no such
+    database, 6 Postgres did not answer.
+    """
+    settings = load_settings(config)
+    with connect(settings.postgres, "outbox-migrate check", autocommit=True) as connection:
+        server = ask_server(connection, connections_needed(settings, publishers))
+        found = run_checks(CHECKS, server, explain, quiet=as_json)
+    show_results(found, json=as_json)
 
 
 def sql(

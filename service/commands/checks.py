@@ -1,0 +1,92 @@
+"""Checks of a server before it is used: what one answers, how the commands of both services show it, and with which exit code they end."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+import typer
+from rich.text import Text
+
+from service.commands.output import console, print_json
+from service.commands.progress import progress_bar
+from service.commands.tables import Table
+from service.errors import RefusedError
+
+S = TypeVar("S")
+
+Outcome = Literal["ok", "warning", "failed", "not supported"]
+_STYLES: dict[Outcome, str] = {"ok": "green", "warning": "yellow", "failed": "red", "not supported": "red"}
+_UNUSABLE: tuple[Outcome, ...] = ("failed", "not supported")
+
+
+class CheckAnswer(NamedTuple):
+    """What a check found. `remedy`: what to do about it, empty where all is well.
+
+    `warning`: both services work, but a promise is weaker or something could not be seen. `not supported`: the server lacks the feature.
+    """
+
+    outcome: Outcome
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCheck(Generic[S]):
+    """One thing that the services rely on. `ask` gets what the check needs of the server."""
+
+    name: str
+    needed_for: str
+    ask: Callable[[S], CheckAnswer]
+
+
+class CheckResult(NamedTuple):
+    """A check and its answer."""
+
+    name: str
+    needed_for: str
+    outcome: Outcome
+    found: str
+    remedy: str
+
+
+def run_checks(
+    checks: Sequence[ServerCheck[S]],
+    subject: S,
+    explain: Callable[[Exception], CheckAnswer | None],
+    *,
+    quiet: bool,
+) -> list[CheckResult]:
+    """Return the result of each check, one after the other; a bar shows which one is asked unless `quiet`.
+
+    `explain`: what an error of the server's client means for a check; None: it concerns them all, or is a bug, and is raised.
+    """
+    found = []
+    with progress_bar(quiet=quiet) as progress:
+        task = progress.add_task("checking", total=len(checks))
+        for check in checks:
+            progress.update(task, description=check.name)
+            try:
+                answer = check.ask(subject)
+            except Exception as error:
+                explained = explain(error)
+                if explained is None:
+                    raise
+                answer = explained
+            found.append(CheckResult(check.name, check.needed_for, *answer))
+            progress.advance(task)
+    return found
+
+
+def show_results(found: Sequence[CheckResult], *, json: bool) -> None:
+    """Print a line for each check with the remedy below where it is not ok, or JSON. Raises typer.Exit where the server is unusable."""
+    usable = not any(each.outcome in _UNUSABLE for each in found)
+    if json:
+        print_json({"usable": usable, "checks": [each._asdict() for each in found]})
+    else:
+        table = Table(["check", "result", "needed for", "found"], wrap_last=True)
+        for each in found:
+            result = Text(each.outcome, _STYLES[each.outcome])
+            table.add(each.name, result, each.needed_for, each.found, note=each.remedy)
+        table.print(console())
+    if not usable:
+        raise typer.Exit(RefusedError.exit_code)
