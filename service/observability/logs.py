@@ -144,7 +144,9 @@ def _printable(_logger: object, _method: str, line: structlog.typing.EventDict) 
 
 def _indented(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """A message that a traceback ends with may be foreign text of several lines: none may be taken for a line of the log."""
-    return line | ({"exception": textwrap.indent(line["exception"], "    ")} if "exception" in line else {})
+    if "exception" in line:
+        line["exception"] = textwrap.indent(line["exception"], "    ")
+    return line
 
 
 def _json(line: object, **_: object) -> str:
