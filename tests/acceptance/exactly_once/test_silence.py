@@ -39,5 +39,5 @@ def test_sessions_that_only_silence_ends_come_out_once_after_a_kill(
         pipeline.lose_cache()
         pipeline.job.start()
         expected = pipeline.finish()
-        assert expected.sessions > 60
+        assert expected.sessions > 200, "without parts there are 166"
         assert {letter.reason for letter in expected.letters} <= {"malformed", "transform_failed"}

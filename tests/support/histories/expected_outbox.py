@@ -20,13 +20,13 @@ class Place:
     rules: tuple[tuple[int, AssemblySettings], ...]
     """(offset from which on they judge, rules)"""
     held: tuple[int, tuple[OpenSession, ...]] = (0, ())
-    """The offset at which Kafka had lost something, and the tombstones of then."""
+    """The offset at which Kafka had lost something, and what the position remembered then: tombstones and later parts."""
 
     def lost(self, end: int, begin: int) -> "Place":
-        """What is left where only [begin, end) is there, or comes: tombstones that began below stay."""
+        """What is left where only [begin, end) is there, or comes: what was remembered stays, if it began below."""
         kept = self.held[1]
         if self.held[0] != self.end:
-            kept = tuple(each for each in self.model(self.end).open if each.tombstone)
+            kept = tuple(each for each in self.model(self.end).open if each.tombstone or each.part > 1)
         kept = tuple(each for each in kept if each.start_offset < end)
         return replace(self, end=end, begin=begin, held=(end, kept))
 

@@ -22,7 +22,7 @@ from service.errors import ContinuityError
 from service.lifecycle import fault_points
 from service.lifecycle.fault_points import Action, Fault, FaultPlan, InjectedFaultError
 from service.settings import JobSettings, Settings
-from spark_job import Event, OutputEvent, Session
+from spark_job import OutputEvent, Session
 from spark_job.assembly import rebuild, task, transform
 from spark_job.input.offsets import Offsets
 from spark_job.job import task_settings
@@ -57,15 +57,15 @@ _AT_ONCE = (0, 1, 3, 8, 30)
 
 def outputs(session: Session) -> list[OutputEvent]:
     """The transform: what it returns depends on every event of the session, and it fails for some."""
-    events: list[Event] = list(session.events)
-    return values_of(session.key, [event.offset for event in events], [event.raw for event in events])
+    offsets, raws = [event.offset for event in session.events], [event.raw for event in session.events]
+    return values_of(session.key, offsets, raws, f"part {session.part}, {session.ended_by}")
 
 
-def values_of(key: str, offsets: list[int], raws: list[bytes]) -> list[OutputEvent]:
-    """Its outputs. Raises where it fails."""
+def values_of(key: str, offsets: list[int], raws: list[bytes], how: str) -> list[OutputEvent]:
+    """Its outputs; `how`: the number of the part, and what ended it. Raises where it fails."""
     if b'"body":1}' in raws[-1]:
         raise ValueError(f"no luck with {key}")
-    return [OutputEvent("out", f"{key} {offsets} {raws}".encode()), OutputEvent("out", {"events": len(raws)})]
+    return [OutputEvent("out", f"{key} {offsets} {raws}".encode()), OutputEvent("out", {"how": how})]
 
 
 FINGERPRINT = transform.fingerprint(outputs)

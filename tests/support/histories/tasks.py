@@ -42,11 +42,8 @@ def told(session: Session) -> Iterable[OutputEvent]:
     events = [
         [event.offset, event.type, event.timestamp.timestamp(), event.raw.hex()] for event in session.events
     ]
-    return [
-        OutputEvent(
-            "t", {"key": session.key, "start": str(session.start), "end": str(session.end), "events": events}
-        )
-    ]
+    whole = {"key": session.key, "start": str(session.start), "end": str(session.end), "events": events}
+    return [OutputEvent("t", whole | {"part": session.part, "ended_by": session.ended_by})]
 
 
 def task_settings(cache: Path, **changed: Any) -> TaskSettings:
@@ -180,6 +177,24 @@ class Job:
             lineage=begin.lineage,
             assembly=_description(session, self.format),
         )
+        self.position = InputPosition(opened, None)
+
+    def continue_after_losses(self, earliest: Mapping[int, int]) -> None:
+        """As `--accept-data-loss` and `--accept-truncation` do: a generation of what `logs` have from these offsets on."""
+        of = self.position.generation
+        ends = {partition: log[-1].offset + 1 for partition, log in self.logs.items()}
+        first, past = (
+            Offsets({TopicPartition("id", partition): at for partition, at in each.items()})
+            for each in (earliest, ends)
+        )
+        found = findings.continuation(
+            self.position,
+            findings.Input({"in": "id"}, first, past, of.assembly),
+            findings.AcceptedRisks(data_loss=True, truncation=True),
+            greatest_revision=0,
+        )
+        assert isinstance(found, findings.Opening)
+        opened = replace(of, number=of.number + 1, start=found.start, open=found.open, lineage=found.lineage)
         self.position = InputPosition(opened, None)
 
     def run_batch(

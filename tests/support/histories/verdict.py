@@ -123,7 +123,7 @@ def encoded_values(session: ExpectedSession) -> tuple[bytes, ...] | None:
     """The values of a session's outputs; None where the transform fails."""
     offsets, raws = [each.offset for each in session.events], [each.raw for each in session.events]
     try:
-        found = values_of(session.key, offsets, raws)
+        found = values_of(session.key, offsets, raws, f"part {session.part}, {session.ended_by}")
     except ValueError:
         return None
     return tuple(each.value if isinstance(each.value, bytes) else orjson.dumps(each.value) for each in found)

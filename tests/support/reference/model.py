@@ -151,18 +151,20 @@ def expected_sessions(
 ) -> Expected:
     """Judge every record in offset order within its source. `settings`: also as a function, where they changed on the way.
 
-    `held`: an offset, and tombstones that are there from then on whatever the records say: what they swallow is gone.
+    `held`: an offset, and what is known to be open there whatever the records say. Tombstones are there from then on: what they swallow
+    is gone. Later parts begin where they began: the events of their keys below are those of earlier parts.
     """
     expected = Expected()
     open_now: dict[tuple[int, str], OpenSession] = {}
     clocks: dict[int, list[_Tick]] = {}
     ordered = sorted(records, key=lambda record: (record.source, record.offset))
-    tombstones = {(each.source, each.key): replace(each) for each in held[1]}
+    tombstones = {(each.source, each.key): replace(each) for each in held[1] if each.tombstone}
+    later_parts = {(each.source, each.key): each for each in held[1] if not each.tombstone}
     rules: dict[int, int] = {}
     for record in ordered:
         if record.offset >= held[0]:
             open_now |= tombstones
-            tombstones = {}
+            tombstones, later_parts = {}, {}
         judge = settings if isinstance(settings, AssemblySettings) else settings(record)
         if judge.rules >= 2 > rules.get(record.source, 2):
             for session in open_now.values():
@@ -192,7 +194,12 @@ def expected_sessions(
         _silence(expected, open_now, record.source, ticks, judge)
         if judge.rules < 2:
             ticks.clear()  # nothing that older rules read agrees with what newer ones do
-        _judge(expected, open_now, record, parsed, judge)
+        part = later_parts.get((record.source, parsed.key))
+        if part is None or record.offset >= part.start_offset:
+            if part is not None:
+                _begin_part(open_now, record, parsed, part.part, part.latest)
+                del later_parts[record.source, parsed.key]
+            _judge(expected, open_now, record, parsed, judge)
         _end_oldest(expected, open_now, record, judge)
     open_now |= tombstones
     expected.sessions.sort(key=lambda session: (session.source, session.end_offset))
@@ -362,17 +369,7 @@ def _judge(
         if not settings.start and not settings.end and session.events:
             session.last_offset = last
             _emit(expected, open_now, session, record.offset, "limit")
-            rest = OpenSession(
-                record.source,
-                parsed.key,
-                record.offset,
-                record.offset,
-                session.latest,
-                event,
-                parsed.event_id,
-            )
-            rest.part, rest.began_with_start = session.part + 1, False
-            open_now[place] = rest
+            _begin_part(open_now, record, parsed, session.part + 1, session.latest)
             _judge(expected, open_now, record, parsed, settings)
             return
         offsets = (session.start_offset, record.offset, record.offset)
@@ -390,6 +387,23 @@ def _judge(
         session.ids.add(parsed.event_id)
     if kind == "end":
         _emit(expected, open_now, session, record.offset, "end")
+
+
+def _begin_part(
+    open_now: dict[tuple[int, str], OpenSession], record: Record, parsed: _Parsed, part: int, latest: int
+) -> None:
+    """An event that is still to be judged begins a later part. `latest`: of the whole session."""
+    begun = OpenSession(
+        record.source,
+        parsed.key,
+        record.offset,
+        record.offset,
+        max(latest, parsed.event.ts),
+        parsed.event,
+        parsed.event_id,
+    )
+    begun.part, begun.began_with_start = part, False
+    open_now[record.source, parsed.key] = begun
 
 
 def _time_out(

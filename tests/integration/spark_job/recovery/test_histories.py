@@ -164,6 +164,11 @@ def tombstones_stay_at_home(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(batch.AssembledBatch, "open", without)
 
 
+def parts_begin_where_a_rebuild_begins(patch: pytest.MonkeyPatch) -> None:
+    """And are counted from there on."""
+    patch.setattr(OpenState, "awaiting", lambda _remembered: OpenState.empty())
+
+
 def what_closed_before_is_told_again(patch: pytest.MonkeyPatch) -> None:
     """A rebuild does not forget the letters that are in the outbox."""
     told: list[DeadLetter] = []
@@ -304,6 +309,7 @@ def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
         (any_file_of_the_cache_will_do, "restores", 30),
         (only_partitions_with_new_records_count, "restores", 31),
         (tombstones_stay_at_home, "restores", 31),
+        (parts_begin_where_a_rebuild_begins, "losses", 31),
         (what_closed_before_is_told_again, "restores", 30),
         (new_rules_judge_old_events, "rules", 55),
         (the_newest_batch_is_that_of_sparks_greatest_number, "restores", 30),

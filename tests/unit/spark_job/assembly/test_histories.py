@@ -1,8 +1,9 @@
 """What comes out depends on the input alone: not on cuts, not on the number of tasks, and not on what was lost of the open sessions."""
 
 import random
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,8 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.description import described
 from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.settings import AssemblySettings
+from spark_job.sink.batch import SessionRow
+from tests.support.histories.expected_outbox import Place
 from tests.support.histories.tasks import Job, kafka
 from tests.support.reference.model import Expected, Record, expected_sessions
 
@@ -131,11 +134,18 @@ def rules_of(session: SessionSettings) -> AssemblySettings:
     return assembly_of(described(Settings(session=session))).settings
 
 
+def told_of(row: SessionRow) -> tuple[int, str]:
+    """Which part the transform was given, and what had ended it."""
+    (found,) = re.findall(rb'"part":(\d+),"ended_by":"(\w+)"', row.fields)
+    return int(found[0]), found[1].decode()
+
+
 def assert_as_expected(job: Job, expected: Expected) -> None:
     """The model's sessions and letters, and no others."""
     rows, letters = job.outcome()
-    assert [(row.where.partition, row.end, row.start) for row in rows] == sorted(
-        (session.source, session.end_offset, session.start_offset) for session in expected.sessions
+    assert [(row.where.partition, row.end, row.start, *told_of(row)) for row in rows] == sorted(
+        (session.source, session.end_offset, session.start_offset, session.part, session.ended_by)
+        for session in expected.sessions
     )
     assert sorted(
         (letter.where.partition, letter.first_offset, letter.reason) for letter in letters
@@ -200,6 +210,81 @@ def test_a_changed_assembly_judges_what_comes_after_it_also_where_the_sessions_b
         return rules_of(after if first <= record.offset < second else BEFORE)
 
     assert_as_expected(kept, expected_sessions(all_of(logs), judge))
+
+
+def lose_beginnings(job: Job, places: dict[int, Place], rng: random.Random) -> None:
+    """Kafka's retention takes what a rebuild needs, and sometimes more than was read."""
+    safe, earliest = job.position.open.safe(job.position.end), dict.fromkeys(job.logs, 0)
+    for partition, place in places.items():
+        needed = safe.at(TopicPartition("id", partition))
+        earliest[partition] = rng.randint(needed, min(place.end + 3, ends(job)[partition]))
+        if needed < earliest[partition]:
+            places[partition] = place.lost(
+                max(place.end, earliest[partition]), max(needed, earliest[partition])
+            )
+    job.continue_after_losses(earliest)
+
+
+def lose_ends(job: Job, places: dict[int, Place], rng: random.Random) -> None:
+    """Kafka loses the ends of its logs, and gives the offsets to other records."""
+    safe, logs, more = job.position.open.safe(job.position.end), dict(job.logs), logs_of(rng.randrange(99))
+    cuts = {}
+    for partition, place in places.items():
+        left = list(logs[partition][: rng.randint(1, len(logs[partition]))])
+        cuts[partition] = left[-1].offset + 1
+        if cuts[partition] < place.end:
+            logs[partition] = left
+    job.logs = logs
+    job.continue_after_losses(dict.fromkeys(logs, 0))
+    for partition, place in places.items():
+        if (cut := cuts[partition]) < place.end:
+            first = more[partition][0].offset
+            moved = [replace(each, offset=each.offset - first + cut) for each in more[partition]]
+            logs[partition] = [*logs[partition], *moved]
+            kept = place.lost(cut, min(safe.at(TopicPartition("id", partition)), cut))
+            places[partition] = replace(kept, log=by_offset(logs[partition]))
+
+
+def by_offset(log: Sequence[Record]) -> list[Record | None]:
+    found: list[Record | None] = [None] * (log[-1].offset + 1)
+    for record in log:
+        found[record.offset] = record
+    return found
+
+
+@pytest.mark.guarantee(42)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("lose", [lose_beginnings, lose_ends])
+@pytest.mark.parametrize("session", [BEFORE, IN_PARTS], ids=["dead letters", "in parts"])
+def test_what_is_left_of_a_log_gives_what_the_model_gives(
+    session: SessionSettings,
+    lose: Callable[[Job, dict[int, Place], random.Random], None],
+    seed: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = rules_of(session)
+    monkeypatch.setattr(rebuild, "committed_records", kafka(logs_of(seed)))
+    job = run(Job(logs_of(seed), tmp_path, session), cuts_of(seed))
+    places = {
+        partition: Place(
+            by_offset(log), job.position.end.at(TopicPartition("id", partition)), 0, ((0, rules),)
+        )
+        for partition, log in job.logs.items()
+    }
+    lose(job, places, random.Random(seed))
+    monkeypatch.setattr(rebuild, "committed_records", kafka(job.logs))
+    job.sessions, job.letters = [], []
+    to_the_end(run(job, cuts_of(seed + 1)))
+    expected = Expected()
+    for partition, place in places.items():
+        found = place.model(ends(job)[partition])
+        expected.sessions += [each for each in found.sessions if each.closing_offset >= place.end]
+        expected.letters += [each for each in found.letters if each.closing_offset >= place.end]
+        opened = job.position.open.get(TopicPartition("id", partition))
+        if opened is None or opened.digest is not None:  # else nothing was read since
+            assert (0 if opened is None else opened.sessions) == len(found.open)
+    assert_as_expected(job, expected)
 
 
 def test_the_histories_meet_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
