@@ -126,7 +126,7 @@ class Erasure:
                 self._erase_rows(key, window, found)
             self._erase_letters(key, found)
             found.left += [
-                f"{place} remembers the key, of a session that was too large"
+                f"{place} remembers the key, of a session over a limit"
                 + (
                     f": `spark-job savepoint delete {place.removeprefix('savepoint ')}`, if it is not needed"
                     if place.startswith("savepoint ")

@@ -268,7 +268,7 @@ def test_a_key_that_is_a_part_of_another_has_nothing_left(outbox: Outbox, settin
     query(outbox.dsn, "UPDATE outbox.batch SET open_state = %s", state)
     assert erased(settings, "user-12")["keys"][0]["left"] == []
     (of_key,) = erased(settings, "user-123", code=1)["keys"]
-    assert of_key["left"] == ["the current position remembers the key, of a session that was too large"]
+    assert of_key["left"] == ["the current position remembers the key, of a session over a limit"]
 
 
 def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_is_named(
@@ -288,7 +288,7 @@ def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_i
     )
     (of_key,) = erased(settings, "person-4711", code=1)["keys"]
     assert of_key["left"] == [
-        "savepoint monday remembers the key, of a session that was too large: `spark-job savepoint delete monday`, if it is not needed"
+        "savepoint monday remembers the key, of a session over a limit: `spark-job savepoint delete monday`, if it is not needed"
     ]
     query(outbox.dsn, "UPDATE outbox.savepoint SET deleted_at = now()")
     assert erased(settings, "person-4711")["keys"][0]["left"] == []
