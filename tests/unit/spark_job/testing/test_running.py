@@ -76,6 +76,17 @@ def test_records_are_judged_as_by_the_job() -> None:
     assert [output.value for output in result.outputs] == [b'{"n":1}', b'{"n":2}']
 
 
+def test_a_session_over_a_limit_comes_in_parts_where_only_silence_ends_it() -> None:
+    silent = SessionSettings(start="", entry="*", end="", on_timeout="emit", max_events=2)
+    result = run(
+        lambda each: [OutputEvent("out", f"{each.part} {each.ended_by} {len(each.events)}".encode())],
+        [*[event("any")] * 5, Record(event("any"), timestamp=datetime(2026, 1, 2, tzinfo=UTC))],
+        SETTINGS.model_copy(update={"session": silent}),
+    )
+    assert [output.value for output in result.outputs] == [b"1 limit 2", b"2 limit 2", b"3 timeout 1"]
+    assert (result.letters, result.open) == ([], ["k"])
+
+
 def test_key_and_type_may_come_from_outside_the_value() -> None:
     of = Settings(session=SessionSettings(key="key", type="header:kind"))
     records = [Record(b"{}", "k", [("kind", f"{kind}_event")]) for kind in ("start", "end")]
