@@ -92,7 +92,7 @@ def _copy(message: Message) -> Copy:
     replay = headers.get("outbox-replay")
     return Copy(
         headers.get("outbox-id", b"").decode("utf-8", "backslashreplace"),
-        int(revision) if revision.isdigit() else 0,
+        int(revision) if revision.isdigit() and len(revision) < 10 else 0,
         None if replay is None else replay.decode("utf-8", "backslashreplace"),
         message.topic() or "",
         message.partition() or 0,
