@@ -50,7 +50,11 @@ def shown_detail(detail: str, reason: str, *, show: bool) -> str:
         name = _EXCEPTION.match(detail)
         return f"{name[1] if name else 'exception'}: {HIDDEN}"
     text = " ".join(lines)
-    return text[:_MOST_SHOWN] if show else _QUOTED.sub(HIDDEN, text)[:_MOST_SHOWN]
+    if show:
+        return text[:_MOST_SHOWN]
+    if len(text) > 2 * _MOST_SHOWN:  # each quotation mark may be looked at to the end of it
+        return f"{HIDDEN} ({len(text):,} characters)"
+    return _QUOTED.sub(HIDDEN, text)[:_MOST_SHOWN]
 
 
 def shown_traceback(detail: str, *, show: bool) -> str | None:

@@ -35,6 +35,11 @@ def test_of_headers_only_the_names() -> None:
     assert shown_headers(None, show=True) == ""
 
 
+def test_a_message_of_many_quotation_marks_is_hidden_at_once() -> None:
+    """Each of them would be looked at as the beginning of a quotation, to the end of the message."""
+    assert shown_detail("'" + "\\'" * 5_000, "malformed", show=False) == "… (10,001 characters)"
+
+
 @pytest.mark.parametrize(
     ("detail", "reason", "hidden"),
     [
