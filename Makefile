@@ -48,8 +48,6 @@ prepare: $(INSTALLED)
 	$(BIN)/spark-job prepare
 
 .PHONY: test
-# Or each of the hundreds of processes that it starts compiles our modules anew.
-test: export PYTHONDONTWRITEBYTECODE =
 test: ## Everything but the long runs and what needs a container engine; installs nothing outside of .venv and the user's caches
 	@# Types are checked on one core, and Spark's classes archived on another one meanwhile.
 	$(MAKE) --jobs=2 check prepare
