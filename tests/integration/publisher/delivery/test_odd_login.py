@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from psycopg.conninfo import make_conninfo
+from typer.testing import CliRunner
 
 from db.connection import connect
 from db.migrate import ROLES
@@ -14,7 +16,6 @@ from devstack.topics import create_topics
 from spark_job import OutputEvent
 from tests.support.outbox.deliveries import drained
 from tests.support.outbox.odd_login import odd_login
-from tests.support.processes.commands import run_command
 from tests.support.processes.environment import variables_of
 from tests.support.processes.publishers import publisher_service, settings_for
 from tests.support.queries import query
@@ -28,7 +29,7 @@ VALUE = "\\x00 'ä' {NULL}".encode() + b"\x00\xff"
 ENVIRONMENT = {"PGCLIENTENCODING": "SQL_ASCII", "PGDATESTYLE": "German", "PGTZ": "Pacific/Chatham"}
 OPTIONS = "-c client_encoding=LATIN1 -c datestyle=SQL,DMY -c intervalstyle=iso_8601 -c bytea_output=escape"
 COMMANDS = {
-    "db.cli": {"status": 0},
+    "db": {"status": 0},
     "spark_job": {
         "status": 1,
         "savepoint create s": 0,
@@ -46,7 +47,7 @@ COMMANDS = {
         "replay list": 0,
     },
 }
-"""Module -> command -> its exit code for what the test leaves behind, with neither service alive."""
+"""Package -> command -> its exit code for what the test leaves behind, with neither service alive."""
 
 
 @contextmanager
@@ -98,7 +99,9 @@ def test_bytes_and_texts_arrive_as_they_were_written_and_every_command_works(
         (event,) = watcher.seen
         assert (event.key, event.value) == (KEY.encode(), VALUE)
         assert event.own_headers == ((HEADER, "ä".encode()), ("raw", b"\xff"))
-        for module, lines in COMMANDS.items():
+        runner = CliRunner(env=variables_of(settings) | variables)
+        for package, lines in COMMANDS.items():
+            app = import_module(f"{package}.cli").app
             for line, code in lines.items():
-                done = run_command(module, *line.split(), variables=variables_of(settings) | variables)
-                assert done.returncode == code, f"{module} {line}: {done.stdout}{done.stderr}"
+                done = runner.invoke(app, line.split())
+                assert done.exit_code == code, f"{package} {line}: {done.output}{done.exception!r}"
