@@ -35,7 +35,12 @@ SELECT
         FROM pg_stat_activity a
         WHERE a.datid IS NOT NULL AND a.pid <> pg_backend_pid() AND a.application_name !~ '^(spark-job|publisher|outbox-migrate)'
     ) AS taken,
-    (SELECT count(*) FROM pg_inherits i WHERE i.inhparent = to_regclass('outbox.session_output')) AS partitions,
+    -- By name: to_regclass wants a right on the schema.
+    (
+        SELECT count(*)
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'outbox' AND c.relname = 'session_output'
+    ) AS partitions,
     pg_backend_pid() AS backend_pid
 
 -- name: identity

@@ -75,7 +75,8 @@ def test_a_login_that_may_not_make_the_schema(guest: str) -> None:
 
 def test_a_service_needs_no_right_to_migrate(blank_database: str, guest: str) -> None:
     upgrade(blank_database)
-    assert check(guest)[1]["rights"]["outcome"] == "failed"
+    code, found, errors = check(guest)
+    assert found["rights"]["outcome"] == "failed", (code, errors)
     login = psycopg.conninfo.conninfo_to_dict(guest)["user"]
     with psycopg.connect(blank_database, autocommit=True) as admin:
         admin.execute(sql.SQL("GRANT outbox_writer TO {}").format(sql.Identifier(str(login))))
