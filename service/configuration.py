@@ -23,14 +23,18 @@ name begins with `test_`.
 LEFT_OUT = "testing"
 
 
-def markdown() -> str:
-    """Return the whole page."""
-    sections = [
-        _section(name, field.annotation)
+def documented_sections() -> dict[str, type[Section]]:
+    """Return {name: class} of the sections that people set, in their order."""
+    return {
+        name: field.annotation
         for name, field in Settings.model_fields.items()
         if name != LEFT_OUT and isinstance(field.annotation, type) and issubclass(field.annotation, Section)
-    ]
-    return _HEAD + "\n" + "\n".join(sections)
+    }
+
+
+def markdown() -> str:
+    """Return the whole page."""
+    return _HEAD + "\n" + "\n".join(_section(*each) for each in documented_sections().items())
 
 
 def _section(name: str, section: type[Section]) -> str:

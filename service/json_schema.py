@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from service.commands.output import print_json
-from service.configuration import LEFT_OUT
-from service.settings import Section, Settings
+from service.configuration import documented_sections
+from service.settings import Section
 
 NAME = "outbox.schema.json"
 
@@ -23,13 +23,7 @@ def settings_schema() -> dict[str, Any]:
         "description": "Settings of spark-job, publisher and outbox-migrate.",
         "type": "object",
         "additionalProperties": False,
-        "properties": {
-            name: _section(field.annotation)
-            for name, field in Settings.model_fields.items()
-            if name != LEFT_OUT
-            and isinstance(field.annotation, type)
-            and issubclass(field.annotation, Section)
-        },
+        "properties": {name: _section(section) for name, section in documented_sections().items()},
     }
 
 

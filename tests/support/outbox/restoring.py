@@ -5,13 +5,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from devstack.databases import PostgresServer
 from devstack.topics import create_topics
 from publisher.cli import app
-from service.errors import OutboxError
+from service.errors import OutboxError, UnavailableError
+from service.lifecycle.fault_points import Action, Fault, FaultPlan, arm
 from service.settings import Settings
 from tests.support.json_documents import json_document
 from tests.support.outbox.batches import Outbox
@@ -87,6 +89,17 @@ def resume(settings: Settings, *arguments: str, fault_file: Path | None = None) 
     # A relay of this process may log before it.
     found: dict[str, Any] = json_document(result.stdout)
     return found
+
+
+def resume_fails_at(point: str, settings: Settings, folder: Path, *arguments: str) -> None:
+    """Give `publisher resume` and let it fail at a fault point. `folder`: for the plan."""
+    plan = FaultPlan(folder / "faults")
+    plan.write(Fault(point, Action.RAISE))
+    try:
+        with pytest.raises(UnavailableError):
+            resume(settings, *arguments, fault_file=plan.file)
+    finally:
+        arm(None)
 
 
 def total(report: dict[str, Any], what: str) -> int:

@@ -13,9 +13,7 @@ from devstack.topics import create_topics
 from publisher.kafka.clients import committed_reader
 from publisher.kafka.progress_reader import StoredProgress, records_backwards
 from publisher.kafka.topics import Topics
-from service.errors import UnavailableError
 from service.kafka.client import admin_client
-from service.lifecycle.fault_points import Action, Fault, FaultPlan, arm
 from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
@@ -26,6 +24,7 @@ from tests.support.outbox.restoring import (
     progress_topic,
     recreate_topic,
     resume,
+    resume_fails_at,
     stops_with,
     total,
     wait_for_stop,
@@ -111,13 +110,7 @@ def test_a_resume_after_a_restore_that_dies_and_is_given_again_leaves_no_move_un
         deliver(settings)
     dump.restore()
     dump.drop()
-    plan = FaultPlan(tmp_path / "faults")
-    plan.write(Fault("transaction.after_commit", Action.RAISE))
-    try:
-        with pytest.raises(UnavailableError):
-            resume(settings, "--from", "kafka", "--lane", "0", "--yes", fault_file=plan.file)
-    finally:
-        arm(None)
+    resume_fails_at("transaction.after_commit", settings, tmp_path, "--from", "kafka", "--lane", "0", "--yes")
     # Numbered beyond the transactions that the restored database has lost.
     resume(settings, "--from", "kafka", "--yes")
     outbox.batch(simple(50, keys=4))

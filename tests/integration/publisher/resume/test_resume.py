@@ -9,8 +9,7 @@ from contract.cursor import Cursor
 from contract.progress import Progress
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
-from service.errors import ContinuityError, SettingsError, UnavailableError
-from service.lifecycle.fault_points import Action, Fault, FaultPlan, arm
+from service.errors import ContinuityError, SettingsError
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver, drained
@@ -21,6 +20,7 @@ from tests.support.outbox.restoring import (
     delete_topic,
     progress_topic,
     resume,
+    resume_fails_at,
     stops_with,
     total,
 )
@@ -220,13 +220,7 @@ def test_a_resume_that_dies_is_given_again_or_left_to_the_publisher(
     outbox.batch(simple(2, keys=4))
     deliver(settings)
     delete_topic(kafka.bootstrap_servers, progress_topic(outbox.dsn))
-    plan = FaultPlan(tmp_path / "faults")
-    plan.write(Fault(point, Action.RAISE))
-    try:
-        with pytest.raises(UnavailableError):
-            resume(settings, "--from", "batch", "2", "--lane", "0", "--yes", fault_file=plan.file)
-    finally:
-        arm(None)
+    resume_fails_at(point, settings, tmp_path, "--from", "batch", "2", "--lane", "0", "--yes")
     if again:
         resume(settings, "--from", "batch", "2", "--lane", "0", "--yes")
     resume(settings, "--from", "batch", "2", "--lane", "1", "--yes")
@@ -245,13 +239,9 @@ def test_a_publisher_that_finds_a_resume_records_what_was_delivered_before_it(
 ) -> None:
     outbox.batch(simple(1, keys=4))
     deliver(settings)
-    plan = FaultPlan(tmp_path / "faults")
-    plan.write(Fault("transaction.after_commit", Action.RAISE))
-    try:
-        with pytest.raises(UnavailableError):
-            resume(settings, "--from", "beginning", "--lane", "0", "--yes", fault_file=plan.file)
-    finally:
-        arm(None)
+    resume_fails_at(
+        "transaction.after_commit", settings, tmp_path, "--from", "beginning", "--lane", "0", "--yes"
+    )
     outbox.batch(simple(2, keys=4))
     deliver(settings)
     assert query(
@@ -303,13 +293,7 @@ def test_a_new_place_is_recorded_last_so_that_the_command_can_be_given_again(
     query(outbox.dsn, "UPDATE outbox.identity SET system_identifier = system_identifier + 1")
     outbox.batch(simple(2, keys=4))
     arguments = ("--from", "batch", "2", "--accept-new-server", "--yes")
-    plan = FaultPlan(tmp_path / "faults")
-    plan.write(Fault("resume.before_binding", Action.RAISE))
-    try:
-        with pytest.raises(UnavailableError):
-            resume(settings, *arguments, fault_file=plan.file)
-    finally:
-        arm(None)
+    resume_fails_at("resume.before_binding", settings, tmp_path, *arguments)
     with pytest.raises(ContinuityError, match="other_postgres_server"):
         resume(settings, "--from", "kafka")
     resume(settings, *arguments)
@@ -367,13 +351,9 @@ def test_a_resume_that_dies_after_its_commit_is_known_to_retention_until_the_lan
 ) -> None:
     outbox.batch(simple(1, keys=4))
     deliver(settings)
-    plan = FaultPlan(tmp_path / "faults")
-    plan.write(Fault("transaction.after_commit", Action.RAISE))
-    try:
-        with pytest.raises(UnavailableError):
-            resume(settings, "--from", "batch", "1", "--lane", "0", "--yes", fault_file=plan.file)
-    finally:
-        arm(None)
+    resume_fails_at(
+        "transaction.after_commit", settings, tmp_path, "--from", "batch", "1", "--lane", "0", "--yes"
+    )
     mirrors = "SELECT lane, cursor_batch, stopped_why FROM outbox.lane ORDER BY lane"
     assert query(outbox.dsn, mirrors) == [(0, 1, "resuming"), (1, 1, None)]
     with RelayThread(settings):
