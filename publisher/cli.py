@@ -11,6 +11,11 @@ app = command_line(
             "publisher.commands.run:run",
         ),
         DeferredCommand(
+            "check-cluster",
+            "Try what both services rely on in Kafka, on a scratch topic of its own that is deleted at the end. Needs no database.",
+            "publisher.commands.check_cluster:check_cluster",
+        ),
+        DeferredCommand(
             "status",
             "Show how far every lane is. Exits 1 when a lane is stopped, or has undelivered rows and nobody holds it.",
             "publisher.commands.status:status",

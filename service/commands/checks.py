@@ -55,10 +55,12 @@ def run_checks(
     explain: Callable[[Exception], CheckAnswer | None],
     *,
     quiet: bool,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[CheckResult]:
     """Return the result of each check, one after the other; a bar shows which one is asked unless `quiet`.
 
-    `explain`: what an error of the server's client means for a check; None: it concerns them all, or is a bug, and is raised.
+    `explain`: what an error of the server's client means for a check; None: it concerns them all, or is a bug, and is raised. `stopped`:
+    asked after each check, ends the list.
     """
     found = []
     with progress_bar(quiet=quiet) as progress:
@@ -74,6 +76,8 @@ def run_checks(
                 answer = explained
             found.append(CheckResult(check.name, check.needed_for, *answer))
             progress.advance(task)
+            if stopped():
+                break
     return found
 
 

@@ -1,5 +1,8 @@
 """Topic ids as Kafka's own tools write them."""
 
+NO_ID = "A" * 22
+"""What brokers without topic ids give: the zero uuid."""
+
 _URL_SAFE = str.maketrans("+/", "-_")
 
 

@@ -21,7 +21,7 @@ from service.errors import (
 )
 from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
 from service.kafka.host_names import hosts_of, none_exists
-from service.kafka.topic_ids import topic_id_text
+from service.kafka.topic_ids import NO_ID, topic_id_text
 from service.kafka.topics import existing_topics, offsets_at, partition_offsets, topic_configs
 from service.settings import KafkaSettings, Settings
 from spark_job.input.group_offsets import GroupOffsets
@@ -31,7 +31,6 @@ from spark_job.input.source import source_number
 log = structlog.get_logger()
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_ID = "A" * 22  # the zero uuid in Kafka's spelling
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class KafkaInput:
                     f"[source] topics: {topic!r} does not exist at {self._kafka.bootstrap_servers}. Create it, or correct the name."
                 )
             ids[topic] = topic_id_text(found[topic].topic_id)
-            if ids[topic] == _NO_ID:
+            if ids[topic] == NO_ID:
                 raise SettingsError(
                     f"the brokers at {self._kafka.bootstrap_servers} give topics no ids, so that nobody could tell when {topic!r} is "
                     "deleted and created again. Kafka 3.1 or newer is needed (or a service that passes ids on)"

@@ -1,0 +1,1 @@
+"""What `publisher check-cluster` tries on a scratch topic of its own."""
