@@ -56,6 +56,7 @@ OTHERS: Lines = {
         "replay cancel 1",
     ],
     spark_job_app: ["savepoint restore s", "fork {exported}"],
+    db_app: ["check"],
 }
 """What ends before it would change anything, for reasons of its own."""
 
