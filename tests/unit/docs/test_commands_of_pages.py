@@ -9,21 +9,12 @@ from typing import Any
 import pytest
 import typer.main
 
-from db.cli import app as outbox_migrate
-from devstack.cli import app as devstack
-from publisher.cli import app as publisher
 from service.commands.main import DeferredCommand
-from spark_job.cli import app as spark_job
+from tests.support.pages.commands import APPS
 from tests.support.paths import ROOT
 
-_APPS = {
-    "publisher": publisher,
-    "spark-job": spark_job,
-    "outbox-migrate": outbox_migrate,
-    "devstack": devstack,
-}
-_INLINE = re.compile(rf"`((?:{'|'.join(_APPS)}) [a-z][^`]*)`")
-_LINE = re.compile(rf"^(?:\$ )?((?:{'|'.join(_APPS)}) [a-z].*)$", re.MULTILINE)
+_INLINE = re.compile(rf"`((?:{'|'.join(APPS)}) [a-z][^`]*)`")
+_LINE = re.compile(rf"^(?:\$ )?((?:{'|'.join(APPS)}) [a-z].*)$", re.MULTILINE)
 
 
 def commands_of(page: Path) -> list[str]:
@@ -37,7 +28,7 @@ def commands_of(page: Path) -> list[str]:
 def wrong_with(command: str) -> str:
     """Say what of the command there is not, nothing where all is. Words in capitals and in brackets stand for others."""
     name, *words = shlex.split(command)
-    found: Any = typer.main.get_group(_APPS[name])
+    found: Any = typer.main.get_group(APPS[name])
     walked = [name]
     while words and not words[0].startswith("-"):
         inside = getattr(found, "commands", None)

@@ -1,0 +1,37 @@
+"""docs/commands.md says what `--help` says."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.pages.commands import markdown
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "commands.md"
+
+
+def test_the_page_is_what_the_commands_say() -> None:
+    assert PAGE.read_text("utf-8") == markdown(), "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    ("heading", "arguments"),
+    [
+        ("outbox-migrate check", ["db.cli", "check"]),
+        ("publisher lanes set", ["publisher", "lanes", "set"]),
+        ("spark-job savepoint restore", ["spark_job", "savepoint", "restore"]),
+    ],
+    ids=str,
+)
+def test_a_command_says_the_same_by_itself(heading: str, arguments: list[str]) -> None:
+    """But for the name that it was called by, and the lines' width."""
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    block = PAGE.read_text("utf-8").partition(f"### {heading}\n\n```\n")[2].partition("```")[0]
+    assert block.split("[OPTIONS]")[1].split() == done.stdout.split("[OPTIONS]")[1].split()
+
+
+def test_hidden_commands_are_not_shown() -> None:
+    assert "publisher find" not in PAGE.read_text("utf-8")
