@@ -112,7 +112,7 @@ def run(
         bool,
         _flag(
             "accept-changed-assembly",
-            "Continue with changed session settings: what is open stays open, and the new ones judge what comes from here on.",
+            "Continue with changed assembly rules: what is open stays open, and the new ones apply to what comes from here on.",
         ),
     ] = False,
 ) -> None:

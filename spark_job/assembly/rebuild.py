@@ -1,8 +1,8 @@
 """Finds the sessions that are open at an offset again, in Kafka: assembles the partition from the safe offset up to there.
 
-What closes on the way is in the outbox for a long time, and forgotten. Each event is judged by the description that the lineage has for its
-offset, and by the verdicts on schema ids that were kept with the position. What was found must have the digest of what was open; so a
-recovery proves itself.
+Sessions that close below that offset are already in the outbox and are discarded. To each event apply the assembly rules that the lineage
+has for its offset, and the verdicts on schema ids that were kept with the position. The result must have the digest of what was open: so
+a recovery proves itself.
 """
 
 import gc
@@ -17,7 +17,7 @@ from typing import Any
 from service.lifecycle.fault_points import reach
 from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.assembly.schemas import judged_again, schemas_for
-from spark_job.assembly.slices import Judge, Slice, TaskSettings
+from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
 from spark_job.input.reading import committed_records
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import DeadLetter
@@ -60,9 +60,9 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
 
 
 def _read_again(of: Slice, task: TaskSettings, found: Rebuilt) -> None:
-    for judge, messages in _pieces(of, task):
+    for applied, messages in _pieces(of, task):
         # What was ended for want of room had begun below the safe offset: see sessions/open_limits.py.
-        new, rules = judge.columns.table(messages), replace(judge.settings, max_open_bytes=None)
+        new, rules = applied.columns.table(messages), replace(applied.rules, max_open_bytes=None)
         again = judged_again(schemas_for(rules, task), new, rules, of.refused)
         assembled = assemble(found.state, again.records, rules, again.schemas)
         found.state = assembled.state
@@ -94,10 +94,10 @@ def _difference(of: Slice, found: Rebuilt) -> str:
     )
 
 
-def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[Judge, list[Any]]]:
-    """Records of [safe, start) with who judges them, in bounded pieces."""
-    # The judge of an offset is the last one that begins at or before it.
-    borders = [judge.from_offset for judge in of.judges[1:]] + [of.start]
+def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[RulesFrom, list[Any]]]:
+    """Records of [safe, start) with the rules that apply to them, in bounded pieces."""
+    # To an offset apply the last rules that begin at or before it.
+    borders = [each.from_offset for each in of.lineage[1:]] + [of.start]
     number, size, piece = 0, 0, list[Any]()
     for records in committed_records(
         task.kafka, of.topic, of.partition, of.safe, of.start, task.kafka_timeout_s
@@ -109,8 +109,8 @@ def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[Judge, list[Any]]]:
             records = records[mine:]
             if records or len(piece) >= PIECE_EVENTS or size > _PIECE_BYTES:
                 if piece:
-                    yield of.judges[number], piece
+                    yield of.lineage[number], piece
                 size, piece = 0, []
             number += bool(records)
     if piece:
-        yield of.judges[number], piece
+        yield of.lineage[number], piece

@@ -12,11 +12,11 @@ from spark_job.sessions.settings import AssemblySettings
 
 
 @dataclass(frozen=True)
-class Judge:
-    """Which description judges the events from an offset on."""
+class RulesFrom:
+    """Assembly rules, and the offset from which on they apply."""
 
     from_offset: int
-    settings: AssemblySettings
+    rules: AssemblySettings
     columns: RecordColumns
 
 
@@ -36,8 +36,8 @@ class Slice:
     """Of what is open at `start`: empty where nothing is, None where it is not known (an upgraded outbox, an accepted loss)."""
     tombstones: bytes
     """An encoded table; empty where there are none."""
-    judges: tuple[Judge, ...]
-    """By offset, ascending; the last one judges the slice itself."""
+    lineage: tuple[RulesFrom, ...]
+    """By offset, ascending; the last ones are the slice's own."""
     accept_differing: bool = False
     """What is found again need not be what was open: `--accept-data-loss` was given, and the run has read nothing here yet."""
     committed_digest: str = ""
@@ -54,14 +54,14 @@ class Slice:
 
     @property
     def names_before(self) -> list[tuple[int, int, Sequence[str]]]:
-        """(from, to, names of the kinds), by offset, where another description judges than that of the slice."""
-        names = [(judge.from_offset, judge.settings.names) for judge in self.judges]
+        """(from, to, names of the kinds), by offset, where other rules apply than the slice's."""
+        names = [(each.from_offset, each.rules.names) for each in self.lineage]
         return [(low, high, each) for (low, each), (high, _) in pairwise(names) if each != self.rules.names]
 
     @property
     def rules(self) -> AssemblySettings:
-        """What judges the slice itself."""
-        return self.judges[-1].settings
+        """The slice's own."""
+        return self.lineage[-1].rules
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def fork(
         bool,
         typer.Option(
             "--accept-changed-assembly",
-            help="Begin although the session settings differ from the savepoint's: they judge what comes after it.",
+            help="Begin although the assembly rules differ from the savepoint's: they apply to what comes after it.",
         ),
     ] = False,
     config: Config = None,

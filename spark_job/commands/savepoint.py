@@ -179,7 +179,7 @@ def restore(
         bool,
         typer.Option(
             "--accept-changed-assembly",
-            help="Restore although the session settings differ from the savepoint's: they judge what comes after it.",
+            help="Restore although the assembly rules differ from the savepoint's: they apply to what comes after it.",
             envvar="OUTBOX_ACCEPT_CHANGED_ASSEMBLY",
         ),
     ] = False,

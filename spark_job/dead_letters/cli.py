@@ -111,8 +111,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show all of a letter: why, the traceback, and each kept event with its value (as hex where it is not UTF-8)."""
-    from spark_job.ledger.judges import (
-        assembly_of,  # Arrow's imports cost time that `list` need not pay
+    from spark_job.ledger.assembly_rules import (
+        applied_rules,  # Arrow's imports cost time that `list` need not pay
     )
 
     settings = load_settings(config)
@@ -130,7 +130,7 @@ def show(
             values = printable(values.decode("utf-8", "backslashreplace"), keep="\n\t").encode()
         sys.stdout.buffer.write(values)
         return
-    rules = assembly_of(assembly).settings
+    rules = applied_rules(assembly).rules
     types = shown.event_types(letter, rules.type_path if rules.format == "json" else None)
     readable = _decoder(settings, rules.format)
     if as_json:

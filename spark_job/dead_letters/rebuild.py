@@ -1,6 +1,6 @@
 """From the events that letters keep to the sessions that they are. Pure: no server is asked, no transform is run.
 
-The events go through the job's own reader with the settings of the generation that judged them. Those that make a session with a start
+The events go through the job's own reader with the assembly rules of their generation. Those that make a session with a start
 and an end are whole; nothing is guessed where one is missing. Where a schema could not be used, each event of its sessions is a letter
 `malformed` of its own: these are read again together.
 """

@@ -40,8 +40,8 @@ from spark_job.dead_letters.store import Filter, LetterToRetry, StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger import generations, position
 from spark_job.ledger import writer as ownership
+from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.ledger.generations import Connection
-from spark_job.ledger.judges import assembly_of
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings
@@ -362,8 +362,8 @@ class Retry:
 
     def _assembly(self, generation: int) -> AssemblySettings:
         if generation not in self._assemblies:
-            description = generations.assembly_of_generation(self._connection, generation)
-            self._assemblies[generation] = assembly_of(description).settings
+            assembly = generations.assembly_of_generation(self._connection, generation)
+            self._assemblies[generation] = applied_rules(assembly).rules
         return self._assemblies[generation]
 
 

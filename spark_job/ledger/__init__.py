@@ -1,1 +1,1 @@
-"""What the ledger knows: positions, generations and their assembly descriptions, runs, requests, and who may write."""
+"""What the ledger knows: positions, generations and their assembly rules, runs, requests, and who may write."""

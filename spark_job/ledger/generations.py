@@ -1,7 +1,7 @@
-"""Generations: periods with one assembly description and one revision.
+"""Generations: periods with the same assembly rules and revision.
 
-A new one opens at the very first start, at a restore, and where topics were added or a person accepts a changed topic, a loss or a changed
-assembly; never because of a crash.
+A new one opens at the very first start, at a restore, and where topics were added or a person accepts a changed topic, a loss or changed
+assembly rules; never because of a crash.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ def newest_generation(connection: Connection, before: int | None = None) -> Gene
 
 
 def assembly_of_generation(connection: Connection, generation: int) -> Mapping[str, Any]:
-    """Return the assembly description of a generation that exists."""
+    """Return the assembly rules of a generation that exists."""
     row = connection.execute(_GENERATIONS["assembly"], {"generation": generation}).fetchone()
     assert row is not None, f"generation {generation} is not in the outbox"
     return row[0]  # type: ignore[no-any-return]

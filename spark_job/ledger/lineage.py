@@ -1,7 +1,7 @@
-"""Which assembly description judges which offset. A changed assembly judges what comes after its start and nothing before.
+"""Which assembly rules apply to which offset. Changed rules apply to what comes after their start and to nothing before.
 
-A generation keeps the descriptions that judged what is open at its start, each with the offsets from which on it did. Its own description
-is kept beside them, and judges from the generation's start on.
+A generation keeps the rules that applied to what is open at its start, each with the offsets from which on they did. Its own rules are kept
+beside them, and apply from the generation's start on.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ _NEVER = 2**62
 
 @dataclass(frozen=True)
 class Former:
-    """An earlier description, and where it began to judge."""
+    """Earlier rules, and from where on they applied."""
 
     assembly: Mapping[str, Any]
     start: Offsets
@@ -23,18 +23,18 @@ class Former:
 
 @dataclass(frozen=True)
 class Lineage:
-    """The descriptions before a generation's own, in the order of their starts."""
+    """The rules before a generation's own, in the order of their starts."""
 
     former: tuple[Former, ...] = ()
 
     def since(
         self, where: TopicPartition, safe: int, start: Offsets, assembly: Mapping[str, Any]
     ) -> list[tuple[int, Mapping[str, Any]]]:
-        """Return [(offset, description that judges from there on)] for a partition's events from `safe` on.
+        """Return [(offset, rules that apply from there on)] for a partition's events from `safe` on.
 
         `start` and `assembly`: the generation's own.
 
-        A partition that a start does not name appeared later, and was judged from its beginning.
+        To a partition that a start does not name, because it appeared later, they apply from its beginning.
         """
         entries = self._until(assembly, start)
         return [
@@ -43,13 +43,13 @@ class Lineage:
         ]
 
     def followed(self, assembly: Mapping[str, Any], start: Offsets, safe: Offsets) -> "Lineage":
-        """Return the lineage of what follows a generation with this description and start. `safe`: what is needed of the past."""
+        """Return the lineage of what follows a generation with these rules and start. `safe`: what is needed of the past."""
         entries = self._until(assembly, start)
         needed = {number for where, offset in safe.items() for number in _needed(entries, where, offset)}
         return Lineage(tuple(each for number, each in enumerate(entries) if number in needed))
 
     def _until(self, assembly: Mapping[str, Any], start: Offsets) -> list[Former]:
-        """All descriptions, the generation's own last. One that began above its start judged only what Kafka has lost since."""
+        """All rules, the generation's own last. Those that began above its start applied only to what Kafka has lost since."""
         former = [
             Former(
                 each.assembly, Offsets({w: o if o <= start.at(w) else _NEVER for w, o in each.start.items()})
@@ -85,7 +85,7 @@ class Lineage:
 
 
 def _needed(entries: Sequence[Former], where: TopicPartition, safe: int) -> list[int]:
-    """The numbers of those that judge a partition's events from `safe` on."""
+    """The numbers of those that apply to a partition's events from `safe` on."""
     begins = sorted((each.start.at(where), number) for number, each in enumerate(entries))
     begins = [entry for entry in begins if entry[0] < _NEVER]
     first = max((at for at, (begin, _) in enumerate(begins) if begin <= safe), default=0)

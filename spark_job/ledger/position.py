@@ -60,7 +60,7 @@ class InputPosition:
 
     @property
     def lineage(self) -> Lineage:
-        """Which assembly description judges which offset before it."""
+        """Which assembly rules apply to which offset before it."""
         of = self.generation
         return of.lineage.followed(of.assembly, of.start, self.safe_offsets)
 

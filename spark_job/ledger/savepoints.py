@@ -34,7 +34,7 @@ class Savepoint:
     end: Offsets
     open: OpenPartitions
     lineage: Lineage
-    """Who judged what is open there, `assembly` included."""
+    """Which rules applied to what is open there, those of `assembly` included."""
     assembly: Mapping[str, Any]
     topics: Mapping[str, str]
     """{topic id: topic} of the input"""

@@ -5,7 +5,7 @@ from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import Offsets
 from spark_job.input.source import source_number
 from spark_job.input.topics import InputTopics
-from spark_job.ledger.judges import judges_of
+from spark_job.ledger.assembly_rules import rules_since
 from spark_job.ledger.position import InputPosition
 
 
@@ -38,7 +38,7 @@ def slices_of(
             safe=min(safe, begin) if where in at.end else begin,
             digest="" if opened is None else opened.digest,
             tombstones=b"" if opened is None else opened.tombstones,
-            judges=judges_of(at.generation, where, safe),
+            lineage=rules_since(at.generation, where, safe),
             accept_differing=begin == accept_differing_at.get(where),
             committed_digest="" if at_commit is None else at_commit.digest or "",
             keep_timed_out=opened is not None and opened.upgraded,

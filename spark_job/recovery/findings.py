@@ -10,7 +10,7 @@ from typing import Any
 
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.description import changes, has_newer_rules
+from spark_job.ledger.assembly_rules import changes, has_newer_rules
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition, deleted
@@ -37,7 +37,7 @@ class Input:
     latest: Offsets
     """The ends, open transactions included."""
     assembly: Mapping[str, Any]
-    """`description.described` of the settings."""
+    """`stored_rules` of the settings."""
 
     @property
     def names(self) -> dict[str, str]:
@@ -249,7 +249,7 @@ def _of_input(begin: From, now: Input) -> list[Finding]:
         found.append(
             Finding(
                 "changed_assembly",
-                "this release judges by newer rules (CHANGELOG.md): what comes from here on, and nothing before",
+                "this release has newer assembly rules (CHANGELOG.md): they apply to what comes from here on, and to nothing before",
             )
         )
     changed = changes(begin.assembly, now.assembly)
@@ -257,8 +257,8 @@ def _of_input(begin: From, now: Input) -> list[Finding]:
         found.append(
             Finding(
                 "changed_assembly",
-                f"the settings that decide what a session is have changed: {'; '.join(changed)}. Sessions that are open stay open; the new "
-                "settings judge what comes from here on, and nothing before",
+                f"the assembly rules have changed: {'; '.join(changed)}. Sessions that are open stay open; the new rules apply to what "
+                "comes from here on, and to nothing before",
                 "--accept-changed-assembly",
             )
         )

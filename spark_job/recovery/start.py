@@ -18,8 +18,8 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.ledger import generations, position, requests, runs
 from spark_job.ledger import writer as ownership
+from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.batch_size import BatchSize, next_size
-from spark_job.ledger.description import described
 from spark_job.ledger.generations import Connection, Generation
 from spark_job.ledger.position import InputPosition
 from spark_job.ledger.requests import JobRequest
@@ -215,7 +215,7 @@ def open_generation(
 def read_input(settings: Settings, kafka: KafkaInput, topics: InputTopics) -> Input:
     """Ask Kafka for the bounds of the input. Raises UnavailableError."""
     earliest, latest = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "latest")
-    return Input(topics.ids, earliest, latest, described(settings))
+    return Input(topics.ids, earliest, latest, stored_rules(settings))
 
 
 def _behind(text: str) -> Finding:

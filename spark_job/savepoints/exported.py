@@ -1,4 +1,4 @@
-"""A savepoint as a file: what another outbox needs to begin where this one was. Small: offsets, what is open, and who judges it."""
+"""A savepoint as a file: what another outbox needs to begin where this one was. Small: offsets, what is open, and by which rules."""
 
 import hashlib
 from collections.abc import Mapping

@@ -29,7 +29,7 @@ class Events:
     event_id: pa.LargeBinaryArray | None
     """None where event ids are not configured."""
     type: pa.LargeBinaryArray | None = None
-    """In UTF-8, where an event's kind does not tell its type: entries have several, or other settings judged it. None, NULL: it does."""
+    """In UTF-8, where an event's kind does not tell its type: entries have several, or other rules applied. None, NULL: it does."""
     bounds: Int = field(init=False)
     data: memoryview = field(init=False)
 

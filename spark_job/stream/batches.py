@@ -18,7 +18,7 @@ from spark_job.assembly.slices import TaskSettings
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
-from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.ledger.slices import slices_of
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
@@ -74,7 +74,7 @@ class BatchSteps:
         self._cores = int(self._chosen.get(parallelism.CORES_OPTION, self._threads))
         self._options = BatchOptions(self._chosen)
         self._mean_event_bytes: float | None = None
-        columns = assembly_of(run.reader.expected.generation.assembly).columns
+        columns = applied_rules(run.reader.expected.generation.assembly).columns
         self.columns = columns.with_trace_context() if run.settings.tracing.propagate else columns
         """What is read of each record."""
         self._action = BatchAction(self.columns)

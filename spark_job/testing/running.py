@@ -18,8 +18,7 @@ from spark_job.assembly.schemas import judged
 from spark_job.assembly.trace_context import TraceContext, trace_contexts
 from spark_job.assembly.transform import Transform, failure_text, lacking_resource
 from spark_job.input.columns import RecordColumns
-from spark_job.ledger.description import described
-from spark_job.ledger.judges import Assembly, assembly_of
+from spark_job.ledger.assembly_rules import AppliedRules, applied_rules, stored_rules
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import ClosedSession, DeadLetter
 from spark_job.sessions.session import to_session, value_decoder
@@ -104,8 +103,8 @@ class TransformRunner:
     """Of values with schemas; None: there is no registry."""
 
     @cached_property
-    def _assembly(self) -> Assembly:
-        return assembly_of(described(self.settings))
+    def _assembly(self) -> AppliedRules:
+        return applied_rules(stored_rules(self.settings))
 
     @property
     def columns(self) -> RecordColumns:
@@ -120,7 +119,7 @@ class TransformRunner:
 
     def assembled(self, new: pa.Table, topic: str, partition: int) -> AssembledRecords:
         """Return the sessions of some records, and what is none. Raises RegistryAwayError, RegistryRefusedError."""
-        rules = self._assembly.settings
+        rules = self._assembly.rules
         of = judged(self.schemas, new, rules, NOTHING_REFUSED)
         found = assemble(OpenState.empty(), of.records, rules, of.schemas)
         sessions = [
@@ -134,7 +133,7 @@ class TransformRunner:
     def transformed(self, of: WholeSession) -> SessionRun:
         """Run the transform on a session. Raises what no session is at fault for: RegistryAwayError and the like."""
         closed, publisher = of.closed, self.settings.publisher
-        decode = value_decoder(self._assembly.settings.format, self.schemas)
+        decode = value_decoder(self._assembly.rules.format, self.schemas)
         session = to_session(closed, of.topic, of.partition, decode)
         try:
             encoded = encode(

@@ -19,8 +19,7 @@ from spark_job.assembly import rebuild, task
 from spark_job.assembly.session_row import N_FIELDS
 from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import TopicPartition
-from spark_job.ledger.description import described
-from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink.batch import Letter, SessionRow, parts
@@ -163,9 +162,9 @@ def _check_model(log: Log, job: Job) -> None:
         _HUGE_NUMBER.search(each) or each.count(b"{") + each.count(b"[") > _MODEL_DEPTH for each in values
     ):
         return
-    assembly = assembly_of(described(Settings(session=log.session)))
+    assembly = applied_rules(stored_rules(Settings(session=log.session)))
     in_header = "event_id" in assembly.columns.sources
-    expected = expected_sessions(log.records, assembly.settings, in_header)
+    expected = expected_sessions(log.records, assembly.rules, in_header)
     assert [(row.key.decode(), row.start, row.end, _events_of(row)) for row in job.outcome()[0]] == [
         (each.key, each.start_offset, each.end_offset, [(event.offset, event.raw) for event in each.events])
         for each in expected.sessions

@@ -11,8 +11,7 @@ from unittest.mock import patch
 
 from service.errors import SettingsError
 from service.settings import Settings, load_settings
-from spark_job.ledger.description import described
-from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 
 
 def check_settings(data: bytes) -> Settings | None:
@@ -44,7 +43,7 @@ def _environment(variables: list[bytes]) -> dict[str, str]:
 
 def _use(settings: Settings) -> None:
     """What the services make of them before they reach a server."""
-    assembly_of(described(settings))
+    applied_rules(stored_rules(settings))
     settings.postgres.address()
     settings.postgres.database()
     assert all(isinstance(value, str | int | float) for value in settings.kafka.client().values())

@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.rows import PARTITION
-from spark_job.assembly.slices import Judge, Slice, TaskSettings, TransformOf
+from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings, TransformOf
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.sessions.settings import AssemblySettings
@@ -42,10 +42,10 @@ class Partition:
         self._next = np.zeros(sessions, np.int64)
         """Of each open session: the number of its next event."""
         self._life = np.zeros(sessions, np.int64)
-        judge = Judge(0, AssemblySettings(timeout_ms=_TIMEOUT_MS), RecordColumns())
+        rules = RulesFrom(0, AssemblySettings(timeout_ms=_TIMEOUT_MS), RecordColumns())
         topic_id = f"{number:022}"
         self.slice = Slice(
-            "bench", topic_id, number, start=0, end=0, safe=0, digest="", tombstones=b"", judges=(judge,)
+            "bench", topic_id, number, start=0, end=0, safe=0, digest="", tombstones=b"", lineage=(rules,)
         )
 
     def fill(self) -> Iterator[pa.RecordBatch]:

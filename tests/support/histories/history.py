@@ -28,8 +28,7 @@ from spark_job.input.offsets import Offsets
 from spark_job.job import task_settings
 from spark_job.ledger import requests, runs
 from spark_job.ledger import writer as ownership
-from spark_job.ledger.description import described
-from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery import published
@@ -266,7 +265,7 @@ class History:
 
     @property
     def rules(self) -> AssemblySettings:
-        return assembly_of(described(self.settings)).settings
+        return applied_rules(stored_rules(self.settings)).rules
 
     def connect(self) -> Connection:
         made = psycopg.connect(self.dsn, autocommit=True, options="-c role=outbox_writer")

@@ -15,7 +15,7 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
 from spark_job.ledger import position, savepoints
 from spark_job.ledger import writer as ownership
-from spark_job.ledger.description import described
+from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.start import RequestRefusedError
 from spark_job.sink.commit import Sink
@@ -184,7 +184,7 @@ def reissue(of: History, name: str) -> None:
     places, flags = after_retention(of, of.expected.saved[name], found.safe)
     if any(earliest for where, earliest in of.log.earliest.items() if where not in places):
         flags |= {"--accept-data-loss"}  # of a partition that was added since
-    if found.assembly != described(of.settings):
+    if found.assembly != stored_rules(of.settings):
         flags |= {"--accept-changed-assembly"}
     revision = of.expected.greatest_revision + 1
     of.open_by_request({"savepoint": name, "policy": "reissue"}, flags, places, revision)

@@ -14,12 +14,12 @@ from service.settings import SchemaRegistrySettings, SessionSettings, Settings, 
 from spark_job import OutputEvent, Session
 from spark_job.assembly import rows, transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
-from spark_job.assembly.slices import Judge, Slice, TaskSettings, TransformOf
+from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings, TransformOf
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.ledger.description import described
+from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Generation
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
@@ -62,7 +62,7 @@ def task_settings(cache: Path, **changed: Any) -> TaskSettings:
 @cache
 def _description(session: SessionSettings, format: Format = "json") -> dict[str, Any]:
     registry = SchemaRegistrySettings(url="" if format == "json" else "http://registry")
-    return described(
+    return stored_rules(
         Settings(session=session, source=SourceSettings(format=format), schema_registry=registry)
     )
 
@@ -78,15 +78,15 @@ def slice_of(partition: int = 0, rules: AssemblySettings | None = None, **change
     sources = {"key": ""} if rules.key_path is None else {}
     sources |= {"type": "type"} if rules.type_path is None else {}
     sources |= {"schema_id": "schema_id"} if rules.schema_id_in_header else {}
-    judges = (Judge(0, rules, RecordColumns(sources)),)
-    return replace(Slice("in", "id", partition, 0, 1 << 40, 0, "", b"", judges), **changed)
+    lineage = (RulesFrom(0, rules, RecordColumns(sources)),)
+    return replace(Slice("in", "id", partition, 0, 1 << 40, 0, "", b"", lineage), **changed)
 
 
 def batches(
     of: Slice, source: int, records: Sequence[Record], size: int = 1_000, *, traced: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """A partition's records as Spark gives them to a task, at most so many at once; `traced`: with `[tracing] propagate`."""
-    wanted = of.judges[-1].columns
+    wanted = of.lineage[-1].columns
     wanted = wanted.with_trace_context() if traced else wanted
     for at in range(0, len(records), size):
         table = wanted.table([Message(record) for record in records[at : at + size]])

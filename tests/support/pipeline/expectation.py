@@ -10,8 +10,7 @@ import orjson
 from service.settings import SessionSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.api import Position, utc
-from spark_job.ledger.description import described
-from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from tests.support.pipeline.transforms import RefusedSessionError, twenty
 from tests.support.reading import read_to_end
 from tests.support.reference.model import ExpectedSession, Record, expected_sessions
@@ -103,7 +102,7 @@ def expect(
     share: Share = WHOLE,
 ) -> Expectation:
     """Judge the input's records. `source` of a record is its partition."""
-    judged = expected_sessions(records, assembly_of(described(Settings(session=session))).settings)
+    judged = expected_sessions(records, applied_rules(stored_rules(Settings(session=session))).rules)
     expected = Expectation(records=len(records), duplicates=judged.duplicates)
     for record in records:
         expected.ends[record.source] = max(expected.ends.get(record.source, 0), record.offset + 1)

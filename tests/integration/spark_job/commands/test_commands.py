@@ -27,7 +27,7 @@ from spark_job import OutputEvent
 from spark_job.cli import app
 from spark_job.ledger import savepoints
 from spark_job.ledger import writer as ownership
-from spark_job.ledger.description import described
+from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Generation, newest_generation
 from spark_job.savepoints import exported as exported_savepoints
 from tests.support.paths import ROOT
@@ -49,7 +49,7 @@ class JobOutbox:
         description = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
         self.topic_id = topic_id_text(description.topic_id)
         self.sink_run = SinkRun(
-            connection, topic=(topic, self.topic_id), assembly=described(load_settings(None))
+            connection, topic=(topic, self.topic_id), assembly=stored_rules(load_settings(None))
         )
 
     def batch(

@@ -24,7 +24,7 @@ from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import generations, position, savepoints, slices
 from spark_job.ledger import writer as ownership
-from spark_job.ledger.judges import judges_of
+from spark_job.ledger.assembly_rules import rules_since
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
 from spark_job.recovery import restoring, start
@@ -192,7 +192,7 @@ def what_closed_before_is_told_again(patch: pytest.MonkeyPatch) -> None:
 
 def new_rules_judge_old_events(patch: pytest.MonkeyPatch) -> None:
     """A rebuild judges all by the settings of now."""
-    patch.setattr(slices, "judges_of", lambda *given: judges_of(*given)[-1:])
+    patch.setattr(slices, "rules_since", lambda *given: rules_since(*given)[-1:])
 
 
 def the_newest_batch_is_that_of_sparks_greatest_number(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from spark_job.assembly import transform
 from spark_job.assembly.outputs import encode
 from spark_job.cli import app
 from spark_job.input.offsets import TopicPartition
-from spark_job.ledger.description import described
+from spark_job.ledger.assembly_rules import stored_rules
 from tests.support.outbox.closed_sessions import closed, fields
 from tests.support.sink.batches import Row, SinkRun, letter, session, still_open
 
@@ -54,7 +54,7 @@ class Input:
             ),
             ("open", "start", 6),
         )
-        self.sink = SinkRun(connection, topic=(topic, self.topic_id), assembly=described(load_settings()))
+        self.sink = SinkRun(connection, topic=(topic, self.topic_id), assembly=stored_rules(load_settings()))
 
     def send(self, *events: tuple[str, str, int]) -> None:
         """Write (key, type, second)."""

@@ -14,8 +14,7 @@ import pytest
 from service.settings import SessionSettings, Settings
 from spark_job.assembly import rebuild
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.description import described
-from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.batch import SessionRow
 from tests.support.histories.expected_outbox import Place
@@ -131,7 +130,7 @@ def all_of(logs: Mapping[int, Sequence[Record]]) -> list[Record]:
 
 
 def rules_of(session: SessionSettings) -> AssemblySettings:
-    return assembly_of(described(Settings(session=session))).settings
+    return applied_rules(stored_rules(Settings(session=session))).rules
 
 
 def told_of(row: SessionRow) -> tuple[int, str]:

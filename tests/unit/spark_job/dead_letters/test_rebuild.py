@@ -19,8 +19,7 @@ from spark_job.dead_letters.rebuild import NotWholeError, session_of
 from spark_job.dead_letters.retry import refusal
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.description import described
-from spark_job.ledger.judges import assembly_of
+from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.session import to_session
 from spark_job.sessions.settings import AssemblySettings
@@ -252,7 +251,7 @@ def test_a_session_is_read_by_the_settings_of_its_generation() -> None:
             "time": "$.t",
         }  # type: ignore[arg-type]
     )
-    rules = assembly_of(described(then)).settings
+    rules = applied_rules(stored_rules(then)).rules
     values = [
         orjson.dumps({"kind": kind, "t": f"2026-01-01T00:00:0{n}Z"})
         for n, kind in enumerate(("on", "at", "off"))

@@ -1,4 +1,4 @@
-"""Which description judges which offset: the last one that began at or before it, whatever came after and whatever was forgotten."""
+"""Which assembly rules apply to which offset: the last one that began at or before it, whatever came after and whatever was forgotten."""
 
 from typing import Any
 
@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from service.settings import SessionSettings, Settings
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.description import changes, described
+from spark_job.ledger.assembly_rules import applied_rules, changes, rules_since, stored_rules
 from spark_job.ledger.generations import Generation
-from spark_job.ledger.judges import assembly_of, judges_of
 from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.sessions.settings import AssemblySettings
@@ -92,13 +91,13 @@ def test_the_last_judge_of_a_slice_is_the_generations_own_and_those_before_judge
     None
 ):
     before, now = (
-        described(Settings(session=SessionSettings(timeout_s=1))),
-        described(Settings(session=SessionSettings(timeout_s=2))),
+        stored_rules(Settings(session=SessionSettings(timeout_s=1))),
+        stored_rules(Settings(session=SessionSettings(timeout_s=2))),
     )
     of = generation(now, Lineage((Former(before, Offsets({P0: 0})),)), p0=10)
-    found = judges_of(of, P0, 7)
-    assert [(each.from_offset, each.settings.timeout_ms) for each in found] == [(0, 1_000), (10, 2_000)]
-    assert [each.from_offset for each in judges_of(of, P0, 10)] == [10]
+    found = rules_since(of, P0, 7)
+    assert [(each.from_offset, each.rules.timeout_ms) for each in found] == [(0, 1_000), (10, 2_000)]
+    assert [each.from_offset for each in rules_since(of, P0, 10)] == [10]
 
 
 def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
@@ -118,8 +117,8 @@ def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
         max_open_bytes=70_000,
         on_timeout="emit",
     )
-    description = described(Settings(session=session))
-    settings_of, columns = assembly_of(description)
+    assembly = stored_rules(Settings(session=session))
+    settings_of, columns = applied_rules(assembly)
     assert settings_of == AssemblySettings(
         type_path=("a", "kind"),
         key_path=None,
@@ -142,12 +141,12 @@ def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
 def test_a_description_of_an_older_version_has_the_defaults_of_what_it_lacks_and_no_use_for_what_is_gone() -> (
     None
 ):
-    assert assembly_of({"timeout_s": 5, "buckets": 8}).settings == AssemblySettings(timeout_ms=5_000, rules=1)
-    assert assembly_of({"key": "key"}).columns == RecordColumns({"key": ""})
+    assert applied_rules({"timeout_s": 5, "buckets": 8}).rules == AssemblySettings(timeout_ms=5_000, rules=1)
+    assert applied_rules({"key": "key"}).columns == RecordColumns({"key": ""})
 
 
 def test_each_change_of_a_description_is_named() -> None:
-    before = described(Settings())
+    before = stored_rules(Settings())
     for name in before.keys() - {"rules"}:
         now = before | {name: "changed"}
         assert changes(before, now) == [f"{name}: {before[name]!r} -> 'changed'"]
@@ -175,31 +174,31 @@ OF_THE_RELEASE_BEFORE = {
 @pytest.mark.guarantee(83)
 def test_an_upgrade_to_settings_that_the_release_before_did_not_have_opens_no_generation() -> None:
     """Savepoints compare descriptions as they are, so the defaults must not even be named."""
-    assert described(Settings()) == OF_THE_RELEASE_BEFORE
-    assert changes(OF_THE_RELEASE_BEFORE, described(Settings())) == []
-    assert assembly_of(OF_THE_RELEASE_BEFORE).settings.on_timeout == "dead_letter"
+    assert stored_rules(Settings()) == OF_THE_RELEASE_BEFORE
+    assert changes(OF_THE_RELEASE_BEFORE, stored_rules(Settings())) == []
+    assert applied_rules(OF_THE_RELEASE_BEFORE).rules.on_timeout == "dead_letter"
 
 
 @pytest.mark.guarantee(83)
 def test_to_emit_sessions_that_time_out_is_a_change_of_the_assembly_and_back_again_too() -> None:
-    now = described(Settings(session=SessionSettings(on_timeout="emit")))
+    now = stored_rules(Settings(session=SessionSettings(on_timeout="emit")))
     assert changes(OF_THE_RELEASE_BEFORE, now) == ["on_timeout: 'dead_letter' -> 'emit'"]
     assert changes(now, OF_THE_RELEASE_BEFORE) == ["on_timeout: 'emit' -> 'dead_letter'"]
 
 
 def test_several_types_of_entries_are_a_list_in_the_description_in_one_order() -> None:
-    of = [described(Settings(session=SessionSettings(entry=names))) for names in (("b", "a"), ("a", "b"))]
+    of = [stored_rules(Settings(session=SessionSettings(entry=names))) for names in (("b", "a"), ("a", "b"))]
     assert of[0]["entry"] == ["a", "b"]
     assert changes(*of) == []
-    assert assembly_of(of[0]).settings.entry == ("a", "b")
+    assert applied_rules(of[0]).rules.entry == ("a", "b")
 
 
 def test_the_format_is_part_of_the_description_and_json_leaves_it_as_it_was() -> None:
-    assert described(Settings()).keys().isdisjoint({"format", "schema_id"})
+    assert stored_rules(Settings()).keys().isdisjoint({"format", "schema_id"})
     of = Settings(
         source={"format": "avro", "schema_id": "header:id"},  # type: ignore[arg-type]
         schema_registry={"url": "http://h"},  # type: ignore[arg-type]
     )
-    settings_of, columns = assembly_of(described(of))
+    settings_of, columns = applied_rules(stored_rules(of))
     assert (settings_of.format, settings_of.schema_id_in_header) == ("avro", True)
     assert columns.sources["schema_id"] == "id"

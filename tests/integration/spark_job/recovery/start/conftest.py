@@ -3,7 +3,7 @@
 import pytest
 
 from spark_job.ledger import savepoints
-from spark_job.ledger.description import described
+from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Connection
 from spark_job.recovery import published
 from spark_job.recovery.published import Delivered
@@ -22,7 +22,7 @@ def delivered(monkeypatch: pytest.MonkeyPatch) -> list[Delivered]:
 @pytest.fixture
 def sink_run(connection: Connection) -> SinkRun:
     """Two batches of a job that was stopped. It has read to 100 and 50; two sessions are open in partition 0."""
-    sink_run = SinkRun(connection, assembly=described(settings()))
+    sink_run = SinkRun(connection, assembly=stored_rules(settings()))
     sink_run.plan(0, (0, 0), (70, 50))
     sink_run.write(0, session("a", 0, 9, OUTPUT), still_open(0, 40))
     savepoints.create(connection, "monday")

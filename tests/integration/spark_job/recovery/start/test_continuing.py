@@ -9,7 +9,7 @@ from service.errors import BatchTooLargeError, ContinuityError, UnavailableError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger import runs
 from spark_job.ledger import writer as ownership
-from spark_job.ledger.description import described
+from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from tests.support.recovery.starts import (
@@ -40,7 +40,7 @@ def test_the_first_start_stores_where_it_begins_as_numbers(
     assert (generation.number, generation.reason, generation.revision) == (1, "first", 0)
     assert begins_at(generation) == (begins, {})
     assert generation.topics == {TOPIC_ID: "input"}
-    assert generation.assembly == described(of)
+    assert generation.assembly == stored_rules(of)
     row = run_row(connection)
     assert (row["restored"], row["generation"], row["max_events"]) == ("fresh", 1, MOST)
     assert Offsets.from_json(row["resumes_at"]) == begins == started.begun.resumes_at
@@ -149,7 +149,7 @@ def test_an_upgraded_outbox_continues_with_whatever_is_found_open(connection: Co
         Offsets({P0: 100, P1: 50}),
         reason="upgrade",
         opened=opened,
-        assembly=described(settings()),
+        assembly=stored_rules(settings()),
     )
     leave(upgraded)
     started = start(connection)

@@ -8,7 +8,7 @@ import pytest
 from service.errors import ContinuityError
 from service.settings import Settings
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.description import described
+from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition
 from tests.support.recovery.starts import (
@@ -143,8 +143,8 @@ def test_what_could_lose_or_repeat_something_needs_a_word_and_each_its_own(
     assert (generation.number, generation.reason, generation.revision) == (2, case.reason, case.revision)
     assert (generation.from_generation, generation.from_batch) == (1, 2)
     assert (generation.start, generation.open, generation.cut) == (case.start, case.open, case.cut)
-    assert generation.assembly == described(case.of)
-    assert [former.assembly for former in generation.lineage.former] == [described(settings())]
+    assert generation.assembly == stored_rules(case.of)
+    assert [former.assembly for former in generation.lineage.former] == [stored_rules(settings())]
     row = run_row(connection)
     assert (row["restored"], row["generation"], row["max_events"]) == ("new_generation", 2, MOST)
     assert Offsets.from_json(row["resumes_at"]) == case.start
@@ -158,7 +158,7 @@ def test_what_could_lose_or_repeat_something_needs_a_word_and_each_its_own(
 def test_a_revision_after_a_cut_is_greater_than_any_before(sink_run: SinkRun, connection: Connection) -> None:
     """A skip has gone back to revision 0 after a reissue: 1 is used up."""
     SinkRun(connection, Offsets({P0: 70, P1: 50}), revision=1, reason="savepoint")
-    after = SinkRun(connection, Offsets({P0: 100, P1: 50}), reason="skip", assembly=described(settings()))
+    after = SinkRun(connection, Offsets({P0: 100, P1: 50}), reason="skip", assembly=stored_rules(settings()))
     leave(after)
     start(connection, Input(latest={P0: 90, P1: 500}), "truncation")
     assert newest(connection).revision == 2

@@ -1,0 +1,100 @@
+"""The assembly rules: every setting that decides what a session is. A generation keeps them as JSON, the earlier ones in its lineage."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from service.settings import SessionSettings, Settings
+from spark_job.assembly.slices import RulesFrom
+from spark_job.input.columns import RecordColumns
+from spark_job.input.offsets import TopicPartition
+from spark_job.ledger.generations import Generation
+from spark_job.sessions.settings import RULES, AssemblySettings
+
+_SINCE_RULES_2 = {"max_open_bytes"}
+_LATER: dict[str, Any] = {"on_timeout": SessionSettings().on_timeout}
+"""Left out at its default, because earlier releases stored rules without it."""
+
+
+def stored_rules(settings: Settings) -> dict[str, Any]:
+    """Return the rules of the settings file as a generation keeps them, JSON-ready."""
+    assembly = settings.session.model_dump()
+    for name, default in _LATER.items():
+        if assembly[name] == default:
+            del assembly[name]
+    if isinstance(assembly["entry"], tuple):
+        assembly["entry"] = list(assembly["entry"])
+    assembly["rules"] = RULES
+    # Those of JSON are what they were before there were other formats.
+    if settings.source.format != "json":
+        assembly |= settings.source.model_dump(include={"format", "schema_id"})
+    return assembly
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two generations' rules, for people; a newer version of them does not count."""
+    upgraded = {"rules", *(_SINCE_RULES_2 - before.keys())} if has_newer_rules(before, now) else set[str]()
+    before, now = {**_LATER, **before}, {**_LATER, **now}
+    return [
+        f"{name}: {before.get(name)!r} -> {now.get(name)!r}"
+        for name in sorted({*before, *now} - upgraded)
+        if before.get(name) != now.get(name)
+    ]
+
+
+def has_newer_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether a later release applies its rules from now on."""
+    return bool(now.get("rules", 1) > before.get("rules", 1))
+
+
+class AppliedRules(NamedTuple):
+    """Assembly rules as a task applies them."""
+
+    rules: AssemblySettings
+    columns: RecordColumns
+
+
+def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
+    """Return stored rules as a task applies them. What later versions added has its default."""
+    known = {name: value for name, value in assembly.items() if name in SessionSettings.model_fields}
+    session = SessionSettings(**known)
+    schema_id = assembly.get("schema_id", "payload")
+    rules = AssemblySettings(
+        type_path=_path(session.type),
+        key_path=_path(session.key),
+        start=session.start,
+        entry=session.entry,
+        end=session.end,
+        event_id_path=_path(session.event_id),
+        time_path=_path(session.time),
+        time_format=session.time_format,
+        timeout_ms=round(session.timeout_s * 1000),
+        grace_ms=round(session.grace_s * 1000),
+        on_timeout=session.on_timeout,
+        max_events=session.max_events,
+        max_bytes=session.max_bytes,
+        format=assembly.get("format", "json"),
+        schema_id_in_header=schema_id != "payload",
+        max_open_bytes=assembly.get("max_open_bytes"),
+        rules=assembly.get("rules", 1),
+    )
+    columns = {"key": session.key, "type": session.type, "event_id": session.event_id, "schema_id": schema_id}
+    return AppliedRules(
+        rules,
+        RecordColumns(
+            {
+                name: "" if setting == "key" else setting.removeprefix("header:")
+                for name, setting in columns.items()
+                if setting is not None and (setting == "key" or setting.startswith("header:"))
+            }
+        ),
+    )
+
+
+def rules_since(generation: Generation, where: TopicPartition, safe: int) -> tuple[RulesFrom, ...]:
+    """Return the rules for a partition's events from `safe` on, by offset; the last ones are for what is new."""
+    entries = generation.lineage.since(where, safe, generation.start, generation.assembly)
+    return tuple(RulesFrom(begin, *applied_rules(assembly)) for begin, assembly in entries)
+
+
+def _path(setting: str | None) -> tuple[str, ...] | None:
+    return tuple(setting.removeprefix("$.").split(".")) if setting and setting.startswith("$.") else None
