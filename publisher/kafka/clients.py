@@ -199,6 +199,6 @@ def cluster(
                 raise
 
 
-def cluster_id(admin: KafkaAdmin, timeout_s: float, give_up: Callable[[], bool] = lambda: False) -> str:
+def cluster_id(admin: KafkaAdmin, timeout_s: float) -> str:
     """Return the id of the cluster that answers now, as `cluster` does."""
-    return cluster(admin, None, timeout_s, give_up).cluster_id
+    return cluster(admin, None, timeout_s).cluster_id

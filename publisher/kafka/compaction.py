@@ -1,16 +1,14 @@
 """Which topics are compacted: Kafka keeps the newest record of each key there, so a record that is missing may have been superseded."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from service.kafka.client import KafkaAdmin
 from service.kafka.topics import topic_configs
 
 
-def compacted_topics(
-    admin: KafkaAdmin, names: Iterable[str], timeout_s: float, give_up: Callable[[], bool] = lambda: False
-) -> set[str]:
+def compacted_topics(admin: KafkaAdmin, names: Iterable[str], timeout_s: float) -> set[str]:
     """Return those of the topics, which must exist, whose `cleanup.policy` names compact. Raises KafkaException."""
-    configs = topic_configs(admin, names, timeout_s, give_up)
+    configs = topic_configs(admin, names, timeout_s)
     return {
         name
         for name, config in configs.items()

@@ -138,15 +138,13 @@ def offsets_at(
     places: Iterable[tuple[str, int]],
     at_ms: int,
     timeout_s: float,
-    give_up: Callable[[], bool] = lambda: False,
 ) -> dict[tuple[str, int], int | None]:
     """Return the first committed record of each partition whose time is `at_ms` or later; None where there is none.
 
     Raises KafkaException.
     """
-    found = _listed(
-        admin, places, OffsetSpec.for_timestamp(at_ms), timeout_s, give_up, committed=True, least=_NO_SUCH
-    )
+    spec = OffsetSpec.for_timestamp(at_ms)
+    found = _listed(admin, places, spec, timeout_s, lambda: False, committed=True, least=_NO_SUCH)
     return {place: None if offset == _NO_SUCH else offset for place, offset in found.items()}
 
 

@@ -218,10 +218,10 @@ def reach(point: str) -> None:
         _plan.reach(point)
 
 
-def require_known(point: str, known: Sequence[str] = tuple(POINTS)) -> None:
+def require_known(point: str) -> None:
     """Raise SettingsError with the nearest known name for a point that does not exist."""
-    if point not in known:
-        near = difflib.get_close_matches(point, known, 1)
+    if point not in POINTS:
+        near = difflib.get_close_matches(point, POINTS, 1)
         raise SettingsError(
             f"unknown fault point {point!r}" + (f": did you mean {near[0]!r}?" if near else "")
         )

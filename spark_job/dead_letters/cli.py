@@ -27,7 +27,8 @@ from spark_job.ledger import generations
 from spark_job.ledger.generations import Connection
 
 if TYPE_CHECKING:
-    from spark_job.dead_letters.retry import Retry, RetryOutcome
+    from spark_job.dead_letters.outcome import RetryOutcome
+    from spark_job.dead_letters.retry import Retry
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -236,7 +237,7 @@ def discard(
 
 
 def _retried(work: "Retry", steps: list[list[int]], *, dry_run: bool, quiet: bool) -> "RetryOutcome":
-    from spark_job.dead_letters.retry import RetryOutcome
+    from spark_job.dead_letters.outcome import RetryOutcome
 
     total = RetryOutcome()
     with progress_bar(quiet=quiet) as progress:

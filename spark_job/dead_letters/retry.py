@@ -11,8 +11,6 @@ sink that covers the letter, and a crash at any moment leave its outputs there o
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 
@@ -35,6 +33,7 @@ from spark_job.assembly.schemas import judged
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.dead_letters import store
+from spark_job.dead_letters.outcome import Failed, Ready, Refused, RetryOutcome, refusal
 from spark_job.dead_letters.rebuild import NotWholeError, events_of, session_of, sessions_of
 from spark_job.dead_letters.store import Filter, LetterToRetry, StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -61,60 +60,6 @@ _READ = (
 )
 _GONE = "it is not there any more: retention removed it, or it was erased"
 _PARTITIONS_AHEAD = 10_000  # batches, for which the table partitions are made where they are missing
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A letter that is left as it is, and why."""
-
-    dead_letter_id: int
-    because: str
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A letter whose transform failed once more; it stays open as it is."""
-
-    dead_letter_id: int
-    error: str
-    traceback: str
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A session with its new outputs, and the letters that keep its events: one, or one `malformed` for each event."""
-
-    letters: tuple[StoredLetter, ...]
-    session: SessionRow
-
-    @property
-    def letter(self) -> StoredLetter:
-        """The first one."""
-        return self.letters[0]
-
-
-@dataclass
-class RetryOutcome:
-    """What became of some letters. `batches`: the ledger's new rows, none in a dry run."""
-
-    retried: list[Ready] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
-    batches: list[int] = field(default_factory=list)
-    superseded: int = 0  # further letters that the new outputs resolved
-
-    @property
-    def output_events(self) -> int:
-        """Of the retried letters."""
-        return sum(ready.session.outputs for ready in self.retried)
-
-    def add(self, other: "RetryOutcome") -> None:
-        """Take in what became of some more."""
-        self.retried += other.retried
-        self.refused = sorted(self.refused + other.refused, key=attrgetter("dead_letter_id"))
-        self.failed += other.failed
-        self.batches += other.batches
-        self.superseded += other.superseded
 
 
 class Retry:
@@ -389,26 +334,3 @@ def _registry_errors() -> Iterator[None]:
         raise UnavailableError(str(error)) from error
     except (RegistryRefusedError, OutputSchemaRefusedError) as error:
         raise RefusedError(str(error)) from error
-
-
-def refusal(
-    letter: StoredLetter, standing: Mapping[str, object], end: Offsets, topics: Mapping[str, str]
-) -> str | None:
-    """Return why a letter may not be retried now; None: it may.
-
-    `standing`: the columns of `standings` in sql/letters.sql; `end` and `topics`, {topic id: topic}: of the current position.
-    """
-    if standing["state"] == "resolved":
-        return f"batch {standing['resolved_batch']} has resolved it"
-    if standing["state"] != store.OPEN:
-        return f"it is {standing['state']}"
-    # Of a topic that was made again nothing is read any more.
-    is_replaced = letter.where.topic_id not in topics and letter.topic in topics.values()
-    if letter.closing_offset >= end.at(letter.where) and not is_replaced:
-        return (
-            f"it closes at offset {letter.closing_offset} of {letter.topic}/{letter.partition}, which the job is about to read again "
-            f"(it has read up to {end.at(letter.where)}) and will judge again; try again after that"
-        )
-    if standing["newer_letter"] is not None:
-        return f"letter {standing['newer_letter']} says the same events' newer judgement: retry that one, or discard it first"
-    return None

@@ -12,7 +12,7 @@ from spark_job.api import utc
 from spark_job.dead_letters.store import StoredLetter
 
 if TYPE_CHECKING:
-    from spark_job.dead_letters.retry import RetryOutcome
+    from spark_job.dead_letters.outcome import RetryOutcome
 
 
 def counts_table(counts: Sequence[Mapping[str, Any]]) -> Table:

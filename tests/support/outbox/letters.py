@@ -7,7 +7,8 @@ import orjson
 
 from service.settings import Settings
 from spark_job import OutputEvent, Session
-from spark_job.dead_letters.retry import Retry, RetryOutcome
+from spark_job.dead_letters.outcome import RetryOutcome
+from spark_job.dead_letters.retry import Retry
 from spark_job.dead_letters.store import Filter
 from spark_job.ledger.generations import Connection
 from spark_job.sink.commit import CommittedBatch

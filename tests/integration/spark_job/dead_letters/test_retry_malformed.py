@@ -10,7 +10,8 @@ import pytest
 from service.formats import registry as registry_module
 from service.settings import Settings
 from spark_job.assembly.pgcopy import nullable
-from spark_job.dead_letters.retry import Retry, RetryOutcome
+from spark_job.dead_letters.outcome import RetryOutcome
+from spark_job.dead_letters.retry import Retry
 from spark_job.dead_letters.store import Filter
 from spark_job.ledger.generations import Connection
 from spark_job.sink import ledger as ledger
