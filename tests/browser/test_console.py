@@ -15,9 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 from publisher.console.pages import PAGES
 from service.settings import Settings
 from tests.support.console import Console, console_of
-from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, read_offsets, simple
 from tests.support.outbox.deliveries import deliver, drained
-from tests.support.outbox.positions import read_offsets
 from tests.support.processes.publishers import publisher_service
 from tests.support.queries import query
 from tests.support.waiting import wait_until

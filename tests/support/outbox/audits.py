@@ -16,7 +16,7 @@ from publisher.audit.audit import AuditRequest, audit
 from publisher.audit.findings import AuditReport
 from publisher.audit.scope import Limits
 from service.settings import Settings
-from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.batches import Outbox, read_offsets, simple
 from tests.support.outbox.deliveries import deliver
 from tests.support.processes.commands import run_command
 from tests.support.processes.environment import variables_of
@@ -94,17 +94,6 @@ TWICE = ", ".join(
 """What a change needs that gives a row of one session a second one."""
 
 
-OFFSETS_OF_SIMPLE = """
-    UPDATE outbox.batch b
-    SET start_offsets = f.start, end_offsets = f.finish
-    FROM (SELECT batch_id, jsonb_build_object(%(topic)s::text, jsonb_build_object('0', batch_id * 100000)) AS start,
-                 jsonb_build_object(%(topic)s::text, jsonb_build_object('0', (batch_id + 1) * 100000)) AS finish
-          FROM outbox.batch WHERE kind = 'stream') f
-    WHERE f.batch_id = b.batch_id
-"""
-"""The input offsets that the sessions of `simple` come from."""
-
-
 @contextmanager
 def delivered_outbox(
     postgres: PostgresServer, template: str, bootstrap: str
@@ -118,8 +107,7 @@ def delivered_outbox(
     outbox = Outbox(dsn, topic)
     settings = settings_for(dsn, bootstrap, transaction_sessions=2)
     fill(outbox)
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(OFFSETS_OF_SIMPLE, {"topic": TOPIC_ID})
+    read_offsets(dsn)
     deliver(settings)
     yield settings, outbox
     postgres.drop_database(name)

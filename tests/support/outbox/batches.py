@@ -9,6 +9,8 @@ from uuid import uuid4
 import psycopg
 from psycopg.types.json import Jsonb
 
+from tests.support.queries import query
+
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 OFFSETS = Jsonb({TOPIC_ID: {"0": 0}})
 
@@ -151,3 +153,20 @@ def simple(batch: int, keys: int, events: int = 3, prefix: str = "k") -> dict[st
         ]
         for key in range(keys)
     }
+
+
+STEP = 100_000
+"""Offsets that each batch reads: batch N those from N * STEP on, as `simple` numbers its sessions' ends."""
+
+
+def read_offsets(dsn: str) -> None:
+    """Let every batch of the ledger have read its own step of partition 0, as the job's batches do."""
+    query(
+        dsn,
+        "UPDATE outbox.batch SET start_offsets = jsonb_build_object(%s::text, jsonb_build_object('0', batch_id * %s::bigint)),"
+        " end_offsets = jsonb_build_object(%s::text, jsonb_build_object('0', (batch_id + 1) * %s::bigint)) WHERE kind = 'stream'",
+        TOPIC_ID,
+        STEP,
+        TOPIC_ID,
+        STEP,
+    )

@@ -1,18 +1,13 @@
 """What an administrator does to the input topic under a running job."""
 
 from confluent_kafka import TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from devstack.topics import create_topics
 from service.kafka.topic_ids import topic_id_text
 from tests.support.reading import end_offsets
+from tests.support.servers.topic_limits import set_config
 from tests.support.waiting import wait_until
 
 
@@ -48,10 +43,7 @@ class InputTopic:
 
     def configure(self, name: str, value: str) -> None:
         """Change a setting of the topic."""
-        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        asked = ConfigResource(ResourceType.TOPIC, self._name, incremental_configs=[entry])
-        (answer,) = self._admin.incremental_alter_configs([asked]).values()
-        answer.result()
+        set_config(self._bootstrap, self._name, name, value)
 
     def recreate(self) -> None:
         """Delete it and make it again: the same name, another id."""

@@ -11,7 +11,6 @@ from publisher.audit.deliveries import check_parked
 from publisher.audit.scope import Limits
 from service.settings import Settings
 from tests.support.outbox.audits import (
-    OFFSETS_OF_SIMPLE,
     TWICE,
     copy_of,
     damage,
@@ -20,7 +19,7 @@ from tests.support.outbox.audits import (
     row,
     run_audit,
 )
-from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.batches import Outbox, read_offsets, simple
 
 GONE = "DELETE FROM outbox.session_output WHERE batch_id = 2 AND session_key = 'k0003'"
 
@@ -113,8 +112,7 @@ def test_a_requeued_row_counts_once_and_its_copy_must_be_as_it_was(
         copy.dsn, copy.topic, copy.lanes = settings.postgres.dsn.get_secret_value(), delivered[1].topic, 2
         copy.written = []
         copy.batch(simple(5, 1, prefix="p"))
-        with psycopg.connect(copy.dsn, autocommit=True) as connection:
-            connection.execute(OFFSETS_OF_SIMPLE, {"topic": TOPIC_ID})
+        read_offsets(copy.dsn)
         damage(
             settings,
             f"INSERT INTO outbox.parked SELECT 'p0000', 5, 1, {copy.lane_of('p0000')}, 1, 'invalid', 'x'",

@@ -13,11 +13,10 @@ from publisher.audit.scope import Limits
 from publisher.retention.keeper import run_once
 from service.errors import FencedError
 from service.settings import Settings
-from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, failed, run_audit
-from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.audits import failed, run_audit
+from tests.support.outbox.batches import Outbox, read_offsets, simple
 from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.old_outputs import PARTITION, add_batches, partitions, retention_settings
-from tests.support.queries import query
 
 
 class KilledError(Exception):
@@ -29,7 +28,7 @@ def old(outbox: Outbox, settings: Settings) -> Settings:
     """Outputs that were delivered, in the oldest of two partitions, which retention would drop at once."""
     outbox.batch(simple(1, 5))
     add_batches(outbox.dsn, PARTITION + 5)
-    query(outbox.dsn, OFFSETS_OF_SIMPLE.replace("%(topic)s", f"'{TOPIC_ID}'"))
+    read_offsets(outbox.dsn)
     deliver(settings)
     return settings
 

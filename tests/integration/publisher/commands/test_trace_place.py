@@ -9,9 +9,8 @@ from publisher.cli import app
 from service.errors import SettingsError
 from service.settings import Settings
 from tests.support.json_documents import json_document
-from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, read_offsets, simple
 from tests.support.outbox.deliveries import deliver
-from tests.support.outbox.positions import read_offsets
 from tests.support.outbox.replays import replayed
 from tests.support.processes.environment import variables_of
 from tests.support.queries import query

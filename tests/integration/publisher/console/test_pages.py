@@ -11,9 +11,8 @@ from psycopg.conninfo import make_conninfo
 from publisher.console.pages import PAGES
 from service.settings import Settings
 from tests.support.console import Console, console_of
-from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, read_offsets, simple
 from tests.support.outbox.deliveries import deliver
-from tests.support.outbox.positions import read_offsets
 from tests.support.outbox.replays import replayed
 from tests.support.queries import query
 from tests.support.waiting import wait_until

@@ -17,9 +17,8 @@ from service.kafka.record_headers import UNREADABLE, headers_of
 from service.settings import Settings
 from tests.support.json_documents import json_document
 from tests.support.outbox.audits import counted, run_audit
-from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.batches import Outbox, read_offsets, simple
 from tests.support.outbox.deliveries import deliver
-from tests.support.outbox.positions import read_offsets
 from tests.support.paths import ROOT
 from tests.support.processes.environment import variables_of
 from tests.support.servers.raw_producer import RawRecord, produce

@@ -14,8 +14,8 @@ from publisher.retention.deliveries import DeliveryPruning
 from publisher.retention.keeper import run_once
 from publisher.status.outbox_metrics import PublisherOutboxMetrics
 from service.settings import Settings
-from tests.support.outbox.audits import OFFSETS_OF_SIMPLE, counted, failed, fill, run_audit
-from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.audits import counted, failed, fill, run_audit
+from tests.support.outbox.batches import Outbox, read_offsets, simple
 from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.old_outputs import PARTITION, add_batches, deliver_all, retention_settings
 from tests.support.outbox.restoring import resume
@@ -217,7 +217,7 @@ def test_the_publisher_keeps_its_log_short_by_itself_and_the_audit_stays_right(
 ) -> None:
     """Outputs are kept for ever here, nobody runs retention, and a resume sent some of them again."""
     fill(outbox)
-    query(outbox.dsn, OFFSETS_OF_SIMPLE.replace("%(topic)s", f"'{TOPIC_ID}'"))
+    read_offsets(outbox.dsn)
     deliver(settings)
     resume(settings, "--from", "batch", "3", "--yes")
     deliver(settings)
