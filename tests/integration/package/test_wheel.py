@@ -14,7 +14,7 @@ from devstack.databases import PostgresServer
 from tests.support.paths import ROOT
 from tests.support.releases import Installed, install
 
-PACKAGES = ("spark_job", "publisher", "contract", "service", "db", "devstack")
+PACKAGES = ("spark_job", "publisher", "outbox_consumer", "contract", "service", "db", "devstack")
 COMMANDS = ("spark-job", "publisher", "outbox-migrate", "devstack")
 LEFT_OUT = ("Dockerfile", "README.md")
 

@@ -9,7 +9,7 @@ from tests.support.pages.markdown import tables
 from tests.support.paths import ROOT
 
 PAGE = Path("docs/architecture.md")
-FOLDERS = ("spark_job", "db", "publisher", "service", "devstack")
+FOLDERS = ("spark_job", "db", "publisher", "service", "devstack", "outbox_consumer")
 _MODULE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?)`")
 
 

@@ -1,0 +1,32 @@
+"""Exactly once into your own database: each output of an outbox has its effect once, whatever dies.
+
+    with psycopg.connect(DSN) as connection:
+        for output in consume(connection, {"bootstrap.servers": SERVERS, "group.id": "billing"}, ["orders.totals"]):
+            with output:
+                connection.execute("INSERT INTO total (id, body) VALUES (%s, %s)", (str(output.outbox_id), output.value))
+
+State: the tables `outbox_consumer_*` beside the effects (`store.py`). Position and outbox-ids are committed in the transaction of the
+effects, so they cannot disagree with them. Any number of processes may run with one `group.id`; each may be paused, fenced or killed at any
+time: a partition's position is one row, locked for a transaction, and only its holder applies records. `loop.py` has the steps.
+"""
+
+from outbox_consumer.errors import (
+    ConsumerError,
+    PositionError,
+    SettingsError,
+    TopicChangedError,
+    TransactionEndedError,
+)
+from outbox_consumer.loop import consume, retry
+from outbox_consumer.outputs import Output
+
+__all__ = [
+    "ConsumerError",
+    "Output",
+    "PositionError",
+    "SettingsError",
+    "TopicChangedError",
+    "TransactionEndedError",
+    "consume",
+    "retry",
+]

@@ -1,0 +1,21 @@
+"""What ends the loop. Start it again after the cause is gone: the stored positions say where it continues."""
+
+
+class ConsumerError(Exception):
+    """The loop cannot go on without a person."""
+
+
+class SettingsError(ConsumerError):
+    """The options contradict what exactly once needs."""
+
+
+class TopicChangedError(ConsumerError):
+    """The topic was deleted and created again, or has lost records that the position counts on or still needs."""
+
+
+class PositionError(ConsumerError):
+    """The stored position went back or vanished under a running loop: a restored database, or a person."""
+
+
+class TransactionEndedError(ConsumerError):
+    """The loop's body ended the transaction that the loop had begun."""

@@ -1,0 +1,235 @@
+"""The loop, and its order.
+
+1. Fetch. A run is what came of one partition, without an outbox-id twice. For each run:
+2. Ask Kafka for the topic's id; the answer is read in step 6.
+3. Begin a transaction and lock the position (`Store.begin`). What lies below it another process has consumed: dropped.
+4. Claim the outbox-ids. What is known with the same or a greater revision is a duplicate: dropped.
+5. Hand the others out, one after the other. The loop's body works in this transaction.
+6. Compare the topic's id: were these records those of the topic that the position is of?
+7. Move the position and commit. Only then is anything of this done.
+
+A failure up to the commit undoes all; one in the commit is decided by what the database says at the next start.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from outbox_consumer.outputs import Output, Place, runs
+from outbox_consumer.partitions import Partitions, Start
+from outbox_consumer.store import Connection, Store
+
+_MOST_OUTPUTS = 500
+# What is fetched at once should take about this long, so that Kafka sees the process alive and locks are short.
+_FETCHED_S = 0.5
+_PAUSE_S, _MOST_PAUSE_S = 0.1, 5.0
+_FORGET_S = 3_600.0
+_MAX_POLL_MS = 300_000
+
+_log = logging.getLogger("outbox_consumer")
+
+
+def consume(
+    connection: Connection,
+    kafka: Mapping[str, Any],
+    topics: Sequence[str],
+    *,
+    start: Start = "earliest",
+    attempts: int = 5,
+    remember: timedelta | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Output]:
+    """Hand out each output once. What the body does with `connection` is committed together with the position, by the loop alone.
+
+    `kafka`: librdkafka's options; `group.id` is the consumer's name. `start`: where a topic without a position begins. `attempts`: how
+    often an output whose block (`with output:`) raises is handed out alone before it is set aside. `remember`: how long ids are kept;
+    None: for ever. `stop`: asked between transactions, ends the loop. Raises ConsumerError, KafkaException, what the connection raises.
+    """
+    idle_ms = int(kafka.get("max.poll.interval.ms", _MAX_POLL_MS)) // 2
+    store = Store(connection, str(kafka.get("group.id", "")), idle_ms)
+    loop = Loop(store, Partitions(store, kafka, topics, start), attempts, remember, stop)
+    yield from loop.run()
+
+
+def retry(connection: Connection, consumer: str) -> Iterator[Output]:
+    """Hand out once more what was set aside, each in a transaction of its own; `consumer` is the `group.id`.
+
+    What its block (`with output:`) raises leaves the output set aside. What was consumed meanwhile, by a replay, is removed.
+    """
+    store = Store(connection, consumer)
+    store.prepare()
+    with _rolled_back(store):
+        for letter in store.letters():
+            output = store.take(letter)
+            if output is not None:
+                claimed = store.claim(output.place, [output])
+                if output.outbox_id is None or output.outbox_id in claimed:
+                    output.replaces = claimed.get(output.outbox_id) if output.outbox_id else None
+                    yield output
+                if output.error is not None:
+                    _log.warning("%s/%d stays set aside: %r", output.place, output.offset, output.error)
+                    store.rollback()
+                    continue
+                store.discard(letter)
+            store.commit()
+
+
+class Loop:
+    """One member of the group: `run` it once."""
+
+    def __init__(
+        self,
+        store: Store,
+        partitions: Partitions,
+        attempts: int,
+        remember: timedelta | None,
+        stop: Callable[[], bool],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._partitions = partitions
+        self._attempts = attempts
+        self._remember = remember
+        self._stop = stop
+        self._pause = pause
+        self._most = 1
+        self._forgot = float("-inf")
+
+    def run(self) -> Iterator[Output]:
+        """Hand out outputs until `stop` says so."""
+        try:
+            with _rolled_back(self._store):
+                self._store.prepare()
+                while not self._stop():
+                    self._forget()
+                    outputs = self._partitions.fetch(self._most)
+                    began = time.monotonic()
+                    for run in runs(outputs):
+                        # What follows an unfinished run would leave a gap.
+                        if not (yield from self._consume(run)):
+                            return
+                    self._adapt(len(outputs), time.monotonic() - began)
+                    for place, end in self._partitions.settled().items():
+                        self._settle(place, end)
+        finally:
+            self._partitions.close()
+
+    def _consume(self, run: list[Output]) -> Generator[Output, None, bool]:
+        """Hand out a run until it is consumed or set aside; False: stopped before. After a failure what precedes the output goes first, and
+        the output alone.
+        """
+        failures = 0
+        count = len(run)
+        while run:
+            failed = yield from self._transaction(run[:count])
+            if failed is None:
+                run, failures = run[count:], 0
+                count = len(run)
+            elif failed > 0:
+                count = failed
+            else:
+                failures, count = failures + 1, 1
+                if failures >= self._attempts:
+                    self._set_aside(run[0])
+                    run, failures = run[1:], 0
+                    count = len(run)
+                elif self._stop():
+                    return False
+                else:
+                    self._pause(min(_PAUSE_S * 2**failures, _MOST_PAUSE_S))
+        return True
+
+    def _transaction(self, run: list[Output]) -> Generator[Output, None, int | None]:
+        """Consume a run, or nothing of it: return the index of the output whose block raised."""
+        place = run[0].place
+        answer = self._partitions.ask_topic(place.topic)
+        position = self._store.begin(place)
+        self._partitions.check(place, position)
+        fresh = [output for output in run if output.offset >= position.next_offset]
+        if not fresh:
+            self._store.rollback()
+            return None
+        claimed = self._store.claim(place, fresh)
+        forgotten = self._store.forgotten() if any(output.replay for output in fresh) else {}
+        again = 0
+        for output in fresh:
+            output.error = output.replaces = None
+        for output in fresh:
+            if output.outbox_id is not None:
+                if output.outbox_id not in claimed:
+                    again += 1
+                    continue
+                output.replaces = claimed[output.outbox_id]
+                if output.replaces is None and _is_forgotten(output, forgotten):
+                    self._store.unclaim(output.outbox_id)
+                    output.unreadable = "whether this replayed output was consumed is forgotten"
+            if output.unreadable is not None:
+                _log.error("%s/%d is set aside: %s", place, output.offset, output.unreadable)
+                self._store.set_aside(output, position.topic_id, output.unreadable)
+                continue
+            yield output
+            if output.error is not None:
+                _log.warning("%s/%d: its block raised %r", place, output.offset, output.error)
+                self._store.rollback()
+                return run.index(output)
+        self._partitions.confirm(place, position, answer)
+        self._commit(place, run[-1].offset + 1, run[-1].leader_epoch)
+        if again:
+            _log.info("%s: %d of %d outputs were consumed before", place, again, len(fresh))
+        return None
+
+    def _set_aside(self, output: Output) -> None:
+        answer = self._partitions.ask_topic(output.topic)
+        position = self._store.begin(output.place)
+        if output.offset < position.next_offset:
+            self._store.rollback()
+            return
+        self._store.set_aside(output, position.topic_id, f"{type(output.error).__name__}: {output.error}")
+        self._partitions.confirm(output.place, position, answer)
+        self._commit(output.place, output.offset + 1, output.leader_epoch)
+        _log.error("%s/%d was set aside after %d attempts", output.place, output.offset, self._attempts)
+
+    def _settle(self, place: Place, end: int) -> None:
+        position = self._store.begin(place)
+        self._partitions.check(place, position)
+        self._commit(place, max(end, position.next_offset), position.leader_epoch)
+
+    def _commit(self, place: Place, next_offset: int, leader_epoch: int | None) -> None:
+        self._store.advance(place, next_offset, leader_epoch)
+        self._store.commit()
+        self._partitions.passed(place, next_offset, leader_epoch)
+
+    def _adapt(self, count: int, took_s: float) -> None:
+        """Halve what is fetched at once where it takes long, and double it where it does not."""
+        if took_s > 2 * _FETCHED_S:
+            self._most = max(1, count // 2)
+        elif took_s < _FETCHED_S and count == self._most:
+            self._most = min(_MOST_OUTPUTS, self._most * 2)
+
+    def _forget(self) -> None:
+        if self._remember is not None and time.monotonic() - self._forgot > _FORGET_S:
+            self._store.forget(datetime.now(UTC) - self._remember)
+            self._forgot = time.monotonic()
+
+
+@contextmanager
+def _rolled_back(store: Store) -> Iterator[None]:
+    """Undo what is not committed when the loop is left, also where the connection is broken."""
+    try:
+        yield
+    except BaseException as left:
+        try:
+            store.rollback()
+        except Exception as error:  # noqa: BLE001  # the first error says more
+            left.add_note(f"the rollback failed, too: {error}")
+        raise
+
+
+def _is_forgotten(output: Output, forgotten: Mapping[str, int]) -> bool:
+    if output.replay is None or output.outbox_id is None:
+        return False
+    source = f"{output.outbox_id.topic_id}/{output.outbox_id.partition}"
+    return output.outbox_id.end_offset <= forgotten.get(source, -1)

@@ -1,0 +1,134 @@
+"""A record of an output topic, as the loop hands it out."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import methodcaller
+from types import TracebackType
+from typing import NamedTuple
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from contract.places import OutboxId, parse_place
+
+Header = tuple[str, bytes | None]
+
+_MOST_REVISION = 2**31 - 1
+# For a name that is not UTF-8 `Message.headers()` returns a list and sets an exception. Called from C, that is noticed: SystemError.
+_headers = methodcaller("headers")
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@dataclass(slots=True, eq=False)
+class Output:
+    """One output. As a context manager it keeps an exception of its block for the loop, which tries it again.
+
+    `outbox_id` is None for records that no outbox sent as outputs: foreign ones, and tombstones of `publisher erase`. `replay`: the
+    uuid of the replay that sent this copy. `replaces`: the revision of this output that was consumed before; None: none was.
+    `unreadable`: why its headers cannot be trusted; the loop sets such a record aside.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    timestamp_ms: int | None = None
+    leader_epoch: int | None = None
+    outbox_id: OutboxId | None = None
+    revision: int = 0
+    replay: str | None = None
+    replaces: int | None = None
+    unreadable: str | None = None
+    error: Exception | None = None
+
+    @property
+    def place(self) -> Place:
+        """Where its offset counts."""
+        return Place(self.topic, self.partition)
+
+    def __enter__(self) -> None:
+        self.error = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.error = error
+        return True
+
+
+def output_of(message: Message) -> Output:
+    """Read a record and its headers."""
+    kind, timestamp_ms = message.timestamp()
+    output = Output(
+        message.topic() or "",
+        _number(message.partition()),
+        _number(message.offset()),
+        message.key(),
+        message.value(),
+        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        leader_epoch=message.leader_epoch(),
+    )
+    try:
+        read_headers(output, tuple(_headers(message) or ()))
+    except (SystemError, ValueError) as error:
+        output.unreadable = f"its headers cannot be read: {error}"
+    return output
+
+
+def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
+    """Fill in what the headers say. Raises ValueError."""
+    output.headers = headers
+    found = dict(reversed(headers))  # of two equal ones the first is the publisher's
+    if (outbox_id := found.get("outbox-id")) is None:
+        return
+    place = parse_place(_text(outbox_id))
+    if not isinstance(place, OutboxId):
+        raise ValueError(f"outbox-id {outbox_id!r} has no index")
+    revision = _text(found.get("outbox-revision") or b"0")
+    if not (revision.isdigit() and int(revision) <= _MOST_REVISION):
+        raise ValueError(f"outbox-revision {revision!r} is no number")
+    replay = found.get("outbox-replay")
+    output.outbox_id = place
+    output.revision = int(revision)
+    output.replay = None if replay is None else _text(replay)
+
+
+def runs(outputs: Iterable[Output]) -> Iterator[list[Output]]:
+    """Cut outputs into runs of one partition, with rising offsets and no outbox-id twice. Order within a partition stays."""
+    open_runs: dict[Place, tuple[list[Output], set[OutboxId]]] = {}
+    for output in outputs:
+        run, ids = open_runs.get(output.place, ([], set()))
+        if run and (output.offset <= run[-1].offset or output.outbox_id in ids):
+            yield run
+            run, ids = [], set()
+        run.append(output)
+        if output.outbox_id is not None:
+            ids.add(output.outbox_id)
+        open_runs[output.place] = run, ids
+    for run, _ in open_runs.values():
+        yield run
+
+
+def _text(value: bytes) -> str:
+    text = value.decode("ascii")
+    if not text.isprintable():
+        raise ValueError(f"{text!r} is no text")
+    return text
+
+
+def _number(value: int | None) -> int:
+    if value is None:
+        raise ValueError("a record without a place")
+    return value

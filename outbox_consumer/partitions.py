@@ -1,0 +1,258 @@
+"""The partitions of one member of the group: where each begins, and what Kafka gives of them.
+
+The position in the database decides where a partition begins; the group's offsets, written for lag tools, are never read. A partition
+without a position gets one before its first record is read, together with all other partitions of a topic that is new.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, TopicDescription  # type: ignore[attr-defined]
+
+from outbox_consumer.errors import PositionError, SettingsError, TopicChangedError
+from outbox_consumer.outputs import Output, Place, output_of
+from outbox_consumer.store import Position, Store
+
+FORCED: dict[str, object] = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+}
+"""What exactly once needs; other values are refused."""
+Start = Literal["earliest", "latest"]
+
+_ANSWER_S = 30.0
+_POLL_S = 1.0
+_SETTLE_S = 10.0
+# They pass: the client connects again, or joins the group again.
+_PASSING = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError._MAX_POLL_EXCEEDED,
+}
+_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE}
+# librdkafka prints standard base64; Kafka's tools, and the outbox, print URL-safe base64.
+_URL_SAFE = str.maketrans("+/", "-_")
+
+_log = logging.getLogger("outbox_consumer")
+
+
+def client_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the consumer. Raises SettingsError for what contradicts `FORCED`."""
+    forced = dict(FORCED)
+    if str(options.get("group.protocol", "classic")).lower() == "classic":
+        # Incremental in both protocols.
+        forced["partition.assignment.strategy"] = "cooperative-sticky"
+    for name, value in forced.items():
+        if str(options.get(name, value)).lower() != str(value).lower():
+            raise SettingsError(f"{name} must be {value}, not {options[name]}: leave it out")
+    if "default.topic.config" in options:
+        raise SettingsError("default.topic.config is obsolete: set its options beside the others")
+    if not options.get("group.id"):
+        raise SettingsError("group.id is missing: it names the consumer, in Kafka and in its tables")
+    return {**options, **forced}
+
+
+class Partitions:
+    """Reads what the group assigns. Callbacks run inside `fetch`, when no transaction is open."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: Mapping[str, Any],
+        topics: Sequence[str],
+        start: Start,
+        consumer: Callable[[dict[str, Any]], Consumer] = Consumer,
+        admin: Callable[[dict[str, Any]], AdminClient] = AdminClient,
+    ) -> None:
+        """Join the group. Raises SettingsError, KafkaException."""
+        options = client_options(options)
+        self._store = store
+        self._start = start
+        self._read: dict[Place, int] = {}
+        self._ends: dict[Place, int] = {}
+        self._heard = time.monotonic()
+        self._failure: Exception | None = None
+        # Quiet, for the consumer's options are none of its own.
+        own = {name: value for name, value in options.items() if name not in (*FORCED, "on_commit")}
+        self._admin = admin({**own, "log_level": 0})
+        self._consumer = consumer(options)
+        self._consumer.subscribe(
+            list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+        )
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def fetch(self, most: int) -> list[Output]:
+        """Return what is there, or what comes first within a second, in the order of each partition.
+
+        Raises TopicChangedError, KafkaException, and what the database raises.
+        """
+        first = self._consumer.poll(_POLL_S)
+        messages = [] if first is None else [first]
+        if messages and most > 1:
+            messages += self._consumer.consume(most - 1, timeout=0)
+        if self._failure is not None:
+            raise self._failure
+        outputs = [output_of(message) for message in messages if not self._is_event(message)]
+        if outputs:
+            self._heard = time.monotonic()
+        return outputs
+
+    def check(self, place: Place, position: Position) -> None:
+        """Compare a position with what was read. Raises PositionError where records between the two were not read."""
+        if position.next_offset < self._read.get(place, 0):
+            raise PositionError(
+                f"the position of {place} went back to {position.next_offset} under the running loop, which has read it to "
+                f"{self._read[place]}: was the database restored? Start again"
+            )
+
+    def passed(self, place: Place, next_offset: int, leader_epoch: int | None) -> None:
+        """Note that all below `next_offset` is consumed, and tell lag tools."""
+        self._read[place] = max(next_offset, self._read.get(place, 0))
+        try:
+            self._consumer.commit(offsets=[_offset(place, next_offset, leader_epoch)], asynchronous=True)
+        except KafkaException as error:
+            _log.debug("no offset of %s for lag tools: %s", place, error)
+
+    def settled(self) -> dict[Place, int]:
+        """Return ends of partitions that nothing came from for a while: behind the markers of commits, which are no records.
+
+        With them in the position, retention cannot look as if it had deleted what was not consumed.
+        """
+        if time.monotonic() - self._heard < _SETTLE_S:
+            return {}
+        self._heard = time.monotonic()
+        found = {place: end for place, end in self._ends.items() if end > self._read.get(place, end)}
+        self._ends.clear()
+        return found
+
+    def ask_topic(self, topic: str) -> "Future[TopicDescription]":
+        """Ask Kafka which topic has this name now."""
+        asked: Future[TopicDescription] = self._admin.describe_topics(
+            TopicCollection([topic]), request_timeout=_ANSWER_S
+        )[topic]
+        return asked
+
+    def confirm(self, place: Place, position: Position, answer: "Future[TopicDescription]") -> None:
+        """Raise TopicChangedError where the topic is not the position's; KafkaException."""
+        _compare(place, position, _topic_id(answer.result()))
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        places = [Place(each.topic, each.partition) for each in partitions]
+        try:
+            positions: dict[Place, Position] = {}
+            for topic in {place.topic for place in places}:
+                positions |= self._positions(topic)
+            for place in places:
+                self._check_bounds(place, positions[place])
+                self._read[place] = positions[place].next_offset
+            begins = [_offset(place, *positions[place][1:]) for place in places]
+        except Exception as error:  # noqa: BLE001  # raised by `fetch`: a client's callback is no place for it
+            self._failure = error
+            return
+        consumer.incremental_assign(begins)
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # What was read of them is either committed or not: there is nothing to finish. The client unassigns them itself.
+        for each in partitions:
+            self._ends.pop(Place(each.topic, each.partition), None)
+
+    def _positions(self, topic: str) -> dict[Place, Position]:
+        """Return the position of each partition, a new one where there is none.
+
+        All partitions of a new topic begin at `start`, at the same time; one that was added to a known topic begins at its first record.
+        """
+        description = self.ask_topic(topic).result()
+        topic_id = _topic_id(description)
+        known = self._store.positions(topic)
+        for partition, position in known.items():
+            _compare(Place(topic, partition), position, topic_id)
+        starts = {}
+        for partition in (each.id for each in description.partitions):
+            if partition not in known:
+                low, high = self._bounds(Place(topic, partition))
+                starts[partition] = high if self._start == "latest" and not known else low
+        if starts:
+            self._store.add_positions(topic, topic_id, starts)
+            known = self._store.positions(topic)
+        return {Place(topic, partition): position for partition, position in known.items()}
+
+    def _bounds(self, place: Place) -> tuple[int, int]:
+        found = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=_ANSWER_S)
+        if found is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about the ends of {place}"))
+        return found
+
+    def _check_bounds(self, place: Place, position: Position) -> None:
+        low, high = self._bounds(place)
+        if position.next_offset > high:
+            raise TopicChangedError(
+                f"{place} ends at {high}, but is consumed to {position.next_offset}: Kafka has lost records. To consume what it gets from "
+                f"now on: {_repair(place, high)}"
+            )
+        if position.next_offset < low:
+            raise TopicChangedError(
+                f"{place} begins at {low}, but is consumed to {position.next_offset} only: retention has deleted the records between. To "
+                f"continue without them (`publisher replay` sends them again): {_repair(place, low)}"
+            )
+
+    def _is_event(self, message: Message) -> bool:
+        """Whether it is no record. Raises TopicChangedError, KafkaException."""
+        error = message.error()
+        if error is None:
+            return False
+        place = Place(message.topic() or "", message.partition() or 0)
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._ends[place] = message.offset() or 0
+        elif error.code() in _OUT_OF_RANGE:
+            position = self._store.positions(place.topic).get(place.partition)
+            if position is not None:
+                self.confirm(place, position, self.ask_topic(place.topic))
+                self._check_bounds(place, position)
+            raise TopicChangedError(f"{place} does not continue where it was read to: {error.str()}")
+        elif error.code() not in _PASSING:
+            raise KafkaException(error)
+        else:
+            _log.warning("kafka: %s", error.str())
+        return True
+
+
+def _topic_id(description: TopicDescription) -> str:
+    return str(description.topic_id).translate(_URL_SAFE)
+
+
+def _compare(place: Place, position: Position, topic_id: str) -> None:
+    if topic_id != position.topic_id:
+        raise TopicChangedError(
+            f"topic {place.topic} was deleted and created again, or another cluster answers: its id is {topic_id}, that of the position "
+            f"{position.topic_id}. To consume the new topic from its beginning (outputs that are known by their outbox-id stay consumed "
+            f"once): {_repair(place, 0, topic_id)}"
+        )
+
+
+def _offset(place: Place, offset: int, leader_epoch: int | None) -> TopicPartition:
+    """With the epoch of the record before it Kafka notices a log that was cut and written anew."""
+    if leader_epoch is None:
+        return TopicPartition(*place, offset)
+    return TopicPartition(*place, offset, leader_epoch=leader_epoch)
+
+
+def _repair(place: Place, next_offset: int, topic_id: str | None = None) -> str:
+    """Return the statement that a person runs. Topic names and ids have no quotes."""
+    change, where = f"next_offset = {next_offset}, leader_epoch = NULL", f"topic = '{place.topic}'"
+    if topic_id is None:
+        where += f" AND partition = {place.partition}"
+    else:
+        change += f", topic_id = '{topic_id}'"
+    return f"UPDATE outbox_consumer_position SET {change} WHERE consumer = … AND {where}"  # noqa: S608  # for people

@@ -1,0 +1,134 @@
+-- name: missing
+SELECT NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'outbox_consumer_letter')
+
+-- name: position_table
+CREATE TABLE IF NOT EXISTS outbox_consumer_position (
+    consumer text,
+    topic text,
+    partition int,
+    topic_id text NOT NULL,
+    next_offset bigint NOT NULL CHECK (next_offset >= 0),
+    leader_epoch int,
+    moved_at text NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    CONSTRAINT outbox_consumer_position_key PRIMARY KEY (consumer, topic, partition)
+)
+
+-- name: seen_table
+-- One row for each output that was consumed, with the greatest revision. `source`: topic id and partition of the session's end.
+CREATE TABLE IF NOT EXISTS outbox_consumer_seen (
+    consumer text,
+    source text,
+    end_offset bigint,
+    output int,
+    revision int NOT NULL,
+    replaces int,
+    topic text NOT NULL,
+    partition int NOT NULL,
+    "offset" bigint NOT NULL,
+    seen_at text NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    CONSTRAINT outbox_consumer_seen_key PRIMARY KEY (consumer, source, end_offset, output)
+)
+
+-- name: seen_index
+CREATE INDEX IF NOT EXISTS outbox_consumer_seen_at ON outbox_consumer_seen (consumer, seen_at)
+
+-- name: forgotten_table
+CREATE TABLE IF NOT EXISTS outbox_consumer_forgotten (
+    consumer text,
+    source text,
+    end_offset bigint NOT NULL,
+    CONSTRAINT outbox_consumer_forgotten_key PRIMARY KEY (consumer, source)
+)
+
+-- name: letter_table
+CREATE TABLE IF NOT EXISTS outbox_consumer_letter (
+    consumer text,
+    topic text,
+    topic_id text,
+    partition int,
+    "offset" bigint,
+    outbox_id text,
+    revision int NOT NULL,
+    replay text,
+    key blob,
+    value blob,
+    headers text NOT NULL,
+    timestamp_ms bigint,
+    reason text NOT NULL,
+    set_aside_at text NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    CONSTRAINT outbox_consumer_letter_key PRIMARY KEY (consumer, topic, topic_id, partition, "offset")
+)
+
+-- name: positions
+SELECT partition, topic_id, next_offset, leader_epoch
+FROM outbox_consumer_position
+WHERE consumer = :consumer AND topic = :topic
+
+-- name: first_position
+INSERT INTO outbox_consumer_position (consumer, topic, partition, topic_id, next_offset)
+VALUES (:consumer, :topic, :partition, :topic_id, :next_offset)
+ON CONFLICT (consumer, topic, partition) DO NOTHING
+
+-- name: lock
+-- A statement that writes: it takes SQLite's one lock, until the end of this transaction.
+UPDATE outbox_consumer_position SET moved_at = moved_at
+WHERE consumer = :consumer AND topic = :topic AND partition = :partition
+RETURNING topic_id, next_offset, leader_epoch, :idle_ms
+
+-- name: claim
+INSERT INTO outbox_consumer_seen AS seen (consumer, source, end_offset, output, revision, topic, partition, "offset")
+SELECT :consumer, json_extract(value, '$.source'), json_extract(value, '$.end_offset'), json_extract(value, '$.output'),
+    json_extract(value, '$.revision'), :topic, :partition, json_extract(value, '$.offset')
+FROM json_each(:outputs)
+WHERE true
+ON CONFLICT (consumer, source, end_offset, output) DO UPDATE
+SET revision = EXCLUDED.revision, replaces = seen.revision, topic = EXCLUDED.topic, partition = EXCLUDED.partition,
+    "offset" = EXCLUDED."offset", seen_at = CURRENT_TIMESTAMP
+WHERE seen.revision < EXCLUDED.revision
+RETURNING source, end_offset, output, replaces
+
+-- name: unclaim
+DELETE FROM outbox_consumer_seen
+WHERE consumer = :consumer AND source = :source AND end_offset = :end_offset AND output = :output
+
+-- name: forgotten
+SELECT source, end_offset FROM outbox_consumer_forgotten WHERE consumer = :consumer
+
+-- name: note_forgotten
+INSERT INTO outbox_consumer_forgotten AS forgotten (consumer, source, end_offset)
+SELECT consumer, source, max(end_offset)
+FROM outbox_consumer_seen
+WHERE consumer = :consumer AND seen_at < :before
+GROUP BY consumer, source
+ON CONFLICT (consumer, source) DO UPDATE SET end_offset = max(forgotten.end_offset, EXCLUDED.end_offset)
+
+-- name: forget
+DELETE FROM outbox_consumer_seen WHERE consumer = :consumer AND seen_at < :before
+
+-- name: advance
+UPDATE outbox_consumer_position
+SET next_offset = :next_offset, leader_epoch = :leader_epoch, moved_at = CURRENT_TIMESTAMP
+WHERE consumer = :consumer AND topic = :topic AND partition = :partition
+
+-- name: set_aside
+INSERT INTO outbox_consumer_letter
+    (consumer, topic, topic_id, partition, "offset", outbox_id, revision, replay, key, value, headers, timestamp_ms, reason)
+VALUES
+    (:consumer, :topic, :topic_id, :partition, :offset, :outbox_id, :revision, :replay, :key, :value,
+     :headers, :timestamp_ms, :reason)
+ON CONFLICT (consumer, topic, topic_id, partition, "offset") DO UPDATE SET reason = EXCLUDED.reason, set_aside_at = CURRENT_TIMESTAMP
+
+-- name: letters
+SELECT topic, topic_id, partition, "offset"
+FROM outbox_consumer_letter
+WHERE consumer = :consumer
+ORDER BY topic, topic_id, partition, "offset"
+
+-- name: take
+SELECT key, value, headers, timestamp_ms
+FROM outbox_consumer_letter
+WHERE consumer = :consumer AND topic = :topic AND topic_id = :topic_id AND partition = :partition AND "offset" = :offset
+
+-- name: discard
+DELETE FROM outbox_consumer_letter
+WHERE consumer = :consumer AND topic = :topic AND topic_id = :topic_id AND partition = :partition AND "offset" = :offset

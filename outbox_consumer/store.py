@@ -1,0 +1,242 @@
+"""The tables of a consumer in its own database, over the connection that its effects go through.
+
+A transaction is: `begin`, which takes the position's row; `claim`; the effects; `advance`; `commit`. The row's lock is the fence: while one
+process has it no other moves the position, and the position that it gives is the newest one, whatever a process remembers.
+"""
+
+import json
+import re
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple, Protocol
+
+from contract.places import OutboxId
+from outbox_consumer.errors import PositionError, SettingsError, TransactionEndedError
+from outbox_consumer.outputs import Output, Place, read_headers
+
+_TABLES = ("position_table", "seen_table", "seen_index", "forgotten_table", "letter_table")
+_DIALECTS = {"pyformat": "postgres", "qmark": "sqlite"}
+_SAVEPOINT = "outbox_consumer"
+
+
+class Connection(Protocol):
+    """What is asked of a DB-API connection: of psycopg, psycopg2 or sqlite3."""
+
+    def cursor(self) -> Any:
+        """Return a cursor."""
+
+    def commit(self) -> Any:
+        """Commit."""
+
+    def rollback(self) -> Any:
+        """Roll back."""
+
+
+class Position(NamedTuple):
+    """How far a partition is consumed: every record below `next_offset`, in the topic with this id."""
+
+    topic_id: str
+    next_offset: int
+    leader_epoch: int | None
+
+
+class LetterPlace(NamedTuple):
+    """Which record was set aside."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+
+
+class Store:
+    """One consumer's tables. Not thread-safe, as the connection."""
+
+    def __init__(self, connection: Connection, consumer: str, idle_ms: int = 150_000) -> None:
+        """`idle_ms`: how long Postgres keeps the transaction of a process that does nothing in it. Raises SettingsError."""
+        module = sys.modules[type(connection).__module__.partition(".")[0]]
+        dialect = _DIALECTS.get(getattr(module, "paramstyle", ""))
+        if dialect is None:
+            raise SettingsError(f"{module.__name__} is none of psycopg, psycopg2 and sqlite3")
+        if getattr(connection, "autocommit", False) is True:
+            raise SettingsError("the connection commits each statement: connect without autocommit")
+        self._queries = _queries(dialect)
+        self._connection = connection
+        self._consumer = consumer
+        self._idle_ms = str(idle_ms)
+        # The user's rows may be dictionaries.
+        rows = sys.modules.get("psycopg.rows") if module.__name__ == "psycopg" else None
+        self._row_factory = None if rows is None else rows.tuple_row
+
+    def prepare(self) -> None:
+        """Create the tables that are missing."""
+        if self._all("missing")[0][0]:
+            if "alone" in self._queries:
+                self._all("alone")
+            for table in _TABLES:
+                self._run(table)
+        self.commit()
+
+    def positions(self, topic: str) -> dict[int, Position]:
+        """Return the positions of the partitions of a topic, in a transaction of its own."""
+        rows = self._all("positions", topic=topic)
+        self.commit()
+        return {partition: Position(*position) for partition, *position in rows}
+
+    def add_positions(self, topic: str, topic_id: str, starts: dict[int, int]) -> None:
+        """Store where partitions begin, in a transaction of its own. What another process has stored stays."""
+        for partition, start in sorted(starts.items()):
+            self._run(
+                "first_position", topic=topic, partition=partition, topic_id=topic_id, next_offset=start
+            )
+        self.commit()
+
+    def begin(self, place: Place) -> Position:
+        """Begin a transaction and take the position. Raises PositionError where there is none."""
+        self._cursor().execute(f"SAVEPOINT {_SAVEPOINT}")
+        rows = self._all("lock", **place._asdict(), idle_ms=self._idle_ms)
+        if not rows:
+            raise PositionError(f"the position of {place} is gone from outbox_consumer_position")
+        return Position(*rows[0][:3])
+
+    def claim(self, place: Place, outputs: Iterable[Output]) -> dict[OutboxId, int | None]:
+        """Remember outputs of a partition, each once. Return the new ones, with the revision that each replaces.
+
+        A process that claims the same output waits for the end of this transaction.
+        """
+        asked = [
+            {**_identity(output.outbox_id), "revision": output.revision, "offset": output.offset}
+            for output in outputs
+            if output.outbox_id is not None
+        ]
+        if not asked:
+            return {}
+        rows = self._all("claim", **place._asdict(), outputs=json.dumps(asked))
+        return {_outbox_id(source, end, output): replaces for source, end, output, replaces in rows}
+
+    def unclaim(self, outbox_id: OutboxId) -> None:
+        """Take a claim back."""
+        self._run("unclaim", **_identity(outbox_id))
+
+    def forgotten(self) -> dict[str, int]:
+        """Return for each source (topic id/partition) the end of the last session of which outputs were forgotten."""
+        return dict(self._all("forgotten"))
+
+    def forget(self, before: datetime) -> None:
+        """Forget the outputs that were consumed before a time, in a transaction of its own."""
+        at = before.strftime("%Y-%m-%d %H:%M:%S+00")
+        self._run("note_forgotten", before=at)
+        self._run("forget", before=at)
+        self.commit()
+
+    def set_aside(self, output: Output, topic_id: str, reason: str) -> None:
+        """Keep an output as a dead letter."""
+        headers = [
+            [name, None if value is None else b64encode(value).decode()] for name, value in output.headers
+        ]
+        self._run(
+            "set_aside",
+            **LetterPlace(output.topic, topic_id, output.partition, output.offset)._asdict(),
+            outbox_id=None if output.outbox_id is None else str(output.outbox_id),
+            revision=output.revision,
+            replay=output.replay,
+            key=output.key,
+            value=output.value,
+            headers=json.dumps(headers),
+            timestamp_ms=output.timestamp_ms,
+            reason=reason.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0"),
+        )
+
+    def advance(self, place: Place, next_offset: int, leader_epoch: int | None) -> None:
+        """Move the position that `begin` took. Raises TransactionEndedError where that transaction is over."""
+        try:
+            self._run("advance", **place._asdict(), next_offset=next_offset, leader_epoch=leader_epoch)
+            # After everything else: SQLite commits with its outermost savepoint.
+            self._cursor().execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        except Exception as error:
+            self.rollback()
+            raise TransactionEndedError(
+                f"the transaction of {place} was ended or broken inside the loop, which commits by itself: {error}"
+            ) from error
+
+    def letters(self) -> list[LetterPlace]:
+        """Return what was set aside, in a transaction of its own."""
+        rows = self._all("letters")
+        self.commit()
+        return [LetterPlace(*row) for row in rows]
+
+    def take(self, letter: LetterPlace) -> Output | None:
+        """Begin a transaction and take a dead letter; None where it is gone."""
+        rows = self._all("take", **letter._asdict())
+        if not rows:
+            return None
+        key, value, headers, timestamp_ms = rows[0]
+        output = Output(
+            letter.topic,
+            letter.partition,
+            letter.offset,
+            _bytes(key),
+            _bytes(value),
+            timestamp_ms=timestamp_ms,
+        )
+        try:
+            read_headers(
+                output,
+                tuple(
+                    (name, None if text is None else b64decode(text)) for name, text in json.loads(headers)
+                ),
+            )
+        except ValueError as error:
+            output.unreadable = str(error)
+        return output
+
+    def discard(self, letter: LetterPlace) -> None:
+        """Remove a dead letter."""
+        self._run("discard", **letter._asdict())
+
+    def commit(self) -> None:
+        """End the transaction. Where this raises, the outcome is what the tables say."""
+        self._connection.commit()
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+        self._connection.rollback()
+
+    def _cursor(self) -> Any:
+        cursor = self._connection.cursor()
+        if hasattr(cursor, "row_factory"):
+            cursor.row_factory = self._row_factory
+        return cursor
+
+    def _run(self, name: str, **parameters: object) -> Any:
+        cursor = self._cursor()
+        cursor.execute(self._queries[name], {"consumer": self._consumer, **parameters})
+        return cursor
+
+    def _all(self, name: str, **parameters: object) -> list[Any]:
+        rows: list[Any] = self._run(name, **parameters).fetchall()
+        return rows
+
+
+def _identity(outbox_id: OutboxId) -> dict[str, object]:
+    source = f"{outbox_id.topic_id}/{outbox_id.partition}"
+    return {"source": source, "end_offset": outbox_id.end_offset, "output": outbox_id.output}
+
+
+def _outbox_id(source: str, end_offset: int, output: int) -> OutboxId:
+    topic_id, _, partition = source.rpartition("/")
+    return OutboxId(topic_id, int(partition), end_offset, output)
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+@cache
+def _queries(dialect: str) -> dict[str, str]:
+    text = files("outbox_consumer").joinpath("sql", f"{dialect}.sql").read_text("utf-8")
+    return dict(re.findall(r"-- name: (\w+)\n(.*?)(?=\n-- name: |\Z)", text, re.DOTALL))
