@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, TopicCollection, TopicPartition
 
 Place = tuple[str, int]
+Send = Callable[..., None]
+"""(partition, records, abort=False): writes a transaction to a real topic."""
 
 
 class Record(NamedTuple):
@@ -20,8 +22,10 @@ class Record(NamedTuple):
     replay: str | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
 
-    def all_headers(self) -> list[tuple[str, bytes]]:
-        found = [] if self.outbox_id is None else [("outbox-id", self.outbox_id.encode())]
+    def all_headers(self) -> list[tuple[str, str | bytes | None]]:
+        found: list[tuple[str, str | bytes | None]] = []
+        if self.outbox_id is not None:
+            found.append(("outbox-id", self.outbox_id.encode()))
         if self.revision:
             found.append(("outbox-revision", b"%d" % self.revision))
         if self.replay is not None:
@@ -55,7 +59,7 @@ class GivenMessage:
     def value(self) -> bytes | None:
         return None if self._record is None else self._record.value
 
-    def headers(self) -> list[tuple[str, bytes]]:
+    def headers(self) -> list[tuple[str, str | bytes | None]]:
         return [] if self._record is None else self._record.all_headers()
 
     def timestamp(self) -> tuple[int, int]:
