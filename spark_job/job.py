@@ -1,13 +1,9 @@
 """The job on one screen: own the outbox, decide where to resume, then read -> assemble and transform -> commit, batch after batch."""
 
-import os
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from types import FrameType
 from uuid import UUID
 
 import psycopg
@@ -20,6 +16,7 @@ from db.migrate import require_current
 from service.errors import OutboxError
 from service.lifecycle import fault_points
 from service.lifecycle.fault_points import reach
+from service.lifecycle.shutdown import stop_on_handled_signals
 from service.observability import tracing
 from service.observability.logs import identify
 from service.settings import Settings
@@ -71,7 +68,8 @@ def run(
         cleanup.push(_log_end)  # the first, so that it is called last
         cleanup.enter_context(endpoint.served(settings, condition))
         cleanup.enter_context(condition.watched())
-        stop = cleanup.enter_context(_stop_signals())
+        stop = threading.Event()
+        cleanup.enter_context(stop_on_handled_signals(stop))
         spark = LazySession(settings.job, settings.transform.function)
         cleanup.callback(spark.stop)
         restarts = Restarts(settings.restart, spark, stop, condition, standby=standby)
@@ -288,22 +286,3 @@ def _report(started: Started, run_id: UUID, attempt: int) -> None:
     for first in range(0, len(places), _PLACES_A_LINE):
         some = places[first : first + _PLACES_A_LINE]
         log.info("job_resumes_at", at={f"{topic}/{partition}": offset for topic, partition, offset in some})
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """SIGTERM and SIGINT set the event, a second one ends the process; the previous handlers are put back."""
-    stop = threading.Event()
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        stop.set()  # nothing more: the log has a lock, which the interrupted thread may hold
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

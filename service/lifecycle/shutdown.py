@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
+from types import FrameType
 
 import structlog
 
@@ -53,3 +55,39 @@ def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S)
         done.set()
         watcher.join()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def stop_on_handled_signals(stop: threading.Event) -> Iterator[None]:
+    """Set `stop` at the first signal; the second one ends the process. Main thread only. For a process that starts others, which would
+    inherit blocked signals.
+
+    The handler only puts into a queue, whose C code may be interrupted by itself; a thread sets the event, which takes a lock.
+    """
+    received: SimpleQueue[int | None] = SimpleQueue()
+    has_come = False
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal has_come
+        if has_come:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        has_come = True
+        received.put(number)
+
+    def wait() -> None:
+        while received.get() is not None:
+            stop.set()
+
+    done = threading.Event()
+    watcher = supervised(wait, "signals", done)
+    watcher.start()
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        done.set()
+        received.put(None)
+        watcher.join()

@@ -18,7 +18,7 @@ GROWING is set by the thread that computes, STOPPING by a signal, a command's re
 - *Spark's stream thread* calls `_Callback` for each batch: computes it and hands the result over (`batches.py`). It owns
   `ResultReader.expected`: where the next batch begins.
 - *commit* commits (`sink/commit_thread.py`). It owns `Sink.position`, what is committed, and the sink's connection.
-- *heartbeat* and *signal handler* set `Interruption` or `stop`, and do nothing else.
+- *heartbeat* and *signals* set `Interruption` or `stop`, and do nothing else.
 
 **The end.** Whatever the state, the order is the same, and the main thread does all of it:
 
