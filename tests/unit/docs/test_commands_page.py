@@ -1,11 +1,12 @@
 """docs/commands.md says what `--help` says."""
 
+import re
 import subprocess
 import sys
 
 import pytest
 
-from tests.support.pages.commands import markdown
+from tests.support.pages.commands import SHARED, markdown
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "commands.md"
@@ -30,7 +31,13 @@ def test_a_command_says_the_same_by_itself(heading: str, arguments: list[str]) -
         [sys.executable, "-m", *arguments, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
     )
     block = PAGE.read_text("utf-8").partition(f"### {heading}\n\n```\n")[2].partition("```")[0]
-    assert block.split("[OPTIONS]")[1].split() == done.stdout.split("[OPTIONS]")[1].split()
+    own, _, shared = block.partition("\n  Also ")
+    said = " ".join(done.stdout.split("[OPTIONS]")[1].split())
+    for option in shared.rstrip(".\n").split(", "):
+        said, count = re.subn(rf"(-\w, )?{option} (<path> )?{re.escape(SHARED[option])} ?", "", said)
+        assert count == 1, option
+    said = said.removesuffix("--help Show this message and exit.").rstrip().removesuffix("Options:").rstrip()
+    assert own.split("[OPTIONS]")[-1].split() == said.split()
 
 
 def test_hidden_commands_are_not_shown() -> None:
