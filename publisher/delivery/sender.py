@@ -60,7 +60,6 @@ class Sender:
         self._timeout_ms = timeout_ms
         self._link, self._complaints = CoordinatorLink(), Complaints()
         self._bisection = RefusalBisection()
-        self._transactional_id = ""
         self._may_be_open = False
         """Whether a `send` has failed since the last fencing."""
         self._unproved_end: int | None = None
@@ -97,7 +96,7 @@ class Sender:
             self._complaints,
         )
         self._forget_breaks(self.producer)
-        self._transactional_id, self._may_be_open = transactional_id, False
+        self._may_be_open = False
 
     def begin(self, partition: int) -> None:
         """Step 4 has ended well: rows may be sent. The position was read from this partition of the progress topic."""
@@ -180,13 +179,16 @@ class Sender:
         if producer is not None:
             producer.purge()
 
-    def end(self) -> None:
-        """As `discard`, for whoever does not fence again: also ends a transaction that a failed `send` may have left open."""
+    def end(self, transactional_id: str) -> None:
+        """As `discard`, for whoever does not fence again: also ends a transaction that a failed `send` may have left open.
+
+        `transactional_id`: as in the last fencing.
+        """
         self.discard()
         if self._may_be_open:
             self._may_be_open = False
             context = self._context
-            end_transaction(context.settings.kafka, context.topics, self._transactional_id, self._timeout_ms)
+            end_transaction(context.settings.kafka, context.topics, transactional_id, self._timeout_ms)
 
     def _forget_breaks(self, producer: Producer) -> None:
         producer.poll(0)  # serves the log

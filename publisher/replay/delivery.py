@@ -1,27 +1,21 @@
 """One replay: the lanes' protocol over the rows that its filters choose."""
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from hashlib import sha256
 from uuid import UUID
 
 import psycopg
 import structlog
 
 from contract.cursor import Cursor
-from contract.output_topics import OutputTopics
-from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.clients import committed_reader
-from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.progress_reader import progress_records
-from publisher.kafka.topics import OutputTopic
 from publisher.outbox.deliveries import commit_id_at
 from publisher.outbox.lease import LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
@@ -30,8 +24,9 @@ from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition, Mirror, continue_from
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
-from publisher.protocol.refusals import Place, RecordRefusedError, Refusal
+from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StoppedError, StopReason
+from publisher.replay.admission import ReplayAdmission
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
@@ -51,68 +46,8 @@ _MOST_TRANSACTION_TIMEOUT_MS = 15_000
 Progressed = Callable[[ReplayProgress], None]
 
 
-def explain_refused(replay_id: int, place: Place, found: Refusal) -> str:
-    """Say why a replay stopped at a row. `outbox.erase_traces` looks for the key in these words, so it ends where JSON says."""
-    batch_id, session_key = place
-    quoted = json.dumps(session_key, ensure_ascii=False)
-    return (
-        f"the target refuses the row of batch {batch_id}, session key {quoted}, for itself ({found.reason}): {found.detail}. Nothing of "
-        f"its transaction is sent. Fix the target, then `publisher replay go-on {replay_id}`; or leave out such rows, which are counted "
-        f"and logged: `publisher replay go-on {replay_id} --skip-refused`"
-    )
-
-
 class StateChangedError(Exception):
     """The replay no longer runs: it was paused, cancelled or finished meanwhile."""
-
-
-class _Admission(Admission):
-    """Topic ids are kept in the progress record. Rows that the target refuses are left out or stop the replay."""
-
-    def __init__(self, context: Context, replay: Replay, outgoing: Outgoing, *, skip_refused: bool) -> None:
-        open_transactions = OpenTransactions(context.topics, context.give_up)
-        publisher = context.settings.publisher
-        allowed = (
-            OutputTopics(publisher.output_topics, publisher.progress_topic)
-            if replay.target_topic is None
-            else OutputTopics([replay.target_topic], publisher.progress_topic)  # a person has named it
-        )
-        super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
-        self._replay_id = replay.replay_id
-        self._skip_refused = skip_refused
-        self.topic_ids: dict[str, str] = {}
-        """Of the topics written so far."""
-
-    def begin_tenure(self, topic_ids: dict[str, str]) -> None:
-        """Start over, with the ids of the topics that Kafka's newest record names. Rows that Kafka itself refused stay out."""
-        self.topic_ids = topic_ids
-        self.begin(self._aside)
-
-    def _put_aside(self, place: Place, found: Refusal) -> None:
-        batch_id, session_key = place
-        if not self._skip_refused:
-            raise StoppedError(StopReason.ROW_REFUSED, explain_refused(self._replay_id, place, found))
-        _log.warning(
-            "left_out",
-            replay=self._replay_id,
-            batch_id=batch_id,
-            session_key_sha256=sha256(session_key.encode()).hexdigest(),
-            reason=found.reason,
-            detail=found.detail,
-        )
-
-    def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
-        # Those that this chunk has nothing for, too: what was sent to them counts as sent.
-        all_described = self._topics.describe(self.topic_ids) | dict(described)
-        ids = {name: topic.topic_id for name, topic in all_described.items()}
-        for name, known in self.topic_ids.items():
-            if ids[name] != known:
-                raise StoppedError(
-                    StopReason.TARGET_TOPIC_REPLACED,
-                    f"topic {name!r} had the id {known}, now it is {ids[name]}: it was deleted and created again, and what replay "
-                    f"{self._replay_id} has sent to it is gone. `publisher replay cancel {self._replay_id}` and start a new one",
-                )
-        self.topic_ids = ids
 
 
 class ReplayDelivery:
@@ -140,7 +75,7 @@ class ReplayDelivery:
             ExtraHeaders.of(publisher),
         )
         self._connection = OutboxConnection(context, f"publisher replay {replay.replay_id}")
-        self._admission = _Admission(context, replay, self._outgoing, skip_refused=skip_refused)
+        self._admission = ReplayAdmission(context, replay, self._outgoing, skip_refused=skip_refused)
         self._timeout_ms = min(publisher.transaction_timeout_ms, _MOST_TRANSACTION_TIMEOUT_MS)
         size = TransactionSize(
             min(publisher.transaction_sessions, _MOST_ROWS),
@@ -226,7 +161,7 @@ class ReplayDelivery:
 
     def release(self, reason: str | None) -> None:
         """Give the lease back and end; show `reason` where there is one. Never raises: the lease ends with the connection anyway."""
-        self._sender.end()
+        self._sender.end(self._transactional_id)
         self.discard()
         lease, self._lease = self._lease, None
         try:

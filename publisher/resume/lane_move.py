@@ -59,6 +59,7 @@ class LaneMove:
         self._lane = lane
         self._epoch, self._number = lane.move.found.epoch.epoch, lane.move.found.lane
         self._moved_meanwhile = moved_meanwhile
+        self._transactional_id = lane_transactional_id(context, self._epoch, self._number)
         self._sender = Sender(context, Outgoing(), "publisher resume", no_rows, timeout_ms)
 
     def run(self) -> LanePlan:
@@ -77,7 +78,7 @@ class LaneMove:
                 lease.release(self._connection)
                 raise
             finally:
-                self._sender.end()
+                self._sender.end(self._transactional_id)
             if settled:
                 lease.release(self._connection)
                 return self._lane
@@ -130,7 +131,7 @@ class LaneMove:
     def _fence(self) -> None:
         context, settings = self._context, self._context.settings
         size = batch_bytes(settings.kafka)
-        self._sender.fence(lane_transactional_id(context, self._epoch, self._number), size)
+        self._sender.fence(self._transactional_id, size)
         for stale in self._lane.move.found.later:
             # What a lane epoch that this ledger no longer has left behind must not come back.
             fencing_producer(

@@ -115,6 +115,6 @@ def test_a_sender_that_is_ended_leaves_no_failed_transaction_open(
             sender.send([], [])
         if again == 0:
             sender.discard()  # as before it is fenced again
-    sender.end()
-    sender.end()
+    sender.end("id")
+    sender.end("id")
     assert (ended, sender.producer) == (ends, None)

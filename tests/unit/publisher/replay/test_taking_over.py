@@ -43,7 +43,7 @@ def parts() -> tuple[Any, Any]:
         settings=Settings.model_construct(
             postgres=PostgresSettings.model_construct(), kafka=KafkaSettings(), publisher=PublisherSettings()
         ),
-        outbox=None,
+        outbox=SimpleNamespace(transactional_id_prefix="outbox", outbox_uuid="uuid"),
         timelines=Timelines(1),
         topics=None,
         holder="me",
@@ -221,7 +221,6 @@ def refused_replay(patch: pytest.MonkeyPatch, order: list[str], fails: Exception
     context.turns, context.progress_topic = None, "progress"
     replayed = Sending(context, replay)
     replayed._sender.producer = cast(Any, SimpleNamespace(poll=lambda _: 0, purge=lambda: None))
-    replayed._sender._transactional_id = "outbox-replay-1"
     replayed._sender._bisection.refused(1)
     held: Any = SimpleNamespace(release=lambda _, reason: order.append(str(reason)))
     replayed._lease = held
@@ -242,7 +241,7 @@ def test_a_replay_that_stops_at_a_refused_record_ends_its_transaction_and_then_s
     with pytest.raises(StoppedError, match="row_refused"):
         run(parts()[0], replayed, 1)
     ended, reason = order
-    assert ended == "outbox-replay-1"
+    assert ended == "outbox-uuid-replay-1"
     assert reason.startswith("row_refused: the target refuses the row of batch 1")
 
 
@@ -253,7 +252,7 @@ def test_a_replay_without_the_right_to_write_ends_its_transaction_too(
     refusal = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(StoppedError, match="not_authorised"):
         run(parts()[0], refused_replay(monkeypatch, order, refusal), 1)
-    assert order[0] == "outbox-replay-1"
+    assert order[0] == "outbox-uuid-replay-1"
 
 
 def test_the_reason_is_logged_where_postgres_is_away_and_names_no_session_key(
@@ -267,6 +266,6 @@ def test_the_reason_is_logged_where_postgres_is_away_and_names_no_session_key(
     monkeypatch.setattr(connection, "connect", away)
     with pytest.raises(StoppedError, match="row_refused"), capture_logs() as logs:
         run(parts()[0], replayed, 1)
-    assert order == ["outbox-replay-1"]
+    assert order == ["outbox-uuid-replay-1"]
     (line,) = [line for line in logs if line["event"] == "reason_not_recorded"]
     assert (line["reason"], line["error"]) == ("row_refused", "Postgres is away")
