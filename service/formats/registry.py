@@ -295,14 +295,6 @@ def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:
         return _opened[configured]
 
 
-def close_schemas(options: Mapping[str, Any]) -> None:
-    """Close what `schemas_of` has opened with these options; the next call opens it again."""
-    with _opening:
-        found = _opened.pop(configuration(options), None)
-    if found is not None:
-        found.client.close()
-
-
 def configuration(options: Mapping[str, Any]) -> str:
     """Return what a client is made of: its options, and the state of the certificates and keys that they name, which it reads only once."""
     files = {name: _state(str(file)) for name, file in options.items() if name.endswith(".location")}

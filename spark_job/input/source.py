@@ -27,13 +27,8 @@ _CONSUMER = {
 
 
 def source_number(topic_index: int, partition: int) -> int:
-    """Return the number of a partition; the inverse is `source_place`."""
+    """Return the number of a partition."""
     return (topic_index << _PARTITION_BITS) | partition
-
-
-def source_place(number: int) -> tuple[int, int]:
-    """Return (topic's index, partition) of a source number."""
-    return number >> _PARTITION_BITS, number & ((1 << _PARTITION_BITS) - 1)
 
 
 def offsets_json(offsets: Offsets, topic_ids: Mapping[str, str]) -> str:

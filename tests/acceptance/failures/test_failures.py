@@ -12,13 +12,13 @@ import pytest
 from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from devstack.replica import Replica
 from tests.support.paths import ROOT
 from tests.support.pipeline.feed import clean, ends_of, starts_of, write
 from tests.support.pipeline.options import Options
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
 from tests.support.secured.kafka import PASSWORD, SecuredKafka, right
+from tests.support.servers.replica import Replica
 
 SECRET = "a-secret-of-the-keystore"
 QUICK = {"OUTBOX_RESTART__DELAY_S": "0.1", "OUTBOX_RESTART__MAX_DELAY_S": "0.1"}

@@ -9,7 +9,6 @@ import pytest
 from db.migrate import HEAD, current, upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from devstack.replica import Replica, failover_dsn
 from service.errors import UnavailableError
 from tests.support.faults.outages import TIMEOUT_S, end_of, go_on
 from tests.support.faults.outbox_batches import Batches, connected
@@ -17,6 +16,7 @@ from tests.support.pipeline import verdict
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.proxies.postgres import Cut, PostgresProxy, When
 from tests.support.queries import query
+from tests.support.servers.replica import Replica, failover_dsn
 
 DATABASE = "outbox"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from devstack.cluster import KafkaCluster, KafkaNode
 from publisher.kafka.topics import Topics
 from service.kafka.client import admin_client
 from service.settings import KafkaSettings
 from tests.support.faults.matrix import Matrix
 from tests.support.faults.publisher_cells import PublisherCell, run_cells
 from tests.support.faults.publisher_scenario import PublisherScenario, SetUp
+from tests.support.servers.kafka_cluster import KafkaCluster, KafkaNode
 
 _PARTITIONS_OF_INTERNAL_TOPICS = 4  # devstack/kafka.py
 _PROGRESS_GROUP = "outbox-publisher-progress"

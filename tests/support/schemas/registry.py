@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from service.formats.registry import close_schemas
+from service.formats import registry as service_registry
 
 Options = dict[str, str | int | float | bool]
 
@@ -72,7 +72,9 @@ class Registry:
     def close_clients(self) -> None:
         """Close what this process keeps open for the tasks that used one of `options`."""
         for options in self._clients:
-            close_schemas(options)
+            opened = service_registry._opened.pop(service_registry.configuration(options), None)
+            if opened is not None:
+                opened.client.close()
 
     @property
     def asked(self) -> list[str]:

@@ -11,7 +11,6 @@ from db.connection import connect
 from db.migrate import upgrade
 from devstack.kafka import KafkaServer
 from devstack.postgres import Postgres
-from devstack.replica import Replica
 from publisher.cli import app as publisher_app
 from service.commands.main import run_command
 from service.settings import PostgresSettings
@@ -24,6 +23,7 @@ from tests.support.outbox.letters import failed
 from tests.support.processes.environment import variables_of
 from tests.support.processes.publishers import publisher_service, settings_for
 from tests.support.queries import query
+from tests.support.servers.replica import Replica
 from tests.support.sink.batches import SinkRun, session
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher

@@ -10,7 +10,7 @@ import pytest
 
 from devstack.postgres import Postgres
 from devstack.processes.errors import DevstackError
-from devstack.replica import Replica, failover_dsn
+from tests.support.servers.replica import Replica, failover_dsn
 from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60.0
