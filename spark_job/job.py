@@ -37,7 +37,7 @@ from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.sink.computed import ResultReader
-from spark_job.spark.session import LazySession
+from spark_job.spark.lazy_session import LazySession
 from spark_job.status import endpoint
 from spark_job.stream.batches import RunContext
 from spark_job.stream.endings import Interruption

@@ -25,7 +25,7 @@ from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.findings import AcceptedRisks
-from spark_job.spark.session import LazySession
+from spark_job.spark.lazy_session import LazySession
 from spark_job.supervisor.restart_strategy import GiveUp, RestartStrategy
 
 log = structlog.get_logger()

@@ -19,7 +19,7 @@ from service.settings import Settings
 from spark_job.failures.explain import explained
 from spark_job.ledger.writer import Connection, Owner, read_owner
 from spark_job.monitoring.condition import Condition
-from spark_job.spark.session import LazySession
+from spark_job.spark.lazy_session import LazySession
 from spark_job.stream.warm_up import warm_up
 
 log = structlog.get_logger()

@@ -24,7 +24,7 @@ from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.source import read_records
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.spark.session import LazySession
+from spark_job.spark.lazy_session import LazySession
 from spark_job.stream.action import BatchAction
 from tests.support.histories.tasks import task_settings
 from tests.support.reading import end_offsets

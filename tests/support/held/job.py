@@ -27,7 +27,7 @@ from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.job import attempt
 from spark_job.monitoring.condition import Condition
-from spark_job.spark.session import LazySession
+from spark_job.spark.lazy_session import LazySession
 from spark_job.supervisor.attempts import AttemptPlan, Restarts
 from tests.support.held.figures import Held
 from tests.support.pipeline.feed import clean, write

@@ -16,7 +16,7 @@ ANSWERS_TO_SOMEBODY = {
     ("service/observability/http_server.py", "endpoint page"),  # whoever asked gets a 500
     ("service/lifecycle/threads.py", "name"),
     ("spark_job/sink/commit_thread.py", "commit"),  # CommitThread.failure
-    ("spark_job/spark/session.py", "spark start"),  # LazySession.get
+    ("spark_job/spark/lazy_session.py", "spark start"),  # LazySession.get
 }
 """Module and name of the threads that `supervised` did not make."""
 

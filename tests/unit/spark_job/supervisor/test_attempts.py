@@ -20,7 +20,7 @@ from service.settings import JobSettings, RestartSettings
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.findings import AcceptedRisks
-from spark_job.spark.session import LazySession
+from spark_job.spark.lazy_session import LazySession
 from spark_job.supervisor.attempts import AttemptPlan, Restarts
 
 AT_ONCE = RestartSettings(delay_s=0)

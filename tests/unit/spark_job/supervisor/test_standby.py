@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job.monitoring.condition import Condition
 from spark_job.monitoring.readiness import judge
-from spark_job.spark.session import LazySession
+from spark_job.spark.lazy_session import LazySession
 from spark_job.supervisor import standby as standby_module
 from spark_job.supervisor.standby import Standby
 from tests.support.waiting import wait_until
