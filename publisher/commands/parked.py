@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, LiteralString
 
 import psycopg
 import typer
+from psycopg.rows import dict_row
 
 from db.statements import queries
 from publisher.commands.common import database
@@ -67,7 +68,7 @@ def parked_list(
 ) -> None:
     """List parked rows, oldest first."""
     with database(load_settings(config), "parked list") as connection:
-        rows = _as_dicts(connection.execute(_PARKED["list"], {"all_states": all_states, "rows": limit}))
+        rows = _rows(connection, _PARKED["list"], all_states=all_states, rows=limit)
         counts = dict(connection.execute(_PARKED["counts"], {"count_limit": _COUNT_LIMIT}).fetchall())
     if as_json:
         print_json(rows)
@@ -97,10 +98,9 @@ def show(
 ) -> None:
     """Show all of a parked row: why, since when, and each of its outputs (values as hex where they are not UTF-8)."""
     name = _parsed([row])[0]
-    place = {"batch_id": name.batch_id, "session_key": name.session_key}
     with database(load_settings(config), "parked show") as connection:
-        found = _as_dicts(connection.execute(_PARKED["row"], place))
-        events = _as_dicts(connection.execute(_PARKED["events"], place, prepare=False))
+        found = _rows(connection, _PARKED["row"], batch_id=name.batch_id, session_key=name.session_key)
+        events = _rows(connection, _PARKED["events"], batch_id=name.batch_id, session_key=name.session_key)
     if not found:
         raise RowError(f"row {name} was never parked: `publisher parked list --all` lists what was")
     for event in events:
@@ -142,9 +142,7 @@ def requeue_rows(
         if dry_run:
             _report(as_json, {"would_requeue": count, "session_keys": keys}, refused)
             return
-        if count and not yes:
-            console().print(f"{count:,} rows of {keys:,} session keys are to be sent again")
-            confirm(yes, "Continue?", "this cannot be undone")
+        _confirm(count, yes, f"{count:,} rows of {keys:,} session keys are to be sent again")
         result = _requeue(connection, choice, count)
     refused |= {
         str(row): "outbox.session_output does not hold it any more; `publisher parked discard` puts it away"
@@ -173,9 +171,7 @@ def discard_rows(
         if dry_run:
             _report(as_json, {"would_discard": count, "session_keys": keys}, refused)
             return
-        if count and not yes:
-            console().print(f"{count:,} rows of {keys:,} session keys will never be sent")
-            confirm(yes, "Continue?", "this cannot be undone")
+        _confirm(count, yes, f"{count:,} rows of {keys:,} session keys will never be sent")
         count = discard(connection, choice)
     _report(as_json, {"discarded": count}, refused)
 
@@ -194,6 +190,19 @@ def _chosen(
         str(name): refusal for name in names or () if (refusal := explain_not_parked(connection, name))
     }
     return Choice(newest_batch(connection), names, reasons), refused
+
+
+def _confirm(count: int, yes: bool, consequence: str) -> None:
+    if count and not yes:
+        console().print(consequence)
+        confirm(yes, "Continue?", "this cannot be undone")
+
+
+def _rows(
+    connection: psycopg.Connection[Any], query: LiteralString, **parameters: object
+) -> list[dict[str, Any]]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(query, parameters, prepare=False).fetchall()
 
 
 def _parsed(rows: Sequence[str]) -> list[RowName]:
@@ -251,8 +260,3 @@ def _text(value: bytes | None) -> str | None:
         return value.decode()
     except UnicodeDecodeError:
         return value.hex()
-
-
-def _as_dicts(cursor: psycopg.Cursor[Any]) -> list[dict[str, Any]]:
-    names = [column.name for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
