@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.commands.common import database
 from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
+from publisher.trace import shown
 from publisher.trace.meaning import SessionKey, meaning
 from publisher.trace.outputs import (
     Identity,
@@ -19,11 +20,10 @@ from publisher.trace.outputs import (
     outputs_of_id,
     outputs_of_key,
 )
-from publisher.trace.positions import FoundThere, find_there
+from publisher.trace.positions import find_there
 from publisher.trace.records import Copy, RecordThere, record_at
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
-from service.commands.tables import Table
 from service.errors import SettingsError, UnavailableError
 from service.settings import Settings, load_settings
 
@@ -165,9 +165,9 @@ def _of_key(
     erased = erased_of_key(connection, key)
     copies = found_in_kafka(settings.kafka, outputs, scan=scan)
     if text:
-        _print_erased(erased)
+        shown.print_erased(erased)
         if outputs:
-            _print_outputs(outputs, copies, scan=scan)
+            shown.print_outputs(outputs, copies, scan=scan)
         elif not erased:
             console().print(
                 f"the outbox has no output of session key {key!r}: `spark-job dead-letters list --key` shows its dead letters"
@@ -182,10 +182,10 @@ def _of_id(
     copies = found_in_kafka(settings.kafka, outputs)
     erased = erased_at_end(connection, *wanted.end) if not outputs else []
     if text:
-        _print_erased(erased)
+        shown.print_erased(erased)
         if outputs:
-            _print_deliveries(outputs)
-            _print_outputs(outputs, copies)
+            shown.print_deliveries(outputs)
+            shown.print_outputs(outputs, copies)
         elif not erased:
             console().print(
                 f"the outbox has no output {wanted}: it was never made, or retention has dropped it"
@@ -202,11 +202,11 @@ def _outputs(
     scan: bool = False,
 ) -> _Traced:
     lost = [each for each in outputs if looked_for(each, scan=scan) and each.identity not in copies]
-    shown = [
+    found = [
         each._asdict() | {"copies": [copy._asdict() for copy in copies.get(each.identity, [])]}
         for each in outputs
     ]
-    return _Traced(meant, erased, bool(outputs) and not lost, outputs=shown)
+    return _Traced(meant, erased, bool(outputs) and not lost, outputs=found)
 
 
 def _of_record(
@@ -227,8 +227,8 @@ def _of_record(
     ends = [*([] if sent is None else [sent.end]), *(wanted._replace(topic=t) for t in there.topic_ids)]
     erased = [each for end in ends for each in erased_at_end(connection, *end)]
     if text:
-        _print_erased(erased)
-        _print_record(wanted, record, unread, outputs, there, is_erased=bool(erased))
+        shown.print_erased(erased)
+        shown.print_record(wanted, record, unread, outputs, there, is_erased=bool(erased))
     return _Traced(
         "position",
         erased,
@@ -247,88 +247,3 @@ def _output_of(record: RecordThere) -> OutboxId | None:
     except ValueError:
         return None
     return wanted if isinstance(wanted, OutboxId) else None
-
-
-def _print_erased(erased: Sequence[ErasedSession]) -> None:
-    for each in erased:
-        console().print(str(each))
-
-
-def _print_deliveries(outputs: Sequence[Output]) -> None:
-    for each in outputs:
-        by = "not sent by a delivery that is recorded"
-        if each.delivery_seq is not None:
-            at = "" if each.delivered_at is None else f" at {each.delivered_at:%F %T} UTC"
-            by = f"sent by delivery {each.delivery_seq} of epoch {each.epoch}, lane {each.lane}{at}"
-        console().print(f"session key {each.session_key}, batch {each.batch_id}: {by}")
-
-
-def _print_outputs(
-    outputs: Sequence[Output], copies: Mapping[Identity, list[Copy]], *, scan: bool = False
-) -> None:
-    table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
-    for output in outputs:
-        places = [_place(copy) for copy in copies.get(output.identity, [])]
-        if not places and output.state == "delivered":
-            places = [
-                "not in Kafka (any more)"
-                if looked_for(output, scan=scan)
-                else "offsets are not recorded: --scan looks"
-            ]
-        table.add(
-            *(str(output.batch_id), str(output.revision), output.state, output.outbox_id, output.topic),
-            note="\n".join(places),
-        )
-    table.print(console())
-
-
-def _place(copy: Copy) -> str:
-    replayed = "" if copy.replay is None else f", replay {copy.replay}"
-    revision = f", revision {copy.revision}" if copy.revision else ""
-    return f"{copy.topic} partition {copy.partition} offset {copy.offset}{revision}{replayed}"
-
-
-def _print_record(
-    wanted: RecordPlace,
-    record: RecordThere | None,
-    unread: str,
-    outputs: Sequence[Output],
-    there: FoundThere,
-    *,
-    is_erased: bool,
-) -> None:
-    out = console()
-    if unread:
-        out.print(f"Kafka was not read: {unread}")
-    elif record is None:
-        out.print(
-            f"Kafka has no committed record at {wanted}: an aborted one, a commit marker, or it expired"
-        )
-    elif record.outbox_id is not None:
-        replay = "" if record.replay is None else f", sent by replay {record.replay}"
-        out.print(f"outbox-id {record.outbox_id}, revision {record.revision}{replay}")
-        if not outputs and not is_erased:
-            out.print(
-                "the outbox has no such output: another outbox' publisher sent it, or retention has dropped it"
-            )
-        _print_deliveries(outputs)
-    if there.candidates or there.letters:
-        _print_there(there)
-    elif not there.topic_ids and not outputs and not is_erased:
-        out.print(f"topic {wanted.topic!r} is no input topic of this outbox")
-    elif not outputs and not is_erased:
-        out.print(
-            "no session and no dead letter has that event: it was not read yet, or its session is still open"
-        )
-
-
-def _print_there(there: FoundThere) -> None:
-    table = Table(["session key", "batch", "from offset", "to offset", "event"])
-    for each in there.candidates:
-        event = "its first or last" if each.exact else "perhaps: sessions overlap there"
-        offsets = (str(each.start_offset), str(each.end_offset))
-        table.add(each.session_key, str(each.batch_id), *offsets, event)
-    for letter in there.letters:
-        event = f"dead letter {letter.dead_letter_id}: {letter.reason}, {letter.state}"
-        table.add(letter.session_key, str(letter.batch_id), None, None, event)
-    table.print(console())

@@ -1,0 +1,100 @@
+"""What `publisher trace` found, as text."""
+
+from collections.abc import Mapping, Sequence
+
+from contract.places import RecordPlace
+from publisher.outbox.erased import ErasedSession
+from publisher.trace.outputs import Identity, Output, looked_for
+from publisher.trace.positions import FoundThere
+from publisher.trace.records import Copy, RecordThere
+from service.commands.output import console
+from service.commands.tables import Table
+
+
+def print_erased(erased: Sequence[ErasedSession]) -> None:
+    """Print a line for each erased session."""
+    for each in erased:
+        console().print(str(each))
+
+
+def print_deliveries(outputs: Sequence[Output]) -> None:
+    """Print which delivery sent each output."""
+    for each in outputs:
+        by = "not sent by a delivery that is recorded"
+        if each.delivery_seq is not None:
+            at = "" if each.delivered_at is None else f" at {each.delivered_at:%F %T} UTC"
+            by = f"sent by delivery {each.delivery_seq} of epoch {each.epoch}, lane {each.lane}{at}"
+        console().print(f"session key {each.session_key}, batch {each.batch_id}: {by}")
+
+
+def print_outputs(
+    outputs: Sequence[Output], copies: Mapping[Identity, list[Copy]], *, scan: bool = False
+) -> None:
+    """Print the table of outputs, with where Kafka has each of them."""
+    table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
+    for output in outputs:
+        places = [_place(copy) for copy in copies.get(output.identity, [])]
+        if not places and output.state == "delivered":
+            places = [
+                "not in Kafka (any more)"
+                if looked_for(output, scan=scan)
+                else "offsets are not recorded: --scan looks"
+            ]
+        table.add(
+            *(str(output.batch_id), str(output.revision), output.state, output.outbox_id, output.topic),
+            note="\n".join(places),
+        )
+    table.print(console())
+
+
+def _place(copy: Copy) -> str:
+    replayed = "" if copy.replay is None else f", replay {copy.replay}"
+    revision = f", revision {copy.revision}" if copy.revision else ""
+    return f"{copy.topic} partition {copy.partition} offset {copy.offset}{revision}{replayed}"
+
+
+def print_record(
+    wanted: RecordPlace,
+    record: RecordThere | None,
+    unread: str,
+    outputs: Sequence[Output],
+    there: FoundThere,
+    *,
+    is_erased: bool,
+) -> None:
+    """Print what is at a place in Kafka. `unread`: why Kafka was not read, empty where it was."""
+    out = console()
+    if unread:
+        out.print(f"Kafka was not read: {unread}")
+    elif record is None:
+        out.print(
+            f"Kafka has no committed record at {wanted}: an aborted one, a commit marker, or it expired"
+        )
+    elif record.outbox_id is not None:
+        replay = "" if record.replay is None else f", sent by replay {record.replay}"
+        out.print(f"outbox-id {record.outbox_id}, revision {record.revision}{replay}")
+        if not outputs and not is_erased:
+            out.print(
+                "the outbox has no such output: another outbox' publisher sent it, or retention has dropped it"
+            )
+        print_deliveries(outputs)
+    if there.candidates or there.letters:
+        _print_there(there)
+    elif not there.topic_ids and not outputs and not is_erased:
+        out.print(f"topic {wanted.topic!r} is no input topic of this outbox")
+    elif not outputs and not is_erased:
+        out.print(
+            "no session and no dead letter has that event: it was not read yet, or its session is still open"
+        )
+
+
+def _print_there(there: FoundThere) -> None:
+    table = Table(["session key", "batch", "from offset", "to offset", "event"])
+    for each in there.candidates:
+        event = "its first or last" if each.exact else "perhaps: sessions overlap there"
+        offsets = (str(each.start_offset), str(each.end_offset))
+        table.add(each.session_key, str(each.batch_id), *offsets, event)
+    for letter in there.letters:
+        event = f"dead letter {letter.dead_letter_id}: {letter.reason}, {letter.state}"
+        table.add(letter.session_key, str(letter.batch_id), None, None, event)
+    table.print(console())
