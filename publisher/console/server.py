@@ -1,6 +1,5 @@
 """The console's server: a thread of its own, of which nothing else waits for anything."""
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +9,7 @@ import structlog
 from publisher.console.alerts.observed import NotReady
 from service.errors import SettingsError
 from service.lifecycle.threads import supervised
+from service.observability.endpoint import listen
 from service.settings import Settings
 
 _log = structlog.get_logger()
@@ -94,7 +94,8 @@ class _Console:
         from publisher.console.reader import Reader
 
         console = settings.console
-        self._socket = _listen(console.host, console.port)
+        self._socket = listen(console.host, console.port)
+        self._socket.setblocking(False)
         self.port: int = self._socket.getsockname()[1]
         self._reader = Reader(settings)
         self._app = ConsoleApp(settings, self._reader, not_ready)
@@ -125,18 +126,3 @@ class _Console:
     def stop(self) -> None:
         """End; requests under way have a second."""
         self._server.should_exit = True
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, address = found[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen()
-        listening.setblocking(False)
-    except BaseException:
-        listening.close()
-        raise
-    return listening

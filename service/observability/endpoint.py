@@ -40,8 +40,7 @@ def served(host: str, port: int, pages: Mapping[str, Page], another_port: str) -
     Raises SettingsError where the address cannot be opened; `another_port` names the setting that gives another one.
     """
     try:
-        listening = _listen(host, port)
-    # UnicodeError: the host is no name at all.
+        listening = listen(host, port)
     except (OSError, UnicodeError) as error:
         raise SettingsError(
             f"the metrics endpoint cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}. Correct [metrics] host "
@@ -52,7 +51,8 @@ def served(host: str, port: int, pages: Mapping[str, Page], another_port: str) -
         yield number
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; the system chooses the port for 0. Raises OSError, UnicodeError where the host is no name at all."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
     listening = socket.socket(family, kind, protocol)

@@ -2,20 +2,15 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from service.settings.section import Section
-
-
-def _empty_is_none(given: object) -> object:
-    # An environment variable is never absent where a template names it.
-    return None if given == "" else given
+from service.settings.section import EmptyIsNone, Section
 
 
 class MetricsSettings(Section):
     port: int = Field(default=0, ge=0, le=65_535)
     """TCP port on which `publisher run` and `spark-job run` serve `/metrics`, `/healthz` and `/readyz` (docs/metrics.md); 0: none."""
-    job_port: Annotated[int | None, BeforeValidator(_empty_is_none)] = Field(default=None, ge=0, le=65_535)
+    job_port: Annotated[int | None, EmptyIsNone] = Field(default=None, ge=0, le=65_535)
     """The port of `spark-job run`, for a host where both services read the same file. Empty: `port`."""
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on; `0.0.0.0`: all of this host."""

@@ -4,7 +4,15 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from service.errors import SecretUnreadableError
 
@@ -23,6 +31,12 @@ def _without_login(value: str) -> str:
     return value
 
 
+def _empty_is_none(given: object) -> object:
+    # An environment variable is never absent where a template names it.
+    return None if given == "" else given
+
+
+EmptyIsNone = BeforeValidator(_empty_is_none)
 LoggedAddress = Annotated[str, AfterValidator(_without_login)]
 
 

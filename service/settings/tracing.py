@@ -2,19 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from service.settings.section import Section
-
-
-def _empty_is_none(given: object) -> object:
-    return None if given == "" else given
+from service.settings.section import EmptyIsNone, Section
 
 
 class TracingSettings(Section):
-    endpoint: Annotated[str | None, BeforeValidator(_empty_is_none)] = Field(
-        default=None, pattern=r"^https?://[^/\s]+(/\S*)?$"
-    )
+    endpoint: Annotated[str | None, EmptyIsNone] = Field(default=None, pattern=r"^https?://[^/\s]+(/\S*)?$")
     """A collector for OTLP over HTTP, for instance `http://127.0.0.1:4318/v1/traces` (docs/ecosystem.md#spans). Needs the extra `otel`.
     Empty: no spans."""
     timeout_s: float = Field(default=5.0, ge=0.1, le=60)
