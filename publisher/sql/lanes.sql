@@ -45,13 +45,15 @@ WITH lane AS (
 )
 SELECT
     l.epoch, l.lane,
-    coalesce((SELECT p.host || ':' || p.pid FROM outbox.publisher_process p WHERE p.process_id::text = l.lease_holder), l.lease_holder),
-    l.held, l.seq, l.cursor_batch, l.cursor_key, l.sessions, l.events, l.stopped_reason, l.stopped_why,
-    (SELECT max(d.committed_at) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq = l.seq),
-    greatest(0, l.last_batch - greatest(l.cursor_batch, l.from_batch - 1)),
+    CASE WHEN l.held
+        THEN coalesce((SELECT p.host || ':' || p.pid FROM outbox.publisher_process p WHERE p.process_id::text = l.lease_holder), l.lease_holder)
+    END AS holder,
+    l.seq, l.cursor_batch, l.cursor_key, l.sessions, l.events, l.stopped_reason, l.stopped_why,
+    (SELECT max(d.committed_at) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq = l.seq) AS last_delivery_at,
+    greatest(0, l.last_batch - greatest(l.cursor_batch, l.from_batch - 1)) AS lag_batches,
     l.from_batch,
     l.last_batch,
-    EXISTS (SELECT FROM lane h WHERE h.epoch < l.epoch AND h.held)
+    EXISTS (SELECT FROM lane h WHERE h.epoch < l.epoch AND h.held) AS waiting
 FROM lane l
 WHERE l.stopped_reason IS NOT NULL
    OR l.epoch >= (SELECT max(k.epoch) FROM outbox.lane_epoch k)

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
+from functools import partial
 
 from db.polling import max_age_s, polling
 from publisher.monitoring import metrics
@@ -12,7 +10,7 @@ from publisher.monitoring.health import ProcessHealth
 from publisher.monitoring.readiness import judge
 from publisher.status.outbox_metrics import PublisherOutboxMetrics
 from service.observability import endpoint
-from service.observability.gauges import Gauges, Sample, families
+from service.observability.gauges import Gauges, LiveGauges, Sample
 from service.observability.verdict import HealthVerdict
 from service.settings import Settings
 
@@ -35,7 +33,7 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
         yield
         return
     outbox = PublisherOutboxMetrics(max_age_s(settings.metrics))
-    process = PublisherProcessMetrics(settings, health)
+    process = process_metrics(settings, health)
     pages = endpoint.pages(
         [metrics.REGISTRY, outbox, process], health.verdict, lambda: ready(settings, health)
     )
@@ -48,38 +46,28 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
         yield
 
 
-class PublisherProcessMetrics(Collector):
-    """How this process is, as metrics."""
+def process_metrics(settings: Settings, health: ProcessHealth) -> LiveGauges:
+    """Return how this process is, as metrics."""
+    return LiveGauges(_GAUGES, partial(_samples, settings, health))
 
-    def __init__(self, settings: Settings, health: ProcessHealth) -> None:
-        self._settings = settings
-        self._health = health
 
-    def describe(self) -> list[Metric]:
-        """Name the metrics without values."""
-        return families(_GAUGES)
-
-    def collect(self) -> list[Metric]:
-        """Return the metrics as of now."""
-        return families(_GAUGES, self._samples())
-
-    def _samples(self) -> Iterator[Sample]:
-        seen, lanes = self._health.seen(), self._health.lanes()
-        producers = [lane.producer for lane in lanes]
-        yield "outbox_ready", (), int(ready(self._settings, self._health).holds)
-        yield "outbox_heartbeat_age_seconds", (), seen.beat_s_ago
-        yield "outbox_lanes_held", (), len(lanes)
-        queued = sum([len(producer) for producer in producers if producer is not None])
-        yield "outbox_producer_queue_messages", (), queued
-        if self._settings.retention.keep_s is not None:
-            yield "outbox_retention_keep_seconds", (), self._settings.retention.keep_s
-        for lane in lanes:
-            if lane.transaction_rows is not None:
-                yield (
-                    "outbox_transaction_rows_limit",
-                    (str(lane.epoch), str(lane.lane)),
-                    lane.transaction_rows,
-                )
+def _samples(settings: Settings, health: ProcessHealth) -> Iterator[Sample]:
+    seen, lanes = health.seen(), health.lanes()
+    producers = [lane.producer for lane in lanes]
+    yield "outbox_ready", (), int(ready(settings, health).holds)
+    yield "outbox_heartbeat_age_seconds", (), seen.beat_s_ago
+    yield "outbox_lanes_held", (), len(lanes)
+    queued = sum([len(producer) for producer in producers if producer is not None])
+    yield "outbox_producer_queue_messages", (), queued
+    if settings.retention.keep_s is not None:
+        yield "outbox_retention_keep_seconds", (), settings.retention.keep_s
+    for lane in lanes:
+        if lane.transaction_rows is not None:
+            yield (
+                "outbox_transaction_rows_limit",
+                (str(lane.epoch), str(lane.lane)),
+                lane.transaction_rows,
+            )
 
 
 _GAUGES: Gauges = {

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.rows import dict_row
 
 from contract.cursor import Cursor
 from db.connection import snapshot
@@ -144,46 +145,19 @@ def read_status(connection: psycopg.Connection[Any]) -> PublisherStatus:
 
 def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[LaneStatus]:
     """Read every lane's. Undelivered rows are counted up to `count_limit` for each."""
-    rows = connection.execute(_LANES["statuses"]).fetchall()
-    # Nothing of an epoch is before its first batch.
-    backlogs = [
-        LaneBacklog(row[1], max(Cursor(row[5], row[6]), Cursor(row[13] - 1)), row[14]) for row in rows
-    ]
+    with connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(_LANES["statuses"]).fetchall()
+    backlogs = []
+    for row in rows:
+        # Nothing of an epoch is before its first batch.
+        at = max(Cursor(row["cursor_batch"], row["cursor_key"]), Cursor(row.pop("from_batch") - 1))
+        backlogs.append(LaneBacklog(row["lane"], at, row.pop("last_batch")))
     backlog.count(connection, backlogs, count_limit)
     return [
         LaneStatus(
-            epoch=epoch,
-            lane=lane,
-            holder=holder if held else None,
-            seq=seq,
-            cursor_batch=cursor_batch,
-            cursor_key=cursor_key,
-            sessions=sessions,
-            events=events,
-            stopped_reason=stopped_reason,
-            stopped_why=stopped_why,
-            last_delivery_at=last_delivery_at,
-            lag_batches=lag_batches,
+            **row,
             lag_rows=left.rows,
             oldest_undelivered_s=None if left.age_s is None else round(left.age_s, 3),
-            waiting=waiting,
         )
-        for (
-            epoch,
-            lane,
-            holder,
-            held,
-            seq,
-            cursor_batch,
-            cursor_key,
-            sessions,
-            events,
-            stopped_reason,
-            stopped_why,
-            last_delivery_at,
-            lag_batches,
-            _,
-            _,
-            waiting,
-        ), left in zip(rows, backlogs, strict=True)
+        for row, left in zip(rows, backlogs, strict=True)
     ]

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
+from functools import partial
 
 from db.polling import max_age_s, polling
 from service.observability import endpoint
-from service.observability.gauges import Gauges, Sample, families
+from service.observability.gauges import Gauges, LiveGauges, Sample
 from service.observability.verdict import HealthVerdict
 from service.settings import Settings
 from spark_job.monitoring import metrics
@@ -35,7 +33,7 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
         yield
         return
     outbox = JobOutboxMetrics(max_age_s(settings.metrics), InputLag(settings.kafka).read)
-    process = JobProcessMetrics(settings, condition)
+    process = process_metrics(settings, condition)
     pages = endpoint.pages(
         [metrics.REGISTRY, outbox, process], condition.loops.verdict, lambda: ready(settings, condition)
     )
@@ -51,30 +49,20 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
         yield
 
 
-class JobProcessMetrics(Collector):
-    """How this process is, as metrics."""
+def process_metrics(settings: Settings, condition: Condition) -> LiveGauges:
+    """Return how this process is, as metrics."""
+    return LiveGauges(_GAUGES, partial(_samples, settings, condition))
 
-    def __init__(self, settings: Settings, condition: Condition) -> None:
-        self._settings = settings
-        self._condition = condition
 
-    def describe(self) -> list[Metric]:
-        """Name the metrics without values."""
-        return families(_GAUGES)
-
-    def collect(self) -> list[Metric]:
-        """Return the metrics as of now."""
-        return families(_GAUGES, self._samples())
-
-    def _samples(self) -> Iterator[Sample]:
-        seen = self._condition.seen()
-        yield "outbox_ready", (), int(ready(self._settings, self._condition).holds)
-        yield "outbox_heartbeat_age_seconds", (), seen.beat_s_ago
-        yield "outbox_held_back", (), int(seen.held_back is not None)
-        yield "outbox_attempt", (), seen.attempt
-        yield "outbox_max_open_bytes", (), self._settings.session.max_open_bytes
-        if seen.run:
-            yield "outbox_run_info", [str(seen.run[label]) for label in _RUN], 1
+def _samples(settings: Settings, condition: Condition) -> Iterator[Sample]:
+    seen = condition.seen()
+    yield "outbox_ready", (), int(ready(settings, condition).holds)
+    yield "outbox_heartbeat_age_seconds", (), seen.beat_s_ago
+    yield "outbox_held_back", (), int(seen.held_back is not None)
+    yield "outbox_attempt", (), seen.attempt
+    yield "outbox_max_open_bytes", (), settings.session.max_open_bytes
+    if seen.run:
+        yield "outbox_run_info", [str(seen.run[label]) for label in _RUN], 1
 
 
 _RUN = ("restored", "generation", "reason", "policy", "revision")

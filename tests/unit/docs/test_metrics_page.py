@@ -26,12 +26,12 @@ SERVICES: dict[str, list[Collector]] = {
     "publisher": [
         publisher.monitoring.metrics.REGISTRY,
         publisher.status.outbox_metrics.PublisherOutboxMetrics(1),
-        publisher.status.endpoint.PublisherProcessMetrics(SETTINGS, PublisherCondition()),
+        publisher.status.endpoint.process_metrics(SETTINGS, PublisherCondition()),
     ],
     "job": [
         spark_job.monitoring.metrics.REGISTRY,
         spark_job.status.outbox_metrics.JobOutboxMetrics(1, lambda _ends: []),
-        spark_job.status.endpoint.JobProcessMetrics(SETTINGS, JobCondition()),
+        spark_job.status.endpoint.process_metrics(SETTINGS, JobCondition()),
     ],
 }
 
