@@ -182,8 +182,9 @@ def test_a_right_that_is_missing_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     guarded.revoke(needed.acl(output="orders"))
-    # Without any right Kafka does not even describe the topic, and says that instead.
-    guarded.allow(Right(needed.kind, needed.name, "Describe", needed.prefix).acl(output="orders"))
+    if needed.operation != "Describe":
+        # Without any right Kafka does not even describe the topic, and says that instead.
+        guarded.allow(Right(needed.kind, needed.name, "Describe", needed.prefix).acl(output="orders"))
     try:
         code, found, _ = run(guarded_config, capsys)
     finally:
@@ -214,7 +215,5 @@ def test_without_the_right_to_delete_it_the_topic_is_named(
     (name,) = left(guarded.bootstrap_servers)
     assert code == 0
     assert f"--delete --topic {name}" in errors
-    for future in (
-        AdminClient({"bootstrap.servers": guarded.bootstrap_servers}).delete_topics([name]).values()
-    ):
-        future.result()
+    admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
+    admin.delete_topics([name])[name].result()
