@@ -20,7 +20,7 @@ from publisher.assignment.assignor import Assignment, assign, left_alone_with
 from publisher.assignment.descriptors import ensure_descriptors
 from publisher.assignment.heartbeat import ProcessHeartbeat
 from publisher.assignment.lane_workers import LaneWorkers
-from publisher.assignment.withdrawal import Withdrawal
+from publisher.assignment.withdrawal import KafkaProbe, Withdrawal
 from publisher.delivery.context import Context, Timelines
 from publisher.delivery.handover import HandoverTurns, patience_s
 from publisher.delivery.large_rows import LargeRows
@@ -78,6 +78,7 @@ class Relay:
         self._pruning = DeliveryPruning(settings.publisher.keep_deliveries_s)
         self._deliveries = DeliveryLog()
         self._withdrawal = Withdrawal(longest_attempt_s(settings))
+        self._probe = KafkaProbe()
         self.abandoned = False
         """Whether lanes still waited for Kafka when `run` returned: whoever takes them over fences them and finds out."""
 
@@ -209,7 +210,9 @@ class Relay:
         living = [process.process_id for process in view.living]
         assignment = assign(me, living, view.holders, rather_keep=workers.standing_still(epoch))
         mine = {lane for lane, holder in view.holders.items() if holder == me}
-        if not self._can_deliver(connection, context, epoch, living, heartbeat):
+        if not self._can_deliver(
+            connection, context, epoch, view, heartbeat, stands_by=not mine and not assignment.claim
+        ):
             assignment = Assignment((), tuple(mine) if self._withdrawal.reason else ())
         keep = mine - set(assignment.give_up)
         workers.leave(lane for lane in workers.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
@@ -233,17 +236,35 @@ class Relay:
         connection: psycopg.Connection[Any],
         context: Context,
         epoch: Epoch,
-        living: list[str],
+        view: membership.View,
         heartbeat: ProcessHeartbeat,
+        *,
+        stands_by: bool,
     ) -> bool:
-        """Return whether this process may take lanes; tell the others and `/healthz` where it leaves them to others."""
+        """Return whether this process may take lanes; tell the others and `/healthz` where it leaves them to others.
+
+        One that stands by counts among the living only while Kafka answers it, so that the others can rely on it.
+        """
         me = context.holder
+        others = {process.process_id for process in view.living} - {me}
+
+        def no_answer() -> str | None:
+            # By the brokers that a lane needs first: the leaders of the progress partitions.
+            return self._probe.failure(
+                lambda: context.topics.ends(context.progress_topic, range(epoch.lanes), committed=True)
+            )
+
         self._withdrawal.look(
             self._health.seen().lanes,
-            others=any(process != me for process in living),
+            others=bool(others),
             delivered_s_ago=lambda: membership.others_delivered_s_ago(connection, epoch, me),
+            only_others_reach_kafka=lambda: (
+                bool(others - set(view.holders.values())) and no_answer() is not None
+            ),
         )
         reason = context.turns.stuck or self._withdrawal.reason
+        if reason is None and stands_by and others:
+            reason = no_answer()
         if reason != self._unable:
             self._unable = reason
             if reason is None:

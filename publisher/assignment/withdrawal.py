@@ -1,26 +1,55 @@
 """When a process leaves its lanes to others, because it cannot deliver them while others can (decision 27).
 
 One that has lost Kafka for good fails in all its lanes, as every process does in an outage. What tells the two apart is that others
-deliver meanwhile. Where nobody does, the lanes stay where they are: a move would only cost a takeover.
+deliver meanwhile, or that Kafka answers another process, which holds no lane, and not this one. Otherwise the lanes stay where they are: a
+move would only cost a takeover.
 """
 
 import time
 from collections.abc import Callable, Sequence
 
+from confluent_kafka import KafkaException
+
 from publisher.monitoring.health import LaneState
 from publisher.monitoring.readiness import LaneSnapshot
+from service.kafka.renewable_client import is_own
 from service.lifecycle.backoff import Backoff
 
 Clock = Callable[[], float]
 
 _LEAST_AWAY_S, _MOST_AWAY_S = 60.0, 900.0
+_ASK_EVERY_S = 2.0
+
+
+class KafkaProbe:
+    """Whether Kafka answers this process. The main loop's."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._ask_at = 0.0
+        self._failure: str | None = None
+
+    def failure(self, ask: Callable[[], object]) -> str | None:
+        """Return why Kafka does not answer `ask`, None where it does: an error that a broker answers is an answer.
+
+        It is asked again after 2 s at the earliest.
+        """
+        if self._clock() >= self._ask_at:
+            self._failure = None
+            try:
+                ask()
+            except KafkaException as error:
+                if is_own(error.args[0]):
+                    self._failure = f"Kafka does not answer this process: {error.args[0].str()}"
+            self._ask_at = self._clock() + _ASK_EVERY_S
+        return self._failure
 
 
 class Withdrawal:
     """The main loop's. `reason` says why the process leaves its lanes to others, None while it does not."""
 
     def __init__(self, patience_s: float, clock: Clock = time.monotonic) -> None:
-        """`patience_s`: for how long others must deliver while nothing is delivered here."""
+        """`patience_s`: for how long others must be able to deliver while nothing is delivered here."""
         self._patience_s = patience_s
         self._clock = clock
         self._away = Backoff(least_s=_LEAST_AWAY_S, most_s=_MOST_AWAY_S)
@@ -30,11 +59,17 @@ class Withdrawal:
         self.reason: str | None = None
 
     def look(
-        self, lanes: Sequence[LaneSnapshot], *, others: bool, delivered_s_ago: Callable[[], float | None]
+        self,
+        lanes: Sequence[LaneSnapshot],
+        *,
+        others: bool,
+        delivered_s_ago: Callable[[], float | None],
+        only_others_reach_kafka: Callable[[], bool],
     ) -> None:
         """Judge anew. `lanes`: those that this process works on; `others`: whether another process lives.
 
-        `delivered_s_ago` returns when another process last delivered, None where none has; it is asked only while every lane fails here.
+        `delivered_s_ago` returns when another process last delivered, None where none has; `only_others_reach_kafka`, whether Kafka answers
+        a process without lanes, but not this one. Both are asked only while every lane fails here.
         """
         now = self._clock()
         if self.reason is not None and (not others or now >= self._until):
@@ -50,15 +85,17 @@ class Withdrawal:
             self._failing_since = now
         ago = delivered_s_ago()
         # Not what they delivered before it began, nor what stopped as it did here.
-        if ago is None or ago > min(now - self._failing_since, self._patience_s):
+        deliver = ago is not None and ago <= min(now - self._failing_since, self._patience_s)
+        if not deliver and not only_others_reach_kafka():
             self._others_since = None
             return
         if self._others_since is None:
             self._others_since = now
         for_s = now - self._others_since
         if for_s >= self._patience_s:
+            did = "did" if deliver else "can"
             self.reason = (
-                f"no lane of this process could deliver for {now - self._failing_since:.0f} s, while other processes did; they take its "
+                f"no lane of this process could deliver for {now - self._failing_since:.0f} s, while other processes {did}; they take its "
                 f"lanes over: {lanes[0].reason}"
             )
             self._until = now + self._away.next()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from pydantic import SecretStr
 
 from publisher.assignment import lane_workers, membership
@@ -30,16 +31,32 @@ def look_and_wait(
     holders: dict[int, str | None],
     lanes: dict[int, StoppedError | None],
     ended: frozenset[int] = frozenset(),
-) -> None:
-    """Let the process `me` look once and wait for a moment."""
+    *,
+    kafka: bool = True,
+) -> list[bool]:
+    """Let the process `me` look once and wait for a moment; return whether it said each time that it takes lanes.
+
+    `kafka`: whether Kafka answers.
+    """
     settings = Settings.model_construct(
         postgres=PostgresSettings(dsn=SecretStr("postgresql://nowhere")), publisher=PublisherSettings()
     )
     stop = threading.Event()
     relay = Relay(settings, stop)
-    topics = SimpleNamespace(brokers=lambda: 1)
+    takes_lanes: list[bool] = []
+
+    def ends(*_: object, **__: object) -> None:
+        if not kafka:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    topics = SimpleNamespace(brokers=lambda: 1, ends=ends)
     shared: Any = SimpleNamespace(
-        holder="me", settings=settings, topics=topics, outbox=None, turns=HandoverTurns()
+        holder="me",
+        settings=settings,
+        topics=topics,
+        progress_topic="outbox-progress",
+        outbox=None,
+        turns=HandoverTurns(),
     )
     workers = LaneWorkers(
         shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), ProcessHealth()
@@ -57,13 +74,15 @@ def look_and_wait(
     monkeypatch.setattr(membership, "read_view", lambda *_: view)
     monkeypatch.setattr(membership, "add_lanes", lambda *_: None)
     monkeypatch.setattr(membership, "release_other_epochs", lambda *_: None)
-    beating: Any = SimpleNamespace(failed=None, hung=frozenset(), take_lanes=lambda _takes: None)
+    monkeypatch.setattr(membership, "claim", lambda _connection, _epoch, lanes, *_: list(lanes))
+    beating: Any = SimpleNamespace(failed=None, hung=frozenset(), take_lanes=takes_lanes.append)
     workers.start(EPOCH, lanes)
     try:
         relay.assign_lanes(None, shared, workers, beating)  # type: ignore[arg-type]
         relay.wait(0.0, workers, beating)
     finally:
         workers.end(30)
+    return takes_lanes
 
 
 @pytest.mark.guarantee(122)
@@ -86,3 +105,18 @@ def test_a_process_stands_by_while_one_lane_continues_or_is_being_resumed(
 ) -> None:
     look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: None})
     look_and_wait(monkeypatch, ["me"], {0: "me", 1: "host:1 (resume)"}, {0: STOP})
+
+
+@pytest.mark.guarantee(101)
+def test_a_process_without_lanes_counts_among_the_living_only_while_kafka_answers_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held: dict[int, str | None] = {0: "other", 1: "other"}
+    assert look_and_wait(monkeypatch, ["me", "other"], held, {}) == [True]
+    assert look_and_wait(monkeypatch, ["me", "other"], held, {}, kafka=False) == [False]
+    # Where it is the only one, or has a lane, it takes part.
+    assert look_and_wait(monkeypatch, ["me"], held, {}, kafka=False) == [True]
+    assert look_and_wait(monkeypatch, ["me", "other"], held | {1: "me"}, {1: None}, kafka=False) == [True]
+    # A lane that is free is claimed at once.
+    free: dict[int, str | None] = {0: None, 1: "other"}
+    assert look_and_wait(monkeypatch, ["me", "other"], free, {0: None}, kafka=False) == [True]

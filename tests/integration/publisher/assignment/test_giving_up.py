@@ -3,15 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from devstack.kafka import KafkaServer
-from publisher.kafka import fencing
-from publisher.monitoring.health import ProcessHealth
+from publisher.kafka import fencing, topics
+from publisher.monitoring.health import ProcessHealth, longest_attempt_s
+from service.kafka import client as kafka_client
+from service.kafka.client import KafkaAdmin
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
-from service.settings import KafkaSettings
+from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained, spread
 from tests.support.processes.publishers import RelayThread, publisher_service, settings_for
@@ -82,22 +83,59 @@ def test_a_lane_that_hangs_and_those_that_wait_for_it_are_delivered_by_another_p
     assert_exactly_once(outbox, watcher)
 
 
+class LostKafka:
+    """While `lost`, Kafka answers no process whose `client.id` is one of `clients`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, clients: set[str]) -> None:
+        self.lost = False
+        self.clients = clients
+        self._admins: list[tuple[KafkaAdmin, KafkaSettings]] = []
+        self._make_admin, self._make_producer = kafka_client.admin_client, fencing.fencing_producer
+        self._offsets = topics.partition_offsets
+        monkeypatch.setattr(kafka_client, "admin_client", self._admin_client)
+        monkeypatch.setattr(topics, "partition_offsets", self._partition_offsets)
+        monkeypatch.setattr("publisher.delivery.sender.fencing_producer", self._fencing_producer)
+
+    def _admin_client(self, kafka: KafkaSettings) -> KafkaAdmin:
+        admin = self._make_admin(kafka)
+        self._admins.append((admin, kafka))
+        return admin
+
+    def _partition_offsets(self, admin: KafkaAdmin, *arguments: Any, **options: Any) -> Any:
+        if self.lost and any(admin is each and self._loses(kafka) for each, kafka in self._admins):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return self._offsets(admin, *arguments, **options)
+
+    def _fencing_producer(self, kafka: KafkaSettings, *arguments: Any) -> Any:
+        if self.lost and self._loses(kafka):
+            raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        return self._make_producer(kafka, *arguments)
+
+    def _loses(self, kafka: KafkaSettings) -> bool:
+        return kafka.options.get("client.id") in self.clients
+
+
+def losing_settings(outbox: Outbox, kafka: KafkaServer, name: str) -> Settings:
+    """Of a process with this `client.id`, which notices soon that Kafka is lost."""
+    settings = settings_for(outbox.dsn, kafka.bootstrap_servers, {"client.id": name})
+    return settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"request_timeout_s": 1})})
+
+
+def end_lanes_connections(dsn: str) -> None:
+    """Have every lane opened again."""
+    query(
+        dsn,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name LIKE 'publisher lane%%' AND datname = current_database()",
+    )
+
+
 @pytest.mark.guarantee(101)
 def test_a_process_that_has_lost_kafka_leaves_its_lanes_to_one_that_has_not(
     outbox: Outbox, kafka: KafkaServer, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_ever, lost = fencing.fencing_producer, False
-
-    def fencing_producer(kafka: KafkaSettings, *arguments: Any) -> Any:
-        if lost and kafka.options.get("client.id") == "lost":
-            raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
-        return as_ever(kafka, *arguments)
-
-    monkeypatch.setattr("publisher.delivery.sender.fencing_producer", fencing_producer)
-    settings = settings_for(outbox.dsn, kafka.bootstrap_servers, {"client.id": "lost"})
-    settings = settings.model_copy(
-        update={"kafka": settings.kafka.model_copy(update={"request_timeout_s": 1})}
-    )
+    losing = LostKafka(monkeypatch, {"lost"})
+    settings = losing_settings(outbox, kafka, "lost")
     health = ProcessHealth()
     batch = 0
 
@@ -113,12 +151,8 @@ def test_a_process_that_has_lost_kafka_leaves_its_lanes_to_one_that_has_not(
                 lambda: drained(outbox.dsn) and spread(outbox.dsn) == [LANES // 2, LANES // 2], "both at work"
             )
             assert health.verdict().holds
-            lost = True
-            with psycopg.connect(outbox.dsn, autocommit=True) as connection:
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                    " WHERE application_name LIKE 'publisher lane%%' AND datname = current_database()"
-                )
+            losing.lost = True
+            end_lanes_connections(outbox.dsn)
 
             def is_left() -> bool:
                 feed()
@@ -129,8 +163,48 @@ def test_a_process_that_has_lost_kafka_leaves_its_lanes_to_one_that_has_not(
             assert "while other processes did" in reason
             wait_until(lambda: drained(outbox.dsn), "the delivery")
             assert first.error is None
-        lost = False
+        losing.lost = False
         feed()
         wait_until(lambda: drained(outbox.dsn), "the delivery by the one that is left")
         assert health.verdict().holds
+    assert_exactly_once(outbox, watcher)
+
+
+@pytest.mark.guarantee(101)
+def test_with_fewer_lanes_than_processes_the_one_that_has_lost_kafka_leaves_them_to_one_that_reaches_it(
+    database: str, topic: str, kafka: KafkaServer, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox = Outbox(database, topic, lanes=1)
+    losing = LostKafka(monkeypatch, {"first", "second"})
+    health, waiting = ProcessHealth(), ProcessHealth()
+
+    def living() -> int:
+        (count,) = query(
+            outbox.dsn, "SELECT count(*) FROM outbox.publisher_process WHERE alive_until > now()"
+        )[0]
+        return int(count)
+
+    with RelayThread(losing_settings(outbox, kafka, "first"), health) as holder:
+        outbox.batch(simple(1))
+        wait_until(lambda: drained(outbox.dsn) and health.lanes(), "the delivery by the first process")
+        with RelayThread(losing_settings(outbox, kafka, "second"), waiting):
+            wait_until(lambda: living() == 2, "two processes")
+            # An outage for both: the lane stays, for longer than a process that fails alone would keep it.
+            losing.lost = True
+            end_lanes_connections(outbox.dsn)
+            outbox.batch(simple(2))
+            wait_until(lambda: living() == 1, "the one that stands by to say that Kafka does not answer it")
+            assert not waiting.verdict().reasons
+            patience_s = longest_attempt_s(losing_settings(outbox, kafka, "first"))
+            wait_until(
+                lambda: health.seen().lanes[0].progress_s_ago > 2 * patience_s, "a lane that fails for long"
+            )
+            assert health.verdict().holds
+            assert not waiting.lanes()
+            # Kafka answers the second process again.
+            losing.clients = {"first"}
+            wait_until(lambda: drained(outbox.dsn), "the delivery by the second process")
+            (reason,) = health.verdict().reasons
+            assert "while other processes can" in reason
+            assert holder.error is None
     assert_exactly_once(outbox, watcher)

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from publisher.assignment.withdrawal import Withdrawal
+from publisher.assignment.withdrawal import KafkaProbe, Withdrawal
 from publisher.monitoring.readiness import LaneSnapshot
 
 FAILING = LaneSnapshot(1, 0, "retrying", "Kafka: no brokers", 5.0, 7)
@@ -23,14 +24,24 @@ class Process:
         self.withdrawal = Withdrawal(PATIENCE_S, lambda: self.now)
 
     def look(
-        self, seconds: float, *lanes: LaneSnapshot, others: bool = True, delivers: bool = True
+        self,
+        seconds: float,
+        *lanes: LaneSnapshot,
+        others: bool = True,
+        delivers: bool = True,
+        only_others_reach_kafka: bool = False,
     ) -> str | None:
-        """`delivers`: whether another process does meanwhile."""
+        """`delivers`: whether another process does meanwhile; `only_others_reach_kafka`: whether only one without lanes does."""
         until = self.now + seconds
         while self.now < until:
             self.now += 1.0
             self.delivered_at = self.now - 0.5 if delivers else self.delivered_at
-            self.withdrawal.look(lanes, others=others, delivered_s_ago=self._delivered_s_ago)
+            self.withdrawal.look(
+                lanes,
+                others=others,
+                delivered_s_ago=self._delivered_s_ago,
+                only_others_reach_kafka=lambda: only_others_reach_kafka,
+            )
         return self.withdrawal.reason
 
     def _delivered_s_ago(self) -> float | None:
@@ -44,6 +55,19 @@ def test_it_withdraws_once_others_have_delivered_for_as_long_as_an_attempt_takes
     assert reason is not None
     assert "while other processes did" in reason
     assert "Kafka: no brokers" in reason
+
+
+def test_it_withdraws_where_kafka_answers_only_a_process_without_lanes() -> None:
+    process = Process()
+    lost = {"delivers": False, "only_others_reach_kafka": True}
+    assert process.look(PATIENCE_S, FAILING, **lost) is None
+    # Both reach it for a moment, or neither does: no reason to move a lane.
+    assert process.look(1, FAILING, delivers=False) is None
+    assert process.look(PATIENCE_S, FAILING, **lost) is None
+    reason = process.look(2, FAILING, **lost)
+    assert reason is not None
+    assert "while other processes can" in reason
+    assert Process().look(10 * PATIENCE_S, FAILING, RUNNING, **lost) is None
 
 
 @pytest.mark.parametrize(
@@ -84,3 +108,26 @@ def test_it_comes_back_by_itself_later_each_time_and_at_once_where_the_others_ar
     assert away_s[2] > 61
     assert process.look(PATIENCE_S + 2, FAILING) is not None
     assert process.look(1, others=False) is None
+
+
+def test_an_error_of_a_broker_is_an_answer_and_kafka_is_not_asked_at_every_look() -> None:
+    now, asked = 100.0, 0
+    probe = KafkaProbe(lambda: now)
+
+    def failing(code: int) -> str | None:
+        def ask() -> None:
+            nonlocal asked
+            asked += 1
+            raise KafkaException(KafkaError(code))
+
+        return probe.failure(ask)
+
+    assert failing(KafkaError.UNKNOWN_TOPIC_OR_PART) is None
+    assert failing(KafkaError._TIMED_OUT) is None
+    assert asked == 1
+    now += 3.0
+    found = failing(KafkaError._TIMED_OUT)
+    assert found is not None
+    assert "Kafka does not answer this process" in found
+    now += 3.0
+    assert probe.failure(lambda: None) is None
