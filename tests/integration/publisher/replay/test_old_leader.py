@@ -1,42 +1,19 @@
 """An old leader that is cut off from its cluster does not know what a dead replay committed: nothing is sent again for its word."""
 
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from publisher.kafka.topics import Topics
 from publisher.replay import progress
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import deliver
+from tests.support.outbox.old_leader import OldLeader
 from tests.support.outbox.replays import ReplayProcess, assert_replayed, replayed
 from tests.support.queries import query
 from tests.support.watching import Watcher
-
-UNKNOWN = 2
-"""Offsets of a transaction in the progress topic: its record and the commit marker."""
-
-
-class OldLeader:
-    """Answers so many questions about the replays' progress without its newest transaction."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, questions: int) -> None:
-        self.answered = 0
-        ends = Topics._ends
-
-        def old_ends(
-            topics: Topics, topic: str, partitions: Iterable[int], committed: bool
-        ) -> dict[int, int]:
-            found = ends(topics, topic, partitions, committed)
-            if topic.endswith("-replays") and self.answered < questions:
-                self.answered += 1
-                return {partition: max(0, end - UNKNOWN) for partition, end in found.items()}
-            return found
-
-        monkeypatch.setattr(Topics, "_ends", old_ends)
 
 
 def test_a_replay_does_not_believe_an_old_leader_that_does_not_know_what_a_dead_process_committed(
@@ -51,7 +28,7 @@ def test_a_replay_does_not_believe_an_old_leader_that_does_not_know_what_a_dead_
     plan.write(Fault("transaction.after_commit", Action.KILL, hit=2))
     with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file) as dying:
         assert dying.wait() == -signal.SIGKILL, dying.log()
-    leader = OldLeader(monkeypatch, 3)
+    leader = OldLeader(monkeypatch, "-replays", 3)
     done = replayed(small, "go-on", "1")
     assert_replayed(watcher, done["replay_uuid"], outbox.written)
     assert leader.answered == 3
@@ -64,7 +41,7 @@ def test_what_other_replays_write_to_the_partition_keeps_none_from_going_on(
     deliver(settings)
     monkeypatch.setattr(progress, "PARTITIONS", 1)
     replayed(settings, "start", "--all", "--yes")
-    leader = OldLeader(monkeypatch, 1)
+    leader = OldLeader(monkeypatch, "-replays", 1)
     done = replayed(settings, "start", "--all", "--yes")
     assert_replayed(watcher, done["replay_uuid"], outbox.written)
     opened = query(
