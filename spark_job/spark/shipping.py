@@ -1,6 +1,6 @@
 """What executors on other machines get of ours: this package and the transform's module, in one zip that Spark hands out.
 
-What these import (pyarrow, numpy, orjson, confluent-kafka, mmh3) must be on the executors: installed, or in an environment that
+What these import (pyarrow, numpy, orjson, confluent-kafka, mmh3, structlog) must be on the executors: installed, or in an environment that
 `spark.archives` unpacks there (docs/cluster.md).
 """
 
