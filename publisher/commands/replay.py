@@ -17,7 +17,14 @@ from publisher.replay import store
 from publisher.replay.delivery import ReplayDelivery
 from publisher.replay.filters import Filters
 from publisher.replay.runner import End, run
-from publisher.replay.showing import count_table, counting, print_replay, progress_of, replays_table
+from publisher.replay.showing import (
+    count_table,
+    counting,
+    duration_line,
+    print_replay,
+    progress_of,
+    replays_table,
+)
 from publisher.replay.starting import ReplayPlan, ReplayRequest, answering, make, make_plan
 from publisher.replay.store import Replay
 from publisher.replay.target import check_target, check_topics, kafka_settings, open_target
@@ -332,6 +339,8 @@ def _show_plan(plan: ReplayPlan, *, to_stdout: bool) -> None:
     _warn_of_unknown_keys(plan)
     if plan.count.events:
         count_table(plan.count, plan.request.to_topic).print(out)
+        if plan.request.rate is not None and plan.seconds_at_rate is not None:
+            out.print(duration_line(plan.request.rate, plan.seconds_at_rate))
 
 
 def _warn_of_unknown_keys(plan: ReplayPlan) -> None:

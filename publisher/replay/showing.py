@@ -1,5 +1,6 @@
 """How replays are shown to people: progress of a running one, tables of what is there."""
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -79,6 +80,11 @@ def count_table(found: Count, target_topic: str | None) -> Table:
         table.add(part.rows, None, part.events, part.bytes, topic, target_topic or topic)
     table.add(found.rows, found.sessions, found.events, found.bytes, "all", None)
     return table
+
+
+def duration_line(rate: int, seconds: float) -> str:
+    """Return how long a rate makes a replay take."""
+    return f"at {rate:,} events a second it takes {timedelta(seconds=math.ceil(seconds))} or longer"
 
 
 def replays_table(replays: Sequence[Replay]) -> Table:

@@ -67,7 +67,13 @@ class ReplayPlan:
     @property
     def destinations(self) -> set[str]:
         """The topics it writes to."""
-        return set(self.count.topics) if self.request.to_topic is None else {self.request.to_topic}
+        topics = set(self.count.topics)
+        return {self.request.to_topic} if topics and self.request.to_topic is not None else topics
+
+    @property
+    def seconds_at_rate(self) -> float | None:
+        """The shortest time that the rate allows; None where there is no rate."""
+        return None if self.request.rate is None else self.count.events / self.request.rate
 
     def as_json(self) -> dict[str, Any]:
         """Return it for machines."""
@@ -81,6 +87,8 @@ class ReplayPlan:
             "bytes": self.count.bytes,
             "topics": {name: part._asdict() for name, part in self.count.topics.items()},
             "target_topic": self.request.to_topic,
+            "destinations": sorted(self.destinations),
+            "seconds_at_rate": self.seconds_at_rate,
             "unknown_keys": self.unknown_keys,
         }
 

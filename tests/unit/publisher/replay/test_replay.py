@@ -19,6 +19,9 @@ from publisher.protocol.stop_reasons import StoppedError
 from publisher.replay.filters import Filters, as_json
 from publisher.replay.pace import Pace
 from publisher.replay.progress import ReplayProgress
+from publisher.replay.selection import Count, ReplayRange, TopicCount
+from publisher.replay.showing import duration_line
+from publisher.replay.starting import ReplayPlan, ReplayRequest
 from service.commands.session_keys import read_keys
 from service.commands.times import Moment, parse_moment
 from service.errors import SettingsError
@@ -69,6 +72,30 @@ def test_what_was_asked_for_is_kept_without_the_keys_themselves() -> None:
     }
     assert Filters().empty
     assert not filters.empty
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "line"),
+    [
+        (None, None, None),
+        (50, 24.0, "at 50 events a second it takes 0:00:24 or longer"),
+        (7, 1_200 / 7, "at 7 events a second it takes 0:02:52 or longer"),
+    ],
+)
+def test_a_plan_says_which_topics_it_reaches_and_how_long_the_rate_makes_it(
+    rate: int | None, seconds: float | None, line: str | None
+) -> None:
+    found = Count()
+    found.add("orders", TopicCount(1_000, 1_000, 14_000), 1_000, 1_000)
+    found.add("clicks", TopicCount(200, 200, 280), 200, 200)
+    request = ReplayRequest(Filters(), None, None, None, rate, create_topics=False)
+    plan = ReplayPlan(request, ReplayRange(1, 9, [], []), found, [])
+    shown = plan.as_json()
+    assert (shown["destinations"], shown["seconds_at_rate"]) == (["clicks", "orders"], seconds)
+    assert rate is None or (seconds is not None and duration_line(rate, seconds) == line)
+    elsewhere = replace(plan, request=replace(request, to_topic="copy"))
+    assert elsewhere.as_json()["destinations"] == ["copy"]
+    assert replace(elsewhere, count=Count()).as_json()["destinations"] == []
 
 
 @given(
