@@ -1,41 +1,60 @@
 """The open sessions on the executor's disk: worth keeping, free to lose.
 
-For each partition a folder, in it a file for each state, named by the state's digest, and the chunks that the states share:
+For each partition a folder, in it a file for each state, named by the state's digest, and the files that the states share:
 
-    <cache>/<outbox uuid>/<topic id>-<partition>/<digest>.sessions
+    <cache>/<outbox uuid>/<topic id>-<partition>/<digest>.sessions      which segments and chunks there are, counts; a checksum over it
+                                                /<hash>.segment         named by a hash of the content
                                                 /<random>.events
 
 A state is its digest, so its name says all: whichever run, generation or attempt wrote it, it is what was open. What is read is never
-trusted: the table must have the digest, and the events are compared with the table's checksums when they are used. Nothing is unpickled.
+trusted: a segment must have its name's hash, a worker that knows none of a state's segments adds up the digest anew, and the events are
+compared with the checksums of their sessions when they are used. A worker keeps what it has verified (`known_files`), so that a batch costs
+what it changes. Nothing is unpickled.
 These find damage; a forger would get by them. So that there is none, nobody else may write to a folder, and no link is followed to one.
 Files are written under another name and renamed, so that there are none by halves. They are not synced: losing one costs a rebuild.
 """
 
 import contextlib
-import mmap
 import os
 import re
 import secrets
 import shutil
 import stat
+import struct
 import time
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
+import mmh3
 import orjson
+import pyarrow as pa
 
 from service.lifecycle.fault_points import reach
+from spark_job.assembly.known_files import KNOWN
 from spark_job.assembly.slices import Slice
+from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.errors import DamagedStateError
-from spark_job.sessions.state.binary import BinaryReader, aligned
 from spark_job.sessions.state.chunks import EventChunk
-from spark_job.sessions.state.open_sessions import digest
-from spark_job.sessions.state.open_state import OpenState
+from spark_job.sessions.state.digests import EntrySum
+from spark_job.sessions.state.live_sessions import Layer, LiveSessions, Totals
+from spark_job.sessions.state.open_state import HeldChunk, OpenState
+from spark_job.sessions.state.segments import Segment
 
-_MAGIC = b"spark-outbox open sessions 1\n\0\0\0"
+_MAGIC = b"spark-outbox open sessions 2\n"
+_HEAD_BYTES = len(_MAGIC) + 32
+"""With the checksum."""
 _ABANDONED_S = 7 * 86_400.0
 _SWEEP_EVERY_S = 3_600.0
+_SEGMENT_NAME = re.compile(r"[0-9a-f]{32}\.segment")
 _CHUNK_NAME = re.compile(r"[0-9a-f]{32}\.events")
+
+_UNUSABLE = (OSError, ValueError, LookupError, TypeError, ArithmeticError, struct.error, DamagedStateError)
+"""What reading raises where a file is not what was written."""
+
+Part = Segment | EventChunk
+Parts = Iterable[bytes | memoryview]
 
 
 class SessionCache:
@@ -44,7 +63,7 @@ class SessionCache:
     def __init__(self, root: str, outbox_uuid: str, of: Slice) -> None:
         self._folder = Path(root).expanduser() / outbox_uuid / f"{of.topic_id}-{of.partition}"
         self._names: dict[int, str] = {}
-        self._held: list[EventChunk] = []
+        self._held: list[Part] = []
         self._at_hand = ""  # the state that is whole on the disk, as far as this attempt has seen
         self.problem = ""
         """What is wrong with the cache, for the log; empty where nothing is."""
@@ -53,18 +72,13 @@ class SessionCache:
         """Return the state of this digest, None where it is not here or damaged."""
         try:
             self._check_owner()
-            table, names = self._read(wanted)
-            if digest(table) != wanted:
-                raise DamagedStateError("its contents are not what its name says")
-            chunks = [EventChunk.decoded(_mapped(self._folder / name)) for name in names]
-            state = OpenState.decoded(table, chunks)
+            state = self._state(self._read(wanted), wanted)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, DamagedStateError) as error:
-            self.problem = f"{self._folder / wanted}.sessions cannot be used: {error}"
+        except _UNUSABLE as error:
+            self.problem = f"{self._folder / wanted}.sessions cannot be used: {error!r}"
             self.discard(wanted)
             return None
-        self._remember(chunks, names)
         self._at_hand = wanted
         return state
 
@@ -75,13 +89,13 @@ class SessionCache:
                 self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._check_owner()
-                names = [self._names.get(id(chunk)) or self._write_chunk(chunk) for chunk in state.chunks]
+                named = {
+                    id(part): self._names.get(id(part)) or self._write_part(part) for part in _parts(state)
+                }
                 reach("task.during_cache")
-                self._remember(state.chunks, names)
-                refs = orjson.dumps(names)
-                table = state.encoded
-                head = len(table).to_bytes(8, "little") + len(refs).to_bytes(8, "little")
-                self._write(f"{state.digest}.sessions", aligned([_MAGIC, head, table, refs]))
+                self._held, self._names = _parts(state), named
+                body = orjson.dumps(_described(state, named))
+                self._write(f"{state.digest}.sessions", [_MAGIC, _hash([body]).encode(), body])
             self._clean({state.digest, *before})
             self._sweep()
         except OSError as error:
@@ -93,26 +107,67 @@ class SessionCache:
             self._check_owner()
             (self._folder / f"{named}.sessions").unlink()
 
-    def _read(self, wanted: str) -> tuple[memoryview, list[str]]:
-        """The encoded table and the names of the chunks."""
-        reader = BinaryReader(_mapped(self._folder / f"{wanted}.sessions"))
-        if bytes(reader.take(len(_MAGIC))) != _MAGIC:
+    def _read(self, wanted: str) -> dict[str, Any]:
+        """What `_described` gave."""
+        content = (self._folder / f"{wanted}.sessions").read_bytes()
+        if not content.startswith(_MAGIC):
             raise DamagedStateError("it has another format")
-        sizes = reader.take(16)
-        table = reader.take(int.from_bytes(sizes[:8], "little"))
-        names = orjson.loads(reader.take(int.from_bytes(sizes[8:], "little")))
-        if not isinstance(names, list) or not all(
-            isinstance(name, str) and _CHUNK_NAME.fullmatch(name) for name in names
-        ):
+        checksum, body = content[len(_MAGIC) : _HEAD_BYTES], content[_HEAD_BYTES:]
+        if _hash([body]).encode() != checksum:
+            raise DamagedStateError("it is not as it was written")
+        found: dict[str, Any] = orjson.loads(body)
+        kinds = {"segments": _SEGMENT_NAME, "chunks": _CHUNK_NAME}
+        if not all(pattern.fullmatch(name) for kind, pattern in kinds.items() for name, *_ in found[kind]):
             raise DamagedStateError("it names no files")
-        return table, names
+        return found
 
-    def _write_chunk(self, chunk: EventChunk) -> str:
-        name = f"{secrets.token_hex(16)}.events"
-        self._write(name, chunk.encoded())
+    def _state(self, found: dict[str, Any], wanted: str) -> OpenState:
+        """The state that was described. Raises DamagedStateError where it has not the digest that is wanted."""
+        last = None if found["last"] is None else LastRecords(*found["last"])
+        (low, high, count), others = found["totals"][:3], found["totals"][3:]
+        state = OpenState(
+            LiveSessions((), Totals(EntrySum(low, high, count), *others)), (), last, found["gone"]
+        )
+        names = [name for name, *_ in found["segments"]]
+        if state.digest == wanted:
+            is_new = not any(KNOWN.get(self._folder / name) for name in names)
+            layers = [Layer(self._segment(name), *numbers) for name, *numbers in found["segments"]]
+            live = replace(state.live, layers=tuple(layers))
+            held = tuple(HeldChunk(self._chunk(name), *numbers) for name, *numbers in found["chunks"])
+            proven = LiveSessions.counted([layer.segment for layer in layers]) if is_new else live
+            state = replace(state, live=proven, held=held)
+        if state.digest != wanted or sum(layer.live for layer in state.live.layers) != len(state.live):
+            raise DamagedStateError("its contents are not what its name says")
+        self._held = _parts(state)
+        names += [name for name, *_ in found["chunks"]]
+        self._names = {id(part): name for part, name in zip(self._held, names, strict=True)}
+        return state
+
+    def _segment(self, name: str) -> Segment:
+        def read() -> Segment:
+            content = _mapped(self._folder / name)
+            if _hash([content]) != name.removesuffix(".segment"):
+                raise DamagedStateError(f"{name} is not what its name says")
+            return Segment.decoded(content)
+
+        return KNOWN.get_or_read(self._folder / name, read)
+
+    def _chunk(self, name: str) -> EventChunk:
+        return KNOWN.get_or_read(
+            self._folder / name, lambda: EventChunk.decoded(_mapped(self._folder / name))
+        )
+
+    def _write_part(self, part: Part) -> str:
+        content = part.encoded()
+        is_segment = isinstance(part, Segment)
+        name = f"{_hash(content)}.segment" if is_segment else f"{secrets.token_hex(16)}.events"
+        self._write(name, content)
+        # The next batch takes it up from here, and what is in memory can be freed.
+        read = type(part).decoded
+        KNOWN.get_or_read(self._folder / name, lambda: read(_mapped(self._folder / name)))
         return name
 
-    def _write(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
+    def _write(self, name: str, parts: Parts) -> None:
         path = self._folder / f".{name}.{secrets.token_hex(4)}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -139,12 +194,14 @@ class SessionCache:
         with contextlib.suppress(FileNotFoundError):
             self._check_owner()
             for name in keep - {""}:
-                with contextlib.suppress(OSError, ValueError, DamagedStateError):
-                    kept |= {f"{name}.sessions", *self._read(name)[1]}
+                with contextlib.suppress(*_UNUSABLE):
+                    found = self._read(name)
+                    kept |= {f"{name}.sessions", *(part for part, *_ in found["segments"] + found["chunks"])}
             for entry in os.scandir(self._folder):
                 if entry.name not in kept:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(entry.path)
+                    KNOWN.forget(Path(entry.path))
 
     def _sweep(self) -> None:
         """Once an hour, remove the folders of partitions that have not been stored here for a week: other machines have them now."""
@@ -159,13 +216,33 @@ class SessionCache:
                 if entry.is_dir(follow_symlinks=False) and now - entry.stat().st_mtime > _ABANDONED_S:
                     shutil.rmtree(entry.path, ignore_errors=True)
 
-    def _remember(self, chunks: Iterable[EventChunk], names: Iterable[str]) -> None:
-        self._held = list(chunks)  # an id is its chunk's for as long as that lives
-        self._names = {id(chunk): name for chunk, name in zip(self._held, names, strict=True)}
+
+def _parts(state: OpenState) -> list[Part]:
+    return [*(layer.segment for layer in state.live.layers), *state.chunks]
+
+
+def _described(state: OpenState, names: Mapping[int, str]) -> dict[str, Any]:
+    """All of a state but what is in other files; `names`: of these."""
+    hashes, *others = state.live.totals
+    return {
+        "segments": [[names[id(segment)], *numbers] for segment, *numbers in state.live.layers],
+        "totals": [*hashes, *others],
+        "chunks": [[names[id(chunk)], *numbers] for chunk, *numbers in state.held],
+        "last": None if state.last is None else astuple(state.last),
+        "gone": state.gone,
+    }
+
+
+def _hash(parts: Parts) -> str:
+    found = mmh3.mmh3_x64_128()
+    for part in parts:
+        found.update(part)
+    return found.digest().hex()
 
 
 def _mapped(path: Path) -> memoryview:
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    """The file's bytes, where they are. Unlike Python's own mapping it keeps no descriptor open."""
+    if path.stat().st_size == 0:
+        return memoryview(b"")
+    with pa.memory_map(str(path)) as file:
+        return memoryview(file.read_buffer()).cast("B")

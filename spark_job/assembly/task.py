@@ -39,7 +39,6 @@ from spark_job.assembly.trace_context import TraceContext, trace_contexts
 from spark_job.assembly.transform import lacking_resource, load_for_run
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
-from spark_job.sessions.parsing.heads import ids_of
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter
 from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.state.open_state import OpenState
@@ -167,16 +166,16 @@ class _Partition:
         """Keep what is open; return the row that tells the driver of it."""
         assert self._state is not None, "a partition without records reaches no task"
         began = time.perf_counter()
-        state, sessions = self._state, self._state.sessions
+        state, totals = self._state, self._state.live.totals
         reach("task.after_assembly")
         self._cache.store(state, {self._of.digest or "", self._of.committed_digest})
         reach("task.after_cache")
         self._seconds["open_s"] += time.perf_counter() - began
         detail = {
             "safe": state.safe_offset,
-            "sessions": len(sessions),
-            "events": int(sessions.rows.sum()),
-            "bytes": int(sessions.n_bytes.sum()),
+            "sessions": len(state.live),
+            "events": totals.events,
+            "bytes": totals.n_bytes,
             "digest": state.digest,
             "refused": self._refused.since(state.safe_offset).to_json()
             if state.safe_offset is not None
@@ -214,7 +213,7 @@ class _Partition:
         state = state.with_types(self._of.names_before)
         if self._of.rules.format not in ("json", "bytes"):
             # Asked for now: within a transform nothing may wait for a server, or fail because of one.
-            for schema_id in sorted(set().union(*(ids_of(chunk.events.payload) for chunk in state.chunks))):
+            for schema_id in sorted(frozenset().union(*(chunk.schema_ids for chunk in state.chunks))):
                 self._schemas[schema_id]
         self._seconds["open_s"] += time.perf_counter() - began
         return state, settled

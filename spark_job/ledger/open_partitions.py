@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from spark_job.assembly.refused_ids import NOTHING_REFUSED, RefusedIds
 from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.sessions.state.digest_form import DIGEST_FORM
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class OpenPartition:
     events: int
     n_bytes: int
     digest: str | None
-    """Of what is open (sessions/state/open_state.py). None: not known; what a rebuild finds is taken as it comes."""
+    """Of what is open (sessions/state/open_state.py). None: not known, or another release's; what a rebuild finds is taken as it comes."""
     tombstones: bytes = b""
     """An encoded table (sessions/state/open_sessions.py); empty where there are none."""
     upgraded: bool = False
@@ -64,12 +65,13 @@ class OpenPartition:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` gave."""
         tombstones = base64.b64decode(value.get("tombstones", ""))
+        digest = value.get("digest")
         return cls(
             value["safe"],
             value["sessions"],
             value["events"],
             value["bytes"],
-            value.get("digest"),
+            digest if digest is not None and digest.startswith(DIGEST_FORM) else None,
             tombstones,
             value.get("upgraded", False),
             RefusedIds.from_json(value.get("refused", ())),

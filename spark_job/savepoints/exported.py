@@ -15,7 +15,9 @@ from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.savepoints import Savepoint
 
-_FORMAT = "spark-outbox savepoint 1"
+_FORMAT = "spark-outbox savepoint 2"
+_FORMER = "spark-outbox savepoint 1"
+"""The same with digests of another form."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class ExportedSavepoint:
             fields = orjson.loads(file.read_bytes())
         except (OSError, orjson.JSONDecodeError) as error:
             raise SettingsError(f"{str(file)!r} cannot be read as an exported savepoint: {error}") from error
-        if not isinstance(fields, dict) or fields.get("format") != _FORMAT:
+        if not isinstance(fields, dict) or fields.get("format") not in (_FORMAT, _FORMER):
             found = fields.get("format") if isinstance(fields, dict) else type(fields).__name__
             raise SettingsError(
                 f"{str(file)!r} is no exported savepoint of this version: its format is {found!r}, not {_FORMAT!r}. "

@@ -15,7 +15,7 @@ from spark_job.sessions.groups import Groups, int64
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_sessions import OpenSessions
-from spark_job.sessions.state.open_state import OpenState
+from spark_job.sessions.state.open_state import Touched
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -27,33 +27,33 @@ class Anomalies(NamedTuple):
     groups: Bool
     """By index of the group."""
     silent: Int
-    """Open sessions whose key has no new event but which another key's record shows to be silent: places in the table."""
+    """Open sessions whose key has no new event but which another key's record shows to be silent: places in `Groups.open`."""
     clock_matters: bool
     """Whether any session can fall silent."""
 
 
-def find_anomalies(groups: Groups, state: OpenState, settings: AssemblySettings) -> Anomalies:
-    """Look at all new events, and at what is open."""
-    sessions = state.sessions
+def find_anomalies(groups: Groups, settings: AssemblySettings) -> Anomalies:
+    """Look at all new events, and at what was open before."""
+    sessions = groups.open.sessions
     odd = np.zeros(len(groups), bool)
     silent = np.zeros(0, np.int64)
     if not len(groups):
         return Anomalies(odd, silent, False)
     if settings.start:  # else any event may open a session, and each end closes one
         odd[_against_grammar(groups)] = True
-    odd[_over_limits(groups, state, settings)] = True
+    odd[_over_limits(groups, settings)] = True
     known = groups.session >= 0
     odd[known] |= sessions.irregular[groups.session[known]]
     if groups.events.event_id is not None:
-        odd[_with_repeated_ids(groups, state)] = True
+        odd[_with_repeated_ids(groups)] = True
     # Python integers: the difference of the sentinels would overflow.
     latest, earliest = int(groups.events.ts.max()), int(groups.events.ts.min())
     span = latest - min([earliest, *([int(sessions.max_ts.min())] if len(sessions) else [])])
     if span > settings.timeout_ms:
-        odd[_with_own_gaps(groups, state, settings)] = True
+        odd[_with_own_gaps(groups, settings)] = True
     limit = settings.timeout_ms + settings.grace_ms
     if span > limit:
-        odd[_with_silence(groups, state, limit)] = True
+        odd[_with_silence(groups, limit)] = True
         has_new = np.zeros(len(sessions), bool)
         has_new[groups.session[known]] = True
         silent = np.flatnonzero(~has_new & (sessions.max_ts < latest - limit))
@@ -71,24 +71,24 @@ def _against_grammar(groups: Groups) -> Int:
     return np.asarray(segments.group[odd])
 
 
-def _over_limits(groups: Groups, state: OpenState, settings: AssemblySettings) -> Int:
+def _over_limits(groups: Groups, settings: AssemblySettings) -> Int:
     segments = groups.segments
     n_events = segments.high - segments.low
     n_bytes = np.add.reduceat(groups.events.sizes(), segments.low)
     continued = segments.continues >= 0
-    n_events[continued] += state.sessions.rows[segments.continues[continued]]
-    n_bytes[continued] += state.sessions.n_bytes[segments.continues[continued]]
+    n_events[continued] += groups.open.sessions.rows[segments.continues[continued]]
+    n_bytes[continued] += groups.open.sessions.n_bytes[segments.continues[continued]]
     return segments.group[(n_events > settings.max_events) | (n_bytes > settings.max_bytes)]
 
 
-def _with_repeated_ids(groups: Groups, state: OpenState) -> Int:
+def _with_repeated_ids(groups: Groups) -> Int:
     """An event id twice in a session."""
     assert groups.events.event_id is not None
     segments = groups.segments
     continued = np.flatnonzero(segments.continues >= 0)
     continued = continued[np.argsort(segments.continues[continued])]
-    before = _events_of(state, segments.continues[continued])
-    of_session = np.searchsorted(state.sessions.start[segments.continues[continued]], before.start)
+    before = _events_of(groups.open, segments.continues[continued])
+    of_session = np.searchsorted(groups.open.sessions.start[segments.continues[continued]], before.start)
     segment = np.concatenate(
         [
             np.repeat(np.arange(len(segments.low)), segments.high - segments.low),
@@ -104,30 +104,31 @@ def _with_repeated_ids(groups: Groups, state: OpenState) -> Int:
     return np.asarray(segments.group[pairs[1:][pairs[1:] == pairs[:-1]] // distinct])
 
 
-def _events_of(state: OpenState, places: Int) -> EventChunk:
-    places = places[state.sessions.rows[places] > 0]
-    return state.events_of(state.sessions.start[places]) if len(places) else EventChunk.empty()
+def _events_of(open_before: Touched, places: Int) -> EventChunk:
+    sessions = open_before.sessions
+    places = places[sessions.rows[places] > 0]
+    return open_before.events_of(sessions.start[places]) if len(places) else EventChunk.empty()
 
 
-def _with_own_gaps(groups: Groups, state: OpenState, settings: AssemblySettings) -> Int:
+def _with_own_gaps(groups: Groups, settings: AssemblySettings) -> Int:
     """An event more than the timeout later than the one before in its session, which bounds the session's latest."""
     segments, ts = groups.segments, groups.events.ts
     late = ts[1:] - ts[:-1] > settings.timeout_ms
     late[segments.low[1:] - 1] = False
     continued = np.flatnonzero(segments.continues >= 0)
-    before = state.sessions.max_ts[segments.continues[continued]]
+    before = groups.open.sessions.max_ts[segments.continues[continued]]
     late_again = ts[segments.low[continued]] - before > settings.timeout_ms
     return np.concatenate([groups.group[1:][late], segments.group[continued[late_again]]])
 
 
-def _with_silence(groups: Groups, state: OpenState, limit_ms: int) -> Int:
+def _with_silence(groups: Groups, limit_ms: int) -> Int:
     """Other keys' records, while the session was open, later than the event before plus timeout and grace."""
     open_after = np.flatnonzero(groups.events.kind != END)
     low, high = groups.until_next(open_after)
     agreed = groups.clock.latest_agreed(low, high, groups.events.offset[open_after])
     silent = agreed > groups.events.ts[open_after] + limit_ms
     known = np.flatnonzero(groups.session >= 0)
-    sessions = state.sessions.take(groups.session[known])
+    sessions = groups.open.sessions.take(groups.session[known])
     until = groups.place[groups.first[known]]
     before = groups.clock.latest_agreed(np.zeros(len(known), np.int64), until, sessions.last)
     silent_before = before > sessions.max_ts + limit_ms

@@ -52,15 +52,13 @@ def _assemble(
     if settings.rules >= 2 and state.last is None:
         state = state.from_first_rules()
     records = read_records(new, settings, schemas)
-    groups = Groups(
-        records, state.sessions, state.last, alone=settings.rules < 2, any_opens=not settings.start
-    )
-    anomalies = find_anomalies(groups, state, settings)
-    odd = _Odd(groups, state, settings, anomalies)
+    groups = Groups(records, state, settings)
+    anomalies = find_anomalies(groups, settings)
+    odd = _Odd(groups, settings, anomalies)
     segments = groups.segments
     plain = ~anomalies.groups[segments.group]
     closing = np.flatnonzero(plain & segments.ends)
-    closed = _closed(groups, state, closing, settings) + odd.rules.closed
+    closed = _closed(groups, closing, settings) + odd.rules.closed
     counts = odd.rules.counts
     counts.events = len(new)
     counts.sessions = len(closed)
@@ -79,7 +77,7 @@ def _letter_order(letter: DeadLetter) -> tuple[int, int, str]:
     return letter.closing_offset, letter.first_offset, letter.reason
 
 
-def _closed(groups: Groups, state: OpenState, which: Int, settings: AssemblySettings) -> list[ClosedSession]:
+def _closed(groups: Groups, which: Int, settings: AssemblySettings) -> list[ClosedSession]:
     """Segments of clean keys as sessions: the new ones are rows of the new events, the others are put together first."""
     segments = groups.segments
     is_new = segments.continues[which] < 0
@@ -90,10 +88,10 @@ def _closed(groups: Groups, state: OpenState, which: Int, settings: AssemblySett
     older = which[~is_new]
     if len(older):
         older = older[np.argsort(segments.continues[older])]
-        starts = state.sessions.start[segments.continues[older]]
-        whole = state.events_of(starts, _chunk(groups, older, starts))
+        starts = groups.open.sessions.start[segments.continues[older]]
+        whole = groups.open.events_of(starts, _chunk(groups, older, starts))
         keys = groups.key_of(segments.group[older]).to_pylist()
-        first, part = whole.first.tolist(), state.sessions.part[segments.continues[older]].tolist()
+        first, part = whole.first.tolist(), groups.open.sessions.part[segments.continues[older]].tolist()
         of_all = (repeat(settings.names), repeat(None))
         closed += map(ClosedSession, keys, repeat(whole.events), first, first[1:], *of_all, part)
     return closed
@@ -110,27 +108,26 @@ def _chunk(groups: Groups, segments: Int, starts: Int) -> EventChunk:
 class _Odd:
     """The keys that go event by event: each one's open session, its new events, and what is open after them."""
 
-    def __init__(
-        self, groups: Groups, state: OpenState, settings: AssemblySettings, anomalies: Anomalies
-    ) -> None:
+    def __init__(self, groups: Groups, settings: AssemblySettings, anomalies: Anomalies) -> None:
+        sessions = groups.open.sessions
         odd = np.flatnonzero(anomalies.groups)
         silent = anomalies.silent
         self.places = np.concatenate([groups.session[odd], silent])
         """Of each key's open session before; -1 where there was none."""
         known = np.sort(self.places[self.places >= 0])
-        before = state.events_of(state.sessions.start[known])
+        before = groups.open.events_of(sessions.start[known])
         size = groups.past[odd] - groups.first[odd]
         rows = ranges(groups.first[odd], size)
         self.n_before = len(before)
         self.rules = Rules(settings, Events.concat([before.events, groups.events.take(rows)]), groups.clock)
         keys: list[str] = groups.key_of(odd).to_pylist()
-        keys += state.sessions.key.take(pa.array(silent)).to_pylist()
+        keys += sessions.key.take(pa.array(silent)).to_pylist()
         new = _new_events(
             groups, odd, rows, len(silent), self.rules.events, self.n_before, anomalies.clock_matters
         )
         self.still_open: list[tuple[str, OpenSession]] = []
         for key, place, events in zip(keys, self.places.tolist(), new, strict=True):
-            session = _restored(state.sessions, place, before, self.rules.events) if place >= 0 else None
+            session = _restored(sessions, place, before, self.rules.events) if place >= 0 else None
             self.rules.counts.per_event += len(events.rows)
             session = self.rules.run(key, session, events)
             if session is not None:
@@ -200,9 +197,9 @@ def _still_open(
 ) -> OpenState:
     """What stays open.
 
-    `opening`: segments of clean keys without an end; `closing`: what the segments with one continue with, by place in the table.
+    `opening`: segments of clean keys without an end; `closing`: what the segments with one continue with, by place in `Groups.open`.
     """
-    segments, before = groups.segments, state.sessions
+    segments, before = groups.segments, groups.open.sessions
     untouched = np.ones(len(before), bool)
     untouched[odd.places[odd.places >= 0]] = False
     untouched[closing[closing >= 0]] = False
@@ -217,12 +214,14 @@ def _still_open(
     opening, going_on, starts = opening[by_start], going_on[by_start], starts[by_start]
     plain = _chunk(groups, opening, starts)
     strange = _new_of(odd)
-    sessions = before.changed(
-        untouched,
-        _plain_sessions(groups, before, opening, going_on, plain, any_opens=not settings.start),
-        _odd_sessions(before, odd, strange),
+    entries = OpenSessions.by_start(
+        [
+            _plain_sessions(groups, before, opening, going_on, plain, any_opens=not settings.start),
+            _odd_sessions(before, odd, strange),
+        ]
     )
-    return state.after(sessions, _merged(plain, strange))
+    ended = np.setdiff1d(before.start[~untouched], entries.start, assume_unique=True)
+    return state.changed(ended, entries, _merged(plain, strange))
 
 
 def _plain_sessions(

@@ -8,10 +8,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.sessions.clock import NEVER, Clock, LastRecords
+from spark_job.sessions.clock import NEVER, Clock
 from spark_job.sessions.events import END, START
 from spark_job.sessions.parsing.records import Records
-from spark_job.sessions.state.open_sessions import OpenSessions
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -28,23 +29,16 @@ class Segments:
     ends: Bool
     """The last event is an end."""
     continues: Int
-    """The open session that it continues with, by its place in the table; -1 where it begins one."""
+    """The open session that it continues with, by its place in `Groups.open`; -1 where it begins one."""
 
 
 class Groups:
     """The well-formed new events by (key, offset). A group is one key; group i has the events [first[i], past[i])."""
 
-    def __init__(
-        self,
-        records: Records,
-        sessions: OpenSessions,
-        before: LastRecords | None = None,
-        *,
-        alone: bool = False,
-        any_opens: bool = False,
-    ) -> None:
-        """`before`, `alone`: see Clock. `any_opens`: a session begins behind an end, with any event."""
-        self._any_opens = any_opens
+    def __init__(self, records: Records, state: OpenState, settings: AssemblySettings) -> None:
+        alone = settings.rules < 2
+        before = state.last
+        self._any_opens = not settings.start
         rows = np.flatnonzero(records.well_formed)
         offset = records.events.offset[rows]
         codes = int64(pc.fill_null(records.key.indices, 0))[rows]
@@ -72,12 +66,23 @@ class Groups:
         self.first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
         self.past = np.append(self.first[1:], len(codes))[: len(self.first)]
         self.code = codes[self.first]
+        keys = self.keys.take(pa.array(self.code))
+        self.open = state.touched(keys, self._quieter_than(state, settings.timeout_ms + settings.grace_ms))
+        """The sessions that were open before, as far as these records may change them."""
         self.session = np.full(len(self.code), -1)
-        """Of each group, the place of its key's open session in the table; -1 where none is open."""
+        """Of each group, the place of its key's open session in that table; -1 where none is open."""
         # The other way round it would hash all open keys, and keep them.
-        has_new = pc.index_in(sessions.key, value_set=self.keys.take(pa.array(self.code)))
+        has_new = pc.index_in(self.open.sessions.key, value_set=keys)
         open_already = np.flatnonzero(has_new.is_valid())
         self.session[int64(has_new.drop_null())] = open_already
+
+    def _quieter_than(self, state: OpenState, limit_ms: int) -> int | None:
+        """No session whose greatest time is this or above can have fallen silent; None: none at all can."""
+        quietest = state.live.quietest
+        if not len(self) or quietest is None or int(self.events.ts.max()) - limit_ms <= quietest:
+            return None
+        every = np.zeros(1, np.int64)
+        return int(self.clock.latest_agreed(every, every + len(self.clock), every - 1)[0]) - limit_ms
 
     def __len__(self) -> int:
         return len(self.first)

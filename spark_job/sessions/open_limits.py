@@ -19,6 +19,7 @@ import pyarrow as pa
 from spark_job.sessions.events import Events
 from spark_job.sessions.result import AssembledSessions, Counts, DeadLetter
 from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 
@@ -42,13 +43,13 @@ def within_limits(
     most = settings.max_open_bytes
     if most is None:
         return assemble(state, new)
-    may_exceed = _open_bytes(state.sessions) + new.nbytes + _HEAD_BYTES * len(new) > most
+    may_exceed = state.live.totals.n_bytes + new.nbytes + _HEAD_BYTES * len(new) > most
     if not may_exceed or len(new) < 2:
         found = assemble(state, new)
         buried = sum(_tombstone_bytes(each.key or "") for each in found.letters if each.reason == "too_large")
         if settings.has_parts:
             buried += sum(_tombstone_bytes(each.key) for each in found.closed if each.ended_by == "limit")
-        may_exceed = may_exceed or _tombstones_bytes(state.sessions) + buried > MAX_TOMBSTONES_BYTES
+        may_exceed = may_exceed or _tombstones_bytes(state) + buried > MAX_TOMBSTONES_BYTES
         if not may_exceed:
             return found
         if len(new) < 2:
@@ -68,6 +69,12 @@ def within_limits(
 def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -> AssembledSessions:
     """End the oldest sessions after the record at `closing`; tombstones among them are forgotten."""
     assert settings.max_open_bytes is not None
+    if (
+        found.state.live.totals.n_bytes <= settings.max_open_bytes
+        and _tombstones_bytes(found.state) <= MAX_TOMBSTONES_BYTES
+    ):
+        return found
+    # A look at each open session: ending some makes room for many more.
     sessions = found.state.sessions
     sizes, place = sessions.n_bytes, np.arange(len(sessions))
     tombstones = np.array([_tombstone_bytes(key) for key in sessions.key.to_pylist()], np.int64)
@@ -95,11 +102,15 @@ def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -
             ending, events.first[:-1].tolist(), events.first[1:].tolist(), strict=True
         )
     ]
-    state = found.state
+    forgetting = place < forgotten
+    entries = OpenSessions.empty()
     if ended > forgotten:
         first = events.events.take(events.first[:-1])
-        state = replace(state, sessions=sessions.buried(np.isin(place, ending), first))
-    state = state.without(place < forgotten)
+        buried = sessions.buried(np.isin(place, ending), first)
+        entries = buried.take(ending[ending >= forgotten])
+    state = found.state.changed(sessions.start[forgetting], entries, EventChunk.empty()).with_last(
+        found.state.last
+    )
     letters = sorted(found.letters + letters, key=lambda each: (each.closing_offset, each.first_offset))
     return replace(found, letters=letters, state=state)
 
@@ -140,15 +151,9 @@ def _with_repeated(sessions: OpenSessions, count: int) -> int:
     return count + int(np.argmax(apart))
 
 
-def _open_bytes(sessions: OpenSessions) -> int:
-    return int(sessions.n_bytes.sum())
-
-
-def _tombstones_bytes(sessions: OpenSessions) -> int:
-    if not sessions.is_remembered.any():
-        return 0
-    keys = sessions.key.filter(pa.array(sessions.is_remembered)).to_pylist()
-    return sum(_tombstone_bytes(key) for key in keys)
+def _tombstones_bytes(state: OpenState) -> int:
+    totals = state.live.totals
+    return _TOMBSTONE_BYTES * totals.remembered + totals.remembered_key_bytes
 
 
 def _tombstone_bytes(key: str) -> int:

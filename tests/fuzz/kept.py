@@ -5,8 +5,8 @@
 A change is four numbers, a byte each, and text: in which file, where (two bytes), how many bytes it takes away; the text is put there.
 """
 
+import functools
 from contextlib import suppress
-from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,13 +14,15 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
+from spark_job.assembly import cache
 from spark_job.assembly.cache import SessionCache
+from spark_job.assembly.known_files import KnownFiles
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
-from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
+from spark_job.sessions.state.segments import Segment
 from tests.support.histories.tasks import UUID, slice_of
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record
@@ -39,7 +41,7 @@ def check_cache(data: bytes) -> None:
         content = changed[sorted(files)[which % len(files)]]
         at = (high << 8 | low) % (len(content) + 1)
         content[at : at + removed] = change[4:]
-    with TemporaryDirectory(prefix="spark-outbox-fuzz-") as root:
+    with TemporaryDirectory(prefix="spark-outbox-fuzz-") as root, patch.object(cache, "KNOWN", KnownFiles()):
         Path(root, _FOLDER).mkdir(mode=0o700, parents=True)
         for name, content in changed.items():
             Path(root, _FOLDER, name).write_bytes(content)
@@ -50,12 +52,12 @@ def check_cache(data: bytes) -> None:
             with suppress(DamagedStateError):
                 assert _closed(found) == _closed(state), "other sessions were open than had been kept"
     for name, content in changed.items():
-        decode = EventChunk.decoded if name.endswith(".events") else OpenSessions.decoded
+        decode = EventChunk.decoded if name.endswith(".events") else Segment.decoded
         with suppress(DamagedStateError):
             decode(memoryview(bytes(content)))
 
 
-@cache
+@functools.cache
 def _kept() -> tuple[OpenState, dict[str, bytes]]:
     """Open sessions in two chunks and a tombstone, and the files that keep them."""
     state, numbers = OpenState.empty(), count()
@@ -74,7 +76,7 @@ def _kept() -> tuple[OpenState, dict[str, bytes]]:
         files = {path.name: path.read_bytes() for path in Path(root, _FOLDER).iterdir()}
     stored = f"{state.digest}.sessions"
     return state, {
-        name: content for name, content in files.items() if name.endswith(".events") or name == stored
+        name: content for name, content in files.items() if not name.endswith(".sessions") or name == stored
     }
 
 

@@ -81,6 +81,7 @@ class Faults:
         """While the job runs; a file may be in use, or gone at this moment."""
         tables = [
             *self._stand.pipeline.cache.rglob("*.sessions"),
+            *self._stand.pipeline.cache.rglob("*.segment"),
             *self._stand.pipeline.cache.rglob("*.events"),
         ]
         if not tables:

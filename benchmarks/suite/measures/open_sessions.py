@@ -1,8 +1,8 @@
 """What an event costs a task with few and with many sessions open: the whole task, with its cache on disk and the transform.
 
-Four partitions in one task of one thread. Each event belongs to a random open session; one that has its 102 events ends, and the next
-begins. So all batches are alike, and as many sessions are open after as before. CPU of the process; of each batch, the events are made
-beforehand. Each batch reads the table of open sessions and writes it anew: a small batch with many sessions open pays for that.
+Four partitions in one task of one thread. Each event belongs to a random open session, or to one of the first so many, while the others
+are idle; one that has its 102 events ends, and the next begins. So all batches are alike, and as many sessions are open after as before.
+CPU of the process; of each batch, the events are made beforehand.
 """
 
 import shutil
@@ -61,9 +61,9 @@ class Partition:
             yield self._batch(np.repeat(some, has[some]))
         self._next = at
 
-    def batch(self, events: int) -> pa.RecordBatch:
-        """The next records: of sessions at random."""
-        return self._batch(self._random.integers(0, len(self._next), events))
+    def batch(self, events: int, active: int) -> pa.RecordBatch:
+        """The next records: of sessions at random, out of so many."""
+        return self._batch(self._random.integers(0, min(active, len(self._next)), events))
 
     def _batch(self, of: np.ndarray) -> pa.RecordBatch:
         values = []
@@ -89,8 +89,8 @@ class Partition:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def event_cpu_us(sessions: int, batch_events: int, batches: int) -> float:
-    """Return the CPU of an event in batches of that size, in microseconds; `sessions` are open in all."""
+def event_cpu_us(sessions: int, batch_events: int, batches: int, active: int | None = None) -> float:
+    """Return the CPU of an event in batches of that size, in microseconds; `sessions` are open in all. `active`: that go on; None: all."""
     random = np.random.default_rng(1)
     folder = Path(tempfile.mkdtemp(prefix="spark-outbox-bench-"))
     settings = TaskSettings(
@@ -106,7 +106,10 @@ def event_cpu_us(sessions: int, batch_events: int, batches: int) -> float:
             for filling in partition.fill():
                 _run(settings, [partition], [filling])
         for number in range(_WARM_UP + batches):
-            records = [partition.batch(batch_events // PARTITIONS) for partition in partitions]
+            records = [
+                partition.batch(batch_events // PARTITIONS, (active or sessions) // PARTITIONS)
+                for partition in partitions
+            ]
             seconds = _run(settings, partitions, records)
             spent += seconds if number >= _WARM_UP else 0.0
     finally:

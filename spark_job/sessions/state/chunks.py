@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.events import Events
 from spark_job.sessions.parsing.column_bytes import views
+from spark_job.sessions.parsing.heads import ids_of
 from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 from spark_job.sessions.state.open_sessions import OpenSessions
 
@@ -58,13 +60,10 @@ class EventChunk:
     def __len__(self) -> int:
         return len(self.events)
 
-    def live(self, sessions: OpenSessions) -> int:
-        """How many of the events belong to open sessions."""
-        if not len(sessions):
-            return 0
-        at = np.minimum(np.searchsorted(sessions.start, self.start), len(sessions) - 1)
-        is_open = (sessions.start[at] == self.start) & (sessions.rows[at] > 0)
-        return int(np.diff(self.first)[is_open].sum())
+    @cached_property
+    def schema_ids(self) -> frozenset[int]:
+        """Of the events' values, where they are in Confluent's wire format."""
+        return frozenset(ids_of(self.events.payload))
 
     def sums(self, before: Sums, rows: Int | None = None) -> Sums:
         """The sums over earlier events, given, and then those here; `rows`: of each session only its first so many events."""

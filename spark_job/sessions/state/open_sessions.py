@@ -1,11 +1,11 @@
 """The table of a partition's open sessions, and its one canonical form."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
-import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -73,7 +73,7 @@ class OpenSessions:
         return OpenSessions(
             **{
                 name: column.take(arrow) if isinstance(column, pa.Array) else column[places]
-                for name, column in self._columns()
+                for name, column in self.columns()
             }
         )
 
@@ -98,16 +98,37 @@ class OpenSessions:
 
     def changed(self, kept: Bool, *entries: "OpenSessions") -> "OpenSessions":
         """The sessions that are kept (one flag for each) and those of other tables, ordered by start."""
+        return OpenSessions.by_start([self.take(np.flatnonzero(kept)), *entries])
+
+    @classmethod
+    def by_start(cls, tables: "Sequence[OpenSessions]") -> "OpenSessions":
+        """The sessions of several tables that are ordered by start, in that order."""
+        tables = [table for table in tables if len(table)]
+        if len(tables) < 2:
+            return tables[0] if tables else cls.empty()
+        table = cls.joined(tables)
+        # A stable sort makes use of runs that are sorted already.
+        return table.take(np.argsort(table.start, kind="stable"))
+
+    @classmethod
+    def joined(cls, tables: "Sequence[OpenSessions]") -> "OpenSessions":
+        """The sessions of several tables, one after the other."""
         columns: dict[str, Any] = {}
-        for name, column in self._columns():
-            of_all = [column, *(getattr(each, name) for each in entries)]
+        for name, column in tables[0].columns():
+            of_all = [getattr(each, name) for each in tables]
             columns[name] = (
                 pa.concat_arrays(of_all) if isinstance(column, pa.Array) else np.concatenate(of_all)
             )
-        table = OpenSessions(**columns)
-        rows = np.append(np.flatnonzero(kept), np.arange(len(self), len(table)))
-        # A stable sort makes use of runs that are sorted already.
-        return table.take(rows[np.argsort(table.start[rows], kind="stable")])
+        return cls(**columns)
+
+    def slice(self, low: int, high: int) -> "OpenSessions":
+        """The sessions at the places [low, high). Copies nothing."""
+        return OpenSessions(
+            **{
+                name: column.slice(low, high - low) if isinstance(column, pa.Array) else column[low:high]
+                for name, column in self.columns()
+            }
+        )
 
     @cached_property
     def encoded(self) -> bytes:
@@ -121,7 +142,7 @@ class OpenSessions:
             "irregular": self.irregular + has_repeated * _HAS_REPEATED,
             "rows": self.rows + (self.part - 1 << _ROWS_BITS),
         }
-        for name, column in self._columns():
+        for name, column in self.columns():
             if name not in _BESIDE:
                 number = numbers.get(name, column)
                 parts += texts(column) if name in _TEXTS else [number.astype(_NUMBERS[name], copy=False)]
@@ -150,6 +171,31 @@ class OpenSessions:
         columns["rows"] = columns["rows"] & (1 << _ROWS_BITS) - 1
         return cls(**columns)
 
+    def plain(self) -> list[bytes | memoryview]:
+        """All columns as they are, one part after the other: `mapped` copies none of them. Not canonical."""
+        parts: list[Any] = [np.array([len(self), self.start_hash.null_count < len(self)], "<i8")]
+        for name, column in self.columns():
+            if name not in _TEXTS:
+                parts.append(column.astype(_NUMBERS[name], copy=False))
+            elif name == "key" or parts[0][1]:
+                parts += texts(column)
+        return aligned(parts)
+
+    @classmethod
+    def mapped(cls, reader: BinaryReader) -> "OpenSessions":
+        """Read what `plain` gave. Raises DamagedStateError where it cannot be that."""
+        count, has_tombstones = reader.array("<i8", 2).tolist()
+        columns: dict[str, Any] = {}
+        for field in fields(cls):
+            if field.name not in _TEXTS:
+                columns[field.name] = reader.array(_NUMBERS[field.name], count)
+            elif field.name == "key" or has_tombstones:
+                columns[field.name] = reader.texts(count, _TEXTS[field.name])
+            else:
+                columns[field.name] = pa.nulls(count, _TEXTS[field.name])
+        columns["irregular"] = columns["irregular"].view(bool)
+        return cls(**columns)
+
     @classmethod
     def empty(cls) -> "OpenSessions":
         """No sessions."""
@@ -159,7 +205,8 @@ class OpenSessions:
             **{name: pa.array([], kind) for name, kind in _TEXTS.items()},
         )
 
-    def _columns(self) -> list[tuple[str, Any]]:
+    def columns(self) -> list[tuple[str, Any]]:
+        """(name, column) of each."""
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
@@ -193,11 +240,6 @@ def start_hashes(is_start: bool, payload: bytes, event_id: bytes | None) -> tupl
 def payload_hash(payload: bytes) -> bytes:
     """The hash of an event's payload or id."""
     return blake2b(payload, digest_size=16).digest()
-
-
-def digest(encoded: bytes | memoryview) -> str:
-    """Return the digest of an encoded table: 32 hex digits. It finds what went wrong, not what somebody made up."""
-    return mmh3.mmh3_x64_128_digest(encoded).hex()
 
 
 def begun_before(encoded: bytes, end: int) -> bytes:

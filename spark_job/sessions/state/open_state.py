@@ -1,26 +1,30 @@
-"""The open sessions of a partition: a table of sessions, and chunks that hold their events.
+"""The open sessions of a partition: what is known of each (`live_sessions`), and chunks that hold their events.
 
 Nothing of a session is copied while it stays open: its new events go into a new chunk, the older ones stay where they are, and when it
-closes they are taken out of the chunks. Where there are too many chunks, the newest half is merged, and older ones with it that are no
-larger than what it makes together. So an event is copied a few times at the most, and a batch costs what its own events cost, however
-many sessions are open.
+closes they are taken out of the chunks. Where there are too many chunks, the newest half is merged, and older ones with it that have no
+more events of open sessions than what it makes together. So an event is copied a few times at the most, and a batch costs what its own
+events cost, however many sessions are open.
 
-The digest is the identity of a state. It covers the table, which has checksums of each session's events, and not how the events lie in
-chunks: wherever the input was cut, and whether sessions were carried on or found again in Kafka, equal open sessions have one digest.
+The digest is the identity of a state. It covers the table, which has checksums of each session's events, and not how the entries lie in
+segments and the events in chunks: wherever the input was cut, and whether sessions were carried on or found again in Kafka, equal open
+sessions have one digest.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.state.binary import BinaryReader, aligned
 from spark_job.sessions.state.chunks import EventChunk, Sums, collect
-from spark_job.sessions.state.open_sessions import OpenSessions, digest
+from spark_job.sessions.state.live_sessions import LiveSessions
+from spark_job.sessions.state.open_sessions import OpenSessions
 
 Int = npt.NDArray[np.int64]
 
@@ -29,75 +33,25 @@ _MERGED_CHUNKS = 6
 """So many at the least, so that the next batches need not merge again. Of a few such pairs this one copied least, and left few chunks."""
 
 
+class HeldChunk(NamedTuple):
+    """A chunk of a state, and what is known of it without another look."""
+
+    chunk: EventChunk
+    live: int
+    """How many of its events belonged to open sessions when they were counted."""
+    gone: int
+    """How many events of the state had left it then (OpenState.gone)."""
+
+
 @dataclass(frozen=True, eq=False)
-class OpenState:
-    """The open sessions of one partition at one offset."""
+class Touched:
+    """Some open sessions, and where their events are."""
 
     sessions: OpenSessions
-    chunks: tuple[EventChunk, ...] = ()
-    """The older ones first. They may hold events of sessions that are not open any more."""
-    last: LastRecords | None = None
-    """What the clock needs of the records before; None where nothing open depends on it."""
-
-    @classmethod
-    def empty(cls) -> "OpenState":
-        """Nothing is open."""
-        return cls(OpenSessions.empty())
-
-    @cached_property
-    def digest(self) -> str:
-        """The same for equal open sessions; empty where nothing is open."""
-        return digest(self.encoded) if len(self.sessions) else ""
-
-    @cached_property
-    def encoded(self) -> bytes:
-        """All but the events, in its canonical form."""
-        if self.last is None:
-            return self.sessions.encoded
-        numbers = np.array(
-            [self.last.offset, self.last.ts, self.last.other_offset, self.last.other_ts], "<i8"
-        )
-        key = self.last.key.encode()
-        return b"".join([self.sessions.encoded, *aligned([numbers, np.array([len(key)], "<i8"), key])])
-
-    @classmethod
-    def decoded(cls, data: memoryview, chunks: Sequence[EventChunk]) -> "OpenState":
-        """Read what `encoded` gave. Raises DamagedStateError where it cannot be that."""
-        reader = BinaryReader(data)
-        sessions, last = OpenSessions.read(reader), None
-        if not reader.is_at_end:
-            numbers, (size,) = reader.array("<i8", 4).tolist(), reader.array("<i8", 1).tolist()
-            last = LastRecords(bytes(reader.take(size)).decode(), *numbers)
-        return cls(sessions, tuple(chunks), last)
-
-    def with_last(self, last: LastRecords | None) -> "OpenState":
-        """The state after these records, as far as what is open depends on them."""
-        kept = None
-        if last is not None and len(self.sessions):
-            kept = last.since(int(self.sessions.start[0]))
-        return self if kept == self.last else replace(self, last=kept)
-
-    def from_first_rules(self) -> "OpenState":
-        """The state as newer rules take it over. Rules 1 remembered no repeated start: the last event may have been one."""
-        unknown = self.sessions.irregular & (self.sessions.repeated < 0)
-        if not unknown.any():
-            return self
-        repeated = np.where(unknown, self.sessions.last, self.sessions.repeated)
-        return replace(self, sessions=replace(self.sessions, repeated=repeated))
-
-    @property
-    def safe_offset(self) -> int | None:
-        """Where a rebuild must begin: the oldest start of a session. Tombstones do not count; None where no session is open."""
-        starts = self.sessions.start[self.sessions.rows > 0]
-        return int(starts[0]) if len(starts) else None
-
-    @property
-    def tombstones(self) -> OpenSessions:
-        """The tombstones alone."""
-        return self.sessions.take(np.flatnonzero(self.sessions.is_tombstone))
+    chunks: tuple[EventChunk, ...]
 
     def events_of(self, starts: Int, new: EventChunk | None = None) -> EventChunk:
-        """The events of some open sessions (their starts, ascending; tombstones have none), followed by those in `new`, which has each.
+        """The events of some of the sessions (their starts, ascending; tombstones have none), followed by those in `new`, which has each.
 
         Raises DamagedStateError where they are not those that the table was made of.
         """
@@ -116,36 +70,116 @@ class OpenState:
             raise DamagedStateError("an open session has other events than it had")
         return found
 
+
+@dataclass(frozen=True, eq=False)
+class OpenState:
+    """The open sessions of one partition at one offset."""
+
+    live: LiveSessions
+    held: tuple[HeldChunk, ...] = ()
+    """The older ones first. They may hold events of sessions that are not open any more."""
+    last: LastRecords | None = None
+    """What the clock needs of the records before; None where nothing open depends on it."""
+    gone: int = 0
+    """Events that have left the state since it began: of closed sessions and of tombstones."""
+
+    @classmethod
+    def empty(cls) -> "OpenState":
+        """Nothing is open."""
+        return cls(LiveSessions())
+
+    @classmethod
+    def of(
+        cls, sessions: OpenSessions, chunks: Sequence[EventChunk] = (), last: LastRecords | None = None
+    ) -> "OpenState":
+        """That of a whole table."""
+        live = LiveSessions.of(sessions)
+        return cls(live, tuple(_counted(chunk, live, 0) for chunk in chunks), last)
+
+    @property
+    def sessions(self) -> OpenSessions:
+        """All open sessions. It costs a look at each: no batch may ask for it."""
+        return self.live.table
+
+    @property
+    def chunks(self) -> tuple[EventChunk, ...]:
+        """The chunks, the older ones first."""
+        return tuple(held.chunk for held in self.held)
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for equal open sessions; empty where nothing is open."""
+        return self.live.totals.hashes.digest(_encoded_last(self.last))
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """All but the events, in a canonical form: what a position remembers of tombstones."""
+        return self.sessions.encoded + _encoded_last(self.last)
+
+    @classmethod
+    def decoded(cls, data: memoryview, chunks: Sequence[EventChunk]) -> "OpenState":
+        """Read what `encoded` gave. Raises DamagedStateError where it cannot be that."""
+        reader = BinaryReader(data)
+        sessions, last = OpenSessions.read(reader), None
+        if not reader.is_at_end:
+            numbers, (size,) = reader.array("<i8", 4).tolist(), reader.array("<i8", 1).tolist()
+            last = LastRecords(bytes(reader.take(size)).decode(), *numbers)
+        return cls.of(sessions, chunks, last)
+
+    def with_last(self, last: LastRecords | None) -> "OpenState":
+        """The state after these records, as far as what is open depends on them."""
+        oldest = self.live.oldest
+        kept = None if last is None or oldest is None else last.since(oldest)
+        return self if kept == self.last else replace(self, last=kept)
+
+    def from_first_rules(self) -> "OpenState":
+        """The state as newer rules take it over. Rules 1 remembered no repeated start: the last event may have been one."""
+        sessions = self.sessions
+        unknown = sessions.irregular & (sessions.repeated < 0)
+        if not unknown.any():
+            return self
+        repeated = np.where(unknown, sessions.last, sessions.repeated)
+        return replace(self, live=LiveSessions.of(replace(sessions, repeated=repeated)))
+
+    @property
+    def safe_offset(self) -> int | None:
+        """Where a rebuild must begin: the oldest start of a session. Tombstones do not count; None where no session is open."""
+        return self.live.oldest_with_events
+
+    @property
+    def tombstones(self) -> OpenSessions:
+        """The tombstones alone."""
+        remembered = self.live.remembered
+        return remembered.take(np.flatnonzero(remembered.is_tombstone))
+
+    def touched(self, keys: pa.LargeStringArray, quieter_than: int | None = None) -> Touched:
+        """The open sessions of some keys, perhaps a few others too, and those whose greatest time is below `quieter_than`."""
+        return Touched(self.live.with_keys(keys, quieter_than), self.chunks)
+
+    def events_of(self, starts: Int) -> EventChunk:
+        """The events of some open sessions: see Touched."""
+        return Touched(self.live.with_starts(starts), self.chunks).events_of(starts)
+
     def with_types(self, judged: Iterable[tuple[int, int, Sequence[str]]]) -> "OpenState":
         """The state whose events at [low, high) have their types: (low, high, names of the kinds), where other settings judged them."""
-        chunks = self.chunks
+        held = self.held
         for low, high, names in judged:
-            chunks = tuple(chunk.with_types(low, high, names) for chunk in chunks)
-        return replace(self, chunks=chunks)
+            held = tuple(each._replace(chunk=each.chunk.with_types(low, high, names)) for each in held)
+        return replace(self, held=held)
 
-    def after(self, sessions: OpenSessions, new: EventChunk) -> "OpenState":
-        """The state with another table and the events of one chunk more."""
-        if not sessions.rows.any():
-            return OpenState(sessions, last=self.last)
-        chunks = [chunk for chunk in (*self.chunks, new) if len(chunk)]
-        if len(chunks) > _MOST_CHUNKS:
-            size, merged = 0, list[EventChunk]()
-            while chunks and (len(merged) < _MERGED_CHUNKS or chunks[-1].live(sessions) <= size):
-                merged.insert(0, chunks.pop())
-                size += merged[0].live(sessions)
-            whole = _merged(merged, sessions)
-            chunks += [whole] if len(whole) else []
-        return OpenState(sessions, tuple(chunks), self.last)
-
-    def without(self, ended: npt.NDArray[np.bool_]) -> "OpenState":
-        """The state without some sessions (one flag for each)."""
-        return replace(self, sessions=self.sessions.take(np.flatnonzero(~ended))).with_last(self.last)
+    def changed(self, ended: Int, entries: OpenSessions, new: EventChunk) -> "OpenState":
+        """The state without the sessions with some starts, with other entries (LiveSessions.changed) and the events of one chunk more."""
+        live = self.live.changed(ended, entries)
+        gone = self.gone + self.live.totals.events + len(new) - live.totals.events
+        if not live.totals.events:
+            return OpenState(live, last=self.last)
+        held = [*self.held, HeldChunk(new, len(new), gone)] if len(new) else [*self.held]
+        return OpenState(live, tuple(_merged(held, live, gone)), self.last, gone)
 
     @property
     def remembered(self) -> bytes:
         """What no rebuild finds: the tombstones and which later parts are open, and with them what the clock needs. Empty without any."""
-        which = np.flatnonzero(self.sessions.is_remembered)
-        return OpenState(self.sessions.take(which), last=self.last).encoded if len(which) else b""
+        return self.live.remembered.encoded + _encoded_last(self.last) if self.live.totals.remembered else b""
 
     @classmethod
     def awaiting(cls, remembered: bytes) -> "OpenState":
@@ -155,7 +189,7 @@ class OpenState:
         given = cls.decoded(memoryview(remembered), ()).sessions
         parts = given.take(np.flatnonzero(~given.is_tombstone))
         nothing = {name: np.zeros_like(getattr(parts, name)) for name in ("rows", "n_bytes", *Sums._fields)}
-        return cls(replace(parts, **nothing, irregular=np.ones(len(parts), bool)))
+        return cls(LiveSessions.of(replace(parts, **nothing, irregular=np.ones(len(parts), bool))))
 
     def with_remembered(self, remembered: bytes, *, keep_own: bool = False) -> "OpenState":
         """The state with what `remembered` gave."""
@@ -167,16 +201,44 @@ class OpenState:
 
     def with_tombstones(self, tombstones: OpenSessions, *, keep_own: bool = False) -> "OpenState":
         """The state with these tombstones instead of its own, or beside them, and without other sessions of their keys."""
+        sessions = self.sessions
         keys: Collection[str] = set(tombstones.key.to_pylist())
-        entries = zip(self.sessions.key.to_pylist(), self.sessions.is_tombstone.tolist(), strict=True)
+        entries = zip(sessions.key.to_pylist(), sessions.is_tombstone.tolist(), strict=True)
         kept = [key not in keys and (keep_own or not is_tombstone) for key, is_tombstone in entries]
         # A part that was awaited and is not there has been lost with the input.
-        found = (self.sessions.rows > 0) | self.sessions.is_tombstone
-        state = OpenState(self.sessions.changed(np.array(kept, bool) & found, tombstones), self.chunks)
+        found = (sessions.rows > 0) | sessions.is_tombstone
+        state = OpenState.of(sessions.changed(np.array(kept, bool) & found, tombstones), self.chunks)
         return state.with_last(self.last)
 
 
-def _merged(chunks: Sequence[EventChunk], sessions: OpenSessions) -> EventChunk:
-    """One chunk of what is open in some."""
-    held = np.unique(np.concatenate([chunk.start for chunk in chunks]))
-    return collect(chunks, np.intersect1d(held, sessions.start[sessions.rows > 0], assume_unique=True))
+def _encoded_last(last: LastRecords | None) -> bytes:
+    if last is None:
+        return b""
+    numbers = np.array([last.offset, last.ts, last.other_offset, last.other_ts], "<i8")
+    key = last.key.encode()
+    return b"".join(aligned([numbers, np.array([len(key)], "<i8"), key]))
+
+
+def _counted(chunk: EventChunk, live: LiveSessions, gone: int) -> HeldChunk:
+    """The chunk, its events counted."""
+    return HeldChunk(chunk, int(np.diff(chunk.first)[live.have_events(chunk.start)].sum()), gone)
+
+
+def _merged(held: list[HeldChunk], live: LiveSessions, gone: int) -> list[HeldChunk]:
+    """The chunks, some of the newest ones merged where there are too many."""
+    if len(held) <= _MOST_CHUNKS:
+        return held
+    size, merged = 0, list[HeldChunk]()
+    while held:
+        newest = held[-1]
+        is_due = len(merged) < _MERGED_CHUNKS
+        # All that has left the state since may have left this chunk: else it need not be counted again.
+        if is_due or newest.live - (gone - newest.gone) <= size:
+            held[-1] = newest = _counted(newest.chunk, live, gone)
+        if not is_due and newest.live > size:
+            break
+        merged.insert(0, held.pop())
+        size += newest.live
+    named = np.unique(np.concatenate([each.chunk.start for each in merged]))
+    whole = collect([each.chunk for each in merged], named[live.have_events(named)])
+    return [*held, HeldChunk(whole, len(whole), gone)] if len(whole) else held

@@ -15,6 +15,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.json import Jsonb
 
 from db.dump import dump, normalise
 from db.migrate import HEAD, ROLES, current, downgrade, explain, require_current, upgrade
@@ -165,6 +166,7 @@ def test_a_person_makes_upgrades_and_drops_the_outbox(blank_database: str) -> No
         "applied 0012",
         "applied 0013",
         "applied 0014",
+        "applied 0015",
     ]
     assert (
         outbox_migrate(blank_database, "up").stdout
@@ -241,6 +243,32 @@ def test_the_end_of_a_run_from_before_0014_loses_its_key(blank_database: str, ke
         )
         upgrade(blank_database)
         assert rows.value("SELECT ended_because FROM outbox.run") == said.format("the session")
+
+
+def test_before_0015_no_position_has_a_digest_that_the_release_before_would_not_compute(
+    blank_database: str,
+) -> None:
+    upgrade(blank_database)
+    one = {"safe": 5, "sessions": 1, "events": 2, "bytes": 10}
+    opened = {
+        "topic": {"0": one | {"digest": "2-" + "a" * 32}, "1": one | {"digest": "b" * 32}, "2": one},
+        "other": {"0": one | {"digest": "2-" + "c" * 32, "tombstones": "/w=="}},
+    }
+    left = {
+        "topic": {"0": one, "1": one | {"digest": "b" * 32}, "2": one},
+        "other": {"0": one | {"tombstones": "/w=="}},
+    }
+    with psycopg.connect(blank_database, autocommit=True) as connection:
+        rows = OutboxRows(blank_database, connection)
+        rows.insert_parents("savepoint")
+        for table in ("batch", "savepoint"):
+            rows.insert(table, open_state=Jsonb(opened))
+        connection.execute("UPDATE outbox.generation SET open_state = %s", (Jsonb(opened),))
+        downgrade(blank_database, "0014")
+        found = rows.rows(
+            "SELECT g.open_state, b.open_state, s.open_state FROM outbox.generation g, outbox.batch b, outbox.savepoint s"
+        )
+    assert found == [(left, left, left)]
 
 
 def test_looking_at_the_revision_changes_nothing(blank_database: str) -> None:

@@ -89,7 +89,8 @@ def lose_a_disk(of: History) -> None:
 
 
 def damage_a_disk(of: History) -> None:
-    files = [file for disk in of.disks for file in disk.rglob("*.*s") if file.is_file()]
+    kept = {".sessions", ".segment", ".events"}
+    files = [file for disk in of.disks for file in disk.rglob("*.*") if file.suffix in kept]
     for file in sorted(files, key=lambda file: (file.parent, file.suffix, file.stat().st_size)):
         data = bytearray(file.read_bytes())
         if data and of.chance.random() < 0.7:

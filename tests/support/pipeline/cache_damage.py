@@ -6,6 +6,7 @@ from pathlib import Path
 
 _EVENTS = "*.events"
 _TABLES = "*.sessions"
+_SEGMENTS = "*.segment"
 _PARTITIONS = 3
 
 Damage = Callable[[list[Path]], None]
@@ -65,7 +66,9 @@ CACHE_DAMAGES: dict[str, Damage] = {
     "without events": _changed(_EVENTS, lambda _: b""),
     "cut off": _changed(_TABLES, _half),
     "events cut off": _changed(_EVENTS, _half),
+    "segments cut off": _changed(_SEGMENTS, _half),
     "garbled": _changed(_TABLES, _turned),
+    "segments garbled": _changed(_SEGMENTS, _turned),
     "events garbled": _changed(_EVENTS, _turned),
     "of others": _of_others,
     "open to all": _open_to_all,

@@ -25,6 +25,7 @@ from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition
 from spark_job.ledger.runs import Begun
+from spark_job.sessions.state.digest_form import DIGEST_FORM
 from spark_job.sink.commit import CommittedBatch, Sink
 from spark_job.sink.computed import BatchRange, ResultReader
 from tests.support.outbox.closed_sessions import closed, fields
@@ -81,7 +82,7 @@ def still_open(source: int, *starts: int, events: int = 0, tombstones: bytes = b
         "sessions": len(starts),
         "events": 2 * len(starts),
         "bytes": 10 * len(starts),
-        "digest": f"digest of {sorted(starts)}" if starts or tombstones else "",
+        "digest": f"{DIGEST_FORM}digest of {sorted(starts)}" if starts or tombstones else "",
         "counts": {"events": events, "duplicates": 0},
         "seconds": {},
         "refused": [],

@@ -123,7 +123,7 @@ def positions(draw: st.DrawFn) -> Remembered:
         st.none()
         | st.builds(LastRecords, key=ALPHABET, offset=st.integers(0, 2**40), ts=st.integers(0, 2**40))
     )
-    state = OpenState(OpenSessions(**numbers | others | texts), last=last)
+    state = OpenState.of(OpenSessions(**numbers | others | texts), last=last)
     return Remembered(state.remembered, {*keys, *(() if last is None else (last.key,))})
 
 

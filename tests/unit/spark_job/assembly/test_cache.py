@@ -2,7 +2,7 @@
 
 import errno
 import os
-import struct
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +13,11 @@ import pytest
 
 from spark_job.assembly import cache
 from spark_job.assembly.cache import SessionCache
+from spark_job.assembly.known_files import KnownFiles
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
+from spark_job.sessions.state.segments import Segment
 from tests.support.histories.tasks import UUID, slice_of
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record
@@ -98,20 +100,42 @@ def flip_each(file: Path) -> None:
     file.write_bytes(bytes(byte ^ 0x55 for byte in file.read_bytes()))
 
 
+def rewritten(file: Path, change: Callable[[bytes], bytes]) -> None:
+    """With another content, whose checksum is right."""
+    content = file.read_bytes()
+    body = change(content[cache._HEAD_BYTES :])
+    file.write_bytes(content[: len(cache._MAGIC)] + cache._hash([body]).encode() + body)
+
+
 def name_a_file_elsewhere(folder: Path) -> None:
     chunk, state = one(folder, "events"), one(folder, "sessions")
     outside = "../../" + "x" * (len(chunk.name) - 6)
     (folder / outside).write_bytes(chunk.read_bytes())
-    state.write_bytes(state.read_bytes().replace(chunk.name.encode(), outside.encode()))
+    rewritten(state, lambda body: body.replace(chunk.name.encode(), outside.encode()))
 
 
 def name_files_without_end(folder: Path) -> None:
-    """Not covered by the digest, which is the table's."""
-    file = one(folder, "sessions")
-    content, refs = file.read_bytes(), b"[" * 100_000
-    (size,) = struct.unpack_from("<q", content, 32)
-    end = 48 + size + -size % 8
-    file.write_bytes(content[:40] + struct.pack("<q", len(refs)) + content[48:end] + refs)
+    rewritten(one(folder, "sessions"), lambda _: b"[" * 100_000)
+
+
+def name_nothing(folder: Path) -> None:
+    rewritten(one(folder, "sessions"), lambda _: b"{}")
+
+
+def forget_a_segment(folder: Path) -> None:
+    rewritten(one(folder, "sessions"), lambda body: re.sub(rb'"segments":\[.*?\]\]', b'"segments":[]', body))
+
+
+def count_wrong(folder: Path) -> None:
+    rewritten(one(folder, "sessions"), lambda body: body.replace(b'"totals":[', b'"totals":[1'))
+
+
+def swap_names(folder: Path) -> None:
+    segment, chunk = one(folder, "segment").name.encode(), one(folder, "events").name.encode()
+    rewritten(
+        one(folder, "sessions"),
+        lambda body: body.replace(segment, b"?").replace(chunk, segment).replace(b"?", chunk),
+    )
 
 
 def put_a_folder(folder: Path) -> None:
@@ -125,15 +149,25 @@ def put_a_file(folder: Path) -> None:
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "segment emptied": lambda folder: one(folder, "segment").write_bytes(b""),
+    "segment cut off": lambda folder: os.truncate(one(folder, "segment"), 300),
+    "segment garbled": lambda folder: flip_each(one(folder, "segment")),
+    "segment of another state": lambda folder: one(folder, "segment").write_bytes(
+        one(another(folder) / FOLDER, "segment").read_bytes()
+    ),
+    "segment not named": forget_a_segment,
+    "segment and chunk take each other's place": swap_names,
+    "counts wrong": count_wrong,
+    "nothing named": name_nothing,
     "table emptied": lambda folder: one(folder, "sessions").write_bytes(b""),
-    "table cut off": lambda folder: os.truncate(one(folder, "sessions"), 300),
-    "table cut off in its head": lambda folder: os.truncate(one(folder, "sessions"), 40),
+    "table cut off": lambda folder: os.truncate(one(folder, "sessions"), 100),
+    "table cut off in its head": lambda folder: os.truncate(one(folder, "sessions"), 10),
     "table garbled": lambda folder: flip_each(one(folder, "sessions")),
     "table of another state": lambda folder: one(folder, "sessions").write_bytes(
         one(another(folder) / FOLDER, "sessions").read_bytes()
     ),
     "table of another format": lambda folder: one(folder, "sessions").write_bytes(
-        one(folder, "sessions").read_bytes().replace(b"sessions 1\n", b"sessions 2\n")
+        one(folder, "sessions").read_bytes().replace(b"sessions 2\n", b"sessions 1\n")
     ),
     "table is a folder": put_a_folder,
     "chunk emptied": lambda folder: one(folder, "events").write_bytes(b""),
@@ -163,7 +197,25 @@ def test_a_damaged_state_is_as_if_it_were_not_there_and_what_is_wrong_is_said(
     assert str(FOLDER) in reader.problem
 
 
-@pytest.mark.parametrize("suffix", ["sessions", "events"])
+@pytest.mark.guarantee(39)
+@pytest.mark.parametrize("suffix", ["sessions", "segment"])
+@pytest.mark.parametrize("mask", [0x01, 0x80])
+def test_any_damaged_byte_of_what_is_known_of_the_sessions_is_found(
+    tmp_path: Path, suffix: str, mask: int
+) -> None:
+    """Events are compared when they are used (test_open_state)."""
+    kept(tmp_path, OTHER)
+    file = one(tmp_path / FOLDER, suffix)
+    for at in range(file.stat().st_size):
+        kept(tmp_path, OTHER)
+        content = file.read_bytes()
+        file.write_bytes(content[:at] + bytes([content[at] ^ mask]) + content[at + 1 :])
+        reader = opened(tmp_path)
+        assert reader.load(OTHER.digest) is None, at
+        assert reader.problem
+
+
+@pytest.mark.parametrize("suffix", ["sessions", "segment", "events"])
 def test_a_file_that_is_gone_is_as_if_nothing_were_there(tmp_path: Path, suffix: str) -> None:
     kept(tmp_path, LARGE)
     one(tmp_path / FOLDER, suffix).unlink()
@@ -190,8 +242,8 @@ def test_only_the_state_and_the_one_before_stay_with_their_events(tmp_path: Path
     (tmp_path / FOLDER / ".left.0").write_bytes(b"by a killed worker")
     kept(tmp_path, LARGE, LARGER)
     tables = {f"{LARGE.digest}.sessions", f"{LARGER.digest}.sessions"}
-    assert {name for name in names(tmp_path) if not name.endswith(".events")} == tables
-    assert len(names(tmp_path) - tables) == 2, "they share the older chunk"
+    assert {name for name in names(tmp_path) if name.endswith(".sessions")} == tables
+    assert len(names(tmp_path) - tables) == 4, "they share the older chunk and the older segment"
     opened(tmp_path).store(OpenState.empty(), {LARGER.digest})
     assert {name for name in names(tmp_path) if name.endswith(".sessions")} == {f"{LARGER.digest}.sessions"}
     opened(tmp_path).store(OpenState.empty(), {""})
@@ -204,15 +256,22 @@ def test_while_a_batch_is_committed_what_was_open_before_it_stays_too(tmp_path: 
     assert all(opened(tmp_path).load(state.digest) is not None for state in (OTHER, LARGE, LARGER))
 
 
-def test_events_that_are_kept_already_are_not_written_again(tmp_path: Path) -> None:
+def test_events_and_entries_that_are_kept_already_are_not_written_again(tmp_path: Path) -> None:
     kept(tmp_path, LARGE)
-    before = one(tmp_path / FOLDER, "events")
+    before = {
+        one(tmp_path / FOLDER, suffix): one(tmp_path / FOLDER, suffix).stat()
+        for suffix in ("events", "segment")
+    }
     reader = opened(tmp_path)
     found = reader.load(LARGE.digest)
     assert found is not None
     reader.store(grown(found, record(20, "entry", "3")), {LARGE.digest})
-    assert before.name in names(tmp_path)
-    assert len(list((tmp_path / FOLDER).glob("*.events"))) == 2
+    assert {path: path.stat() for path in before} == before
+    assert (
+        len(list((tmp_path / FOLDER).glob("*.events")))
+        == len(list((tmp_path / FOLDER).glob("*.segment")))
+        == 2
+    )
 
 
 @pytest.mark.guarantee(110)
@@ -270,6 +329,98 @@ def test_what_another_user_may_have_planted_is_not_read_and_nothing_is_removed_t
     assert names(tmp_path) == before
 
 
+def counted(root: Path, monkeypatch: pytest.MonkeyPatch, wanted: str) -> tuple[OpenState | None, list[str]]:
+    """What is read of a digest, and the files that were read for it."""
+    read = list[str]()
+    mapped = cache._mapped
+
+    def mapping(path: Path) -> memoryview:
+        read.append(path.suffix)
+        return mapped(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_mapped", mapping)
+        return opened(root).load(wanted), sorted(read)
+
+
+def test_a_process_reads_only_what_it_does_not_know_and_another_one_reads_and_proves_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(tmp_path, LARGE, LARGER)
+    assert counted(tmp_path, monkeypatch, LARGER.digest)[1] == [], "it has written them itself"
+    for path in (tmp_path / FOLDER).glob("*.events"):
+        os.utime(path)
+    assert counted(tmp_path, monkeypatch, LARGER.digest)[1] == [".events"] * 2, "somebody has touched them"
+    monkeypatch.setattr(cache, "KNOWN", KnownFiles())
+    proven = list[int]()
+    check = Segment.check
+
+    def checking(segment: Segment) -> None:
+        proven.append(len(segment))
+        check(segment)
+
+    monkeypatch.setattr(Segment, "check", checking)
+    found, read = counted(tmp_path, monkeypatch, LARGER.digest)
+    assert read == [".events"] * 2 + [".segment"] * 2
+    assert proven == [20, 2]
+    assert found is not None
+    assert closing(found) == closing(LARGER)
+    assert counted(tmp_path, monkeypatch, LARGE.digest)[1] == []
+    assert proven == [20, 2]
+
+
+def test_a_restarted_worker_recovers_every_count_from_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, keeper, before = OpenState.empty(), opened(tmp_path), set[str]()
+    for at in range(0, 400, 4):
+        key = f"{at % 36}"
+        state = grown(
+            state,
+            *(
+                record(at + n, kind, f"{key}-{n}")
+                for n, kind in enumerate(["start", "start", "entry", "end"])
+            ),
+        )
+        keeper.store(state, before)
+        before = {state.digest}
+        if at % 40 == 0:
+            monkeypatch.setattr(cache, "KNOWN", KnownFiles())
+            keeper = opened(tmp_path)
+        found = keeper.load(state.digest)
+        assert found is not None
+        assert (found.live.totals, found.gone, found.last) == (state.live.totals, state.gone, state.last)
+        assert [layer[1:] for layer in found.live.layers] == [layer[1:] for layer in state.live.layers]
+        assert [held[1:] for held in found.held] == [held[1:] for held in state.held]
+        state = found
+
+
+def test_what_a_process_knows_is_bounded_and_what_is_removed_is_forgotten(tmp_path: Path) -> None:
+    known, reads = KnownFiles(most=2), list[str]()
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_bytes(b"1")
+
+    def read(path: Path) -> str:
+        def reading() -> str:
+            reads.append(path.name)
+            return path.read_text()
+
+        return known.get_or_read(path, reading)
+
+    assert [read(path) for path in (paths[0], paths[1], paths[0], paths[2], paths[0])] == ["1"] * 5
+    assert reads == ["a", "b", "c"]
+    assert read(paths[1]) == "1"
+    assert reads == ["a", "b", "c", "b"], "it was used least recently"
+    paths[0].write_bytes(b"22")
+    assert read(paths[0]) == "22"
+    known.forget(paths[0])
+    assert known.get(paths[0]) is None
+    paths[0].unlink()
+    with pytest.raises(FileNotFoundError):
+        read(paths[0])
+
+
 def killed(_point: str) -> None:
     raise KeyboardInterrupt
 
@@ -290,11 +441,14 @@ def test_a_worker_that_is_killed_between_events_and_table_leaves_the_state_befor
 
 
 @pytest.mark.guarantee(39)
-@pytest.mark.parametrize("written", [0, 1], ids=["the events", "the table"])
+@pytest.mark.parametrize("written", [0, 1, 2], ids=["the entries", "the events", "the table"])
 def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     kept(tmp_path, LARGE)
+    writer = opened(tmp_path)
+    larger = grown(writer.load(LARGE.digest) or OTHER, record(20, "entry", "3"), record(21, "start"))
+    assert larger.digest == LARGER.digest
     whole = names(tmp_path)
     writes, finished = 0, list[int]()
 
@@ -320,14 +474,15 @@ def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_continues
             self._file.write(data)
 
     monkeypatch.setattr(cache, "open", Full, raising=False)
-    writer = opened(tmp_path)
-    writer.store(LARGER, {LARGE.digest})
+    writer.store(larger, {LARGE.digest})
     monkeypatch.undo()
     assert "No space left on device" in writer.problem
     assert finished == list(range(written + 1)), "what is being written has no name yet that is looked for"
     assert names(tmp_path) >= whole
     left = names(tmp_path) - whole
-    assert all(name.endswith(".events") for name in left), "nothing but whole files"
+    assert not any(name.startswith(".") or name.endswith(".sessions") for name in left), (
+        "nothing but whole files"
+    )
     assert len(left) == written
     assert opened(tmp_path).load(LARGER.digest) is None
     assert opened(tmp_path).load(LARGE.digest) is not None

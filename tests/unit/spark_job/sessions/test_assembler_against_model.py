@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from spark_job.sessions import open_limits
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference import model
 from tests.support.reference.assembled import Outcome, add, add_open, assembled, expected_outcome, table
+from tests.support.reference.kept import reread
 from tests.support.reference.model import Record, expected_sessions
 
 PROFILE = settings(max_examples=120, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -163,12 +163,6 @@ def carried(state: OpenState, records: list[Record], cuts: list[int], rules: Ass
     for batch in cut(records, cuts):
         state = reread(assemble(state, table(batch, rules), rules).state)
     return state
-
-
-def reread(state: OpenState) -> OpenState:
-    """As a cache gives it back."""
-    chunks = [EventChunk.decoded(memoryview(b"".join(chunk.encoded()))) for chunk in state.chunks]
-    return OpenState.decoded(memoryview(state.encoded), chunks)
 
 
 def busy_steps(rng: random.Random) -> list[Step]:

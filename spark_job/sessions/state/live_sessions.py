@@ -1,0 +1,324 @@
+"""The open sessions of a partition as segments: a change costs what it changes, however many sessions are open.
+
+Segments lie one above the other, the newest on top. An entry is live where no newer segment has one of the same start or names it as
+ended. What has to be known of all live entries (how many they are, the sum of their hashes, where the oldest ones begin) is carried on with
+each change. Where there are too many segments, the newest ones are merged, and older ones with them that have no more live entries than
+these together; and where more than half of a segment is superseded, it and all above it. So an entry is copied a few times at the most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_job.sessions.errors import DamagedStateError
+from spark_job.sessions.parsing.column_bytes import views
+from spark_job.sessions.state.digests import EntrySum, text_hashes
+from spark_job.sessions.state.open_sessions import OpenSessions
+from spark_job.sessions.state.segments import Segment, among
+
+Int = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+_MOST_SEGMENTS = 10
+_MERGED_SEGMENTS = 6
+"""So many at the least, so that the next changes need not merge again."""
+_LOOKED_AT = 64
+"""Entries at first where the next live one is looked for; then twice as many."""
+
+
+class Totals(NamedTuple):
+    """Of entries. Those of disjoint sets can be added, and taken away again."""
+
+    hashes: EntrySum = EntrySum()
+    events: int = 0
+    n_bytes: int = 0
+    remembered: int = 0
+    """Tombstones and later parts: what no rebuild finds."""
+    remembered_key_bytes: int = 0
+
+    @classmethod
+    def of(cls, segment: Segment, places: Int) -> "Totals":
+        """Of some entries of a segment."""
+        entries = segment.entries
+        remembered = places[entries.is_tombstone[places] | (entries.part[places] > 1)]
+        bounds, _ = views(entries.key)
+        return cls(
+            EntrySum.of(segment.hashes[places]),
+            int(entries.rows[places].sum()),
+            int(entries.n_bytes[places].sum()),
+            len(remembered),
+            int((bounds[remembered + 1] - bounds[remembered]).sum()),
+        )
+
+    def plus(self, other: "Totals") -> "Totals":
+        """Of both."""
+        return Totals(
+            self.hashes.plus(other.hashes), *(a + b for a, b in zip(self[1:], other[1:], strict=True))
+        )
+
+    def minus(self, other: "Totals") -> "Totals":
+        """Without the other's."""
+        return Totals(
+            self.hashes.minus(other.hashes), *(a - b for a, b in zip(self[1:], other[1:], strict=True))
+        )
+
+
+NO_ENTRIES = Totals()
+
+
+class Layer(NamedTuple):
+    """A segment among others, and how far its first entries need no further look. None of the numbers ever goes back."""
+
+    segment: Segment
+    superseded: int = 0
+    """How many of its entries are not live any more."""
+    oldest: int = 0
+    """Place of the first live entry; the segment's length where none is."""
+    safe: int = 0
+    """The same of those that have events."""
+    quiet: int = 0
+    """The same in the order of time."""
+
+    @property
+    def live(self) -> int:
+        """How many entries are live."""
+        return len(self.segment) - self.superseded
+
+    @property
+    def weight(self) -> int:
+        """What a merge copies."""
+        return self.live + len(self.segment.ended)
+
+
+@dataclass(frozen=True, eq=False)
+class LiveSessions:
+    """All open sessions of a partition."""
+
+    layers: tuple[Layer, ...] = ()
+    """The older ones first."""
+    totals: Totals = NO_ENTRIES
+
+    @classmethod
+    def of(cls, table: OpenSessions) -> "LiveSessions":
+        """Those of a whole table."""
+        if not len(table):
+            return cls()
+        return cls.counted([Segment.of(table, np.zeros(0, np.int64))])
+
+    def __len__(self) -> int:
+        return self.totals.hashes.entries
+
+    @cached_property
+    def table(self) -> OpenSessions:
+        """All of them, ordered by start. It costs a look at each: no batch may ask for it."""
+        parts = [layer.segment.entries.take(self._live(number)) for number, layer in enumerate(self.layers)]
+        return OpenSessions.by_start(parts)
+
+    @property
+    def oldest(self) -> int | None:
+        """The least start; None where there is none."""
+        return min(
+            (int(each.segment.entries.start[each.oldest]) for each in self._with("oldest")), default=None
+        )
+
+    @property
+    def oldest_with_events(self) -> int | None:
+        """The least start of a session that is no tombstone; None where there is none."""
+        return min((int(each.segment.entries.start[each.safe]) for each in self._with("safe")), default=None)
+
+    @property
+    def quietest(self) -> int | None:
+        """The least of their greatest times; None where there is none."""
+        return min((int(each.segment.max_ts[each.quiet]) for each in self._with("quiet")), default=None)
+
+    def _with(self, pointer: str) -> list[Layer]:
+        return [layer for layer in self.layers if getattr(layer, pointer) < len(layer.segment)]
+
+    def with_keys(self, keys: pa.LargeStringArray, quieter_than: int | None = None) -> OpenSessions:
+        """Those of some keys, perhaps a few others too; and those whose greatest time is below `quieter_than`."""
+        hashes = np.sort(text_hashes(keys)[:, 0])
+        parts = []
+        for number, layer in enumerate(self.layers):
+            places = layer.segment.with_keys(hashes)
+            if quieter_than is not None:
+                past = int(np.searchsorted(layer.segment.max_ts, quieter_than))
+                places = np.concatenate([places, layer.segment.by_time[layer.quiet : past]])
+            places = np.unique(places)
+            if len(places):
+                live = self._is_live(number, layer.segment.entries.start[places])
+                parts.append(layer.segment.entries.take(places[live]))
+        return OpenSessions.by_start(parts)
+
+    def with_starts(self, starts: Int) -> OpenSessions:
+        """Those with these starts; they must be there."""
+        found = self._find(starts)
+        if (found.layer < 0).any():
+            raise DamagedStateError("an open session is missing")
+        return OpenSessions.by_start(
+            [
+                layer.segment.entries.take(found.place[found.layer == number])
+                for number, layer in enumerate(self.layers)
+            ]
+        )
+
+    def have_events(self, starts: Int) -> Bool:
+        """Whether each start is that of an open session with events."""
+        found = self._find(starts)
+        have = np.zeros(len(starts), bool)
+        for number, layer in enumerate(self.layers):
+            mine = found.layer == number
+            have[mine] = layer.segment.entries.rows[found.place[mine]] > 0
+        return have
+
+    @property
+    def remembered(self) -> OpenSessions:
+        """The tombstones and later parts alone."""
+        parts = []
+        for number, layer in enumerate(self.layers) if self.totals.remembered else ():
+            places = layer.segment.remembered
+            live = self._is_live(number, layer.segment.entries.start[places])
+            parts.append(layer.segment.entries.take(places[live]))
+        return OpenSessions.by_start(parts)
+
+    def changed(self, ended: Int, entries: OpenSessions) -> "LiveSessions":
+        """Without the sessions with some starts, and with other entries, ordered by start, which may take the place of older ones."""
+        if not len(ended) and not len(entries):
+            return self
+        named = np.unique(np.concatenate([ended, entries.start]))
+        found = self._find(named)
+        ended = np.sort(ended[among(ended, named[found.layer >= 0])])
+        segment = Segment.of(entries, ended)
+        totals = self.totals.plus(Totals.of(segment, np.arange(len(segment))))
+        for number, layer in enumerate(self.layers):
+            totals = totals.minus(Totals.of(layer.segment, found.place[found.layer == number]))
+        if not totals.hashes.entries:
+            return LiveSessions()
+        gone = np.bincount(found.layer[found.layer >= 0], minlength=len(self.layers)).tolist()
+        layers = [
+            layer._replace(superseded=layer.superseded + more)
+            for layer, more in zip(self.layers, gone, strict=True)
+        ]
+        return LiveSessions((*layers, Layer(segment)), totals)._settled(named)
+
+    @classmethod
+    def counted(cls, segments: Sequence[Segment]) -> "LiveSessions":
+        """Those of some segments, the older ones first: a look at each entry. Raises DamagedStateError where their hashes are wrong."""
+        for segment in segments:
+            segment.check()
+        plain = cls(tuple(map(Layer, segments)))
+        layers, totals = [], Totals()
+        for number, segment in enumerate(segments):
+            live = plain._live(number)
+            totals = totals.plus(Totals.of(segment, live))
+            layers.append(Layer(segment, len(segment) - len(live)))
+        counted = cls(tuple(layers), totals)
+        return cls(tuple(counted._from_the_first(at) for at in range(len(layers))), totals)
+
+    def _settled(self, changed: Int) -> "LiveSessions":
+        """Merge what has to be merged, and find the first live entries again. `changed`: starts that the newest segment names."""
+        begin = self._merged_from()
+        if begin < len(self.layers) - 1:
+            merged = LiveSessions((*self.layers[:begin], Layer(self._merged(begin))), self.totals)
+            return merged._settled(changed)
+        older = [self._moved_on(number, changed) for number in range(len(self.layers) - 1)]
+        return LiveSessions((*older, self._from_the_first(len(older))), self.totals)
+
+    def _merged_from(self) -> int:
+        """The first layer of those that have to be merged; the last one where none has."""
+        begin = len(self.layers) - 1
+        if begin >= _MOST_SEGMENTS:
+            begin -= _MERGED_SEGMENTS - 1
+            size = sum(layer.weight for layer in self.layers[begin:])
+            while begin and self.layers[begin - 1].weight <= size:
+                begin -= 1
+                size += self.layers[begin].weight
+        halves = (at for at, layer in enumerate(self.layers) if 2 * layer.superseded > len(layer.segment))
+        return min([begin, *halves])
+
+    def _merged(self, begin: int) -> Segment:
+        """One segment of this one and all above."""
+        merging = range(begin, len(self.layers))
+        ended = np.unique(np.concatenate([self.layers[at].segment.ended for at in merging]))
+        older = [layer.segment.places(ended) >= 0 for layer in self.layers[:begin]]
+        ended = ended[np.any(older, axis=0)] if older else ended[:0]
+        with_live = [at for at in merging if self.layers[at].live]
+        if with_live == [merging[-1]]:
+            return replace(self.layers[-1].segment, ended=ended)
+        return Segment.merged([(self.layers[at].segment, self._live(at)) for at in with_live], ended)
+
+    def _moved_on(self, number: int, changed: Int) -> Layer:
+        """The layer with the numbers of the first entries that are live still. `changed`: what is not so any more."""
+        layer = self.layers[number]
+        entries, count = layer.segment.entries, len(layer.segment)
+        firsts = [layer.oldest, layer.safe, layer.quiet]
+        at = [min(first, count - 1) for first in firsts]
+        if not count or not among(entries.start[[*at[:2], layer.segment.by_time[at[2]]]], changed).any():
+            return layer
+        return self._from_the_first(number)
+
+    def _from_the_first(self, number: int) -> Layer:
+        """The layer with the numbers of the first live entries, looked for from where they were."""
+        layer = self.layers[number]
+        return layer._replace(
+            oldest=self._first_live(number, layer.oldest),
+            safe=self._first_live(number, layer.safe, with_events=True),
+            quiet=self._first_live(number, layer.quiet, layer.segment.by_time),
+        )
+
+    def _first_live(
+        self, number: int, at: int, order: npt.NDArray[np.uint32] | None = None, *, with_events: bool = False
+    ) -> int:
+        entries, step = self.layers[number].segment.entries, _LOOKED_AT
+        while at < len(entries):
+            places: npt.NDArray[np.int64 | np.uint32] = np.arange(at, min(at + step, len(entries)))
+            places = places if order is None else order[places]
+            wanted = self._is_live(number, entries.start[places])
+            if with_events:
+                wanted &= entries.rows[places] > 0
+            if wanted.any():
+                return at + int(np.argmax(wanted))
+            at, step = at + len(places), 2 * step
+        return at
+
+    def _is_live(self, number: int, starts: Int) -> Bool:
+        """Whether no newer layer says anything of these entries of a layer."""
+        live = np.ones(len(starts), bool)
+        for layer in self.layers[number + 1 :] if len(starts) else ():
+            live &= ~layer.segment.names(starts)
+        return live
+
+    def _live(self, number: int) -> Int:
+        """The places of all live entries of a layer."""
+        segment = self.layers[number].segment
+        live = np.ones(len(segment), bool)
+        for layer in self.layers[number + 1 :]:
+            for starts in (layer.segment.entries.start, layer.segment.ended):
+                places = segment.places(starts)
+                live[places[places >= 0]] = False
+        return np.flatnonzero(live)
+
+    def _find(self, starts: Int) -> "_Found":
+        layer, place = np.full(len(starts), -1), np.zeros(len(starts), np.int64)
+        left = np.arange(len(starts))
+        for number in reversed(range(len(self.layers))):
+            segment = self.layers[number].segment
+            places = segment.places(starts[left])
+            here = places >= 0
+            layer[left[here]], place[left[here]] = number, places[here]
+            left = left[~here & ~among(starts[left], segment.ended)]
+            if not len(left):
+                break
+        return _Found(layer, place)
+
+
+class _Found(NamedTuple):
+    """Where entries are."""
+
+    layer: Int
+    """-1 where it is not live."""
+    place: Int
