@@ -20,6 +20,8 @@ from spark_job.sessions.state.open_sessions import OpenSessions
 Unsigned = npt.NDArray[np.uint64]
 
 _MODULUS = 1 << 64
+_SEED = 1
+"""By 0 the hash of an empty text would be zeros, too."""
 _BLOCK = 1 << 14
 """Entries at a time, so that what is computed of them stays in the processor's caches."""
 
@@ -61,11 +63,13 @@ class EntrySum(NamedTuple):
 
 
 def text_hashes(column: pa.Array) -> Unsigned:
-    """Two numbers for each value of a large string or binary array; zeros for NULL."""
+    """Two numbers for each value of a large string or binary array; zeros for NULL, and for nothing else."""
     if column.null_count == len(column):
         return np.zeros((len(column), 2), np.uint64)
     values = column.cast(pa.large_binary()).to_pylist()
-    hashed = b"".join([bytes(16) if value is None else mmh3.mmh3_x64_128_digest(value) for value in values])
+    hashed = b"".join(
+        [bytes(16) if value is None else mmh3.mmh3_x64_128_digest(value, _SEED) for value in values]
+    )
     return np.frombuffer(hashed, "<u8").reshape(-1, 2)
 
 

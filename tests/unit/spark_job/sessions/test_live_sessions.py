@@ -231,6 +231,16 @@ def test_a_bit_that_wanders_from_one_entry_or_column_to_another_is_seen(values: 
     assert summed(replace(one, last=moved)) != summed(replace(one, max_ts=moved))
 
 
+def test_an_empty_text_is_another_one_than_none() -> None:
+    """A tombstone of a session that began without a start event has an empty hash, an open session none."""
+    column = TABLE.start_hash.to_pylist()
+    at = column.index(None)
+    empty = replace(TABLE, start_hash=pa.array([*column[:at], b"", *column[at + 1 :]], pa.large_binary()))
+    assert summed(empty) != summed(TABLE)
+    none, one = (pa.array([each], pa.large_binary()) for each in (None, b""))
+    assert (text_hashes(none) != text_hashes(one)).all()
+
+
 def test_a_sum_proves_nothing_where_the_hashes_are_not_those_of_the_entries() -> None:
     segment = Segment.of(TABLE, np.array([1, 2]))
     segment.check()
