@@ -32,7 +32,7 @@ import orjson
 import pyarrow as pa
 
 from service.lifecycle.fault_points import reach
-from spark_job.assembly.known_files import KNOWN
+from spark_job.assembly import known_files
 from spark_job.assembly.slices import Slice
 from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.errors import DamagedStateError
@@ -82,6 +82,14 @@ class SessionCache:
         self._at_hand = wanted
         return state
 
+    def check_unchanged(self) -> None:
+        """Raises DamagedStateError where an entry that was used may not be the one that was verified. Events are compared when used."""
+        segments = [self._names[id(part)] for part in self._held if isinstance(part, Segment)]
+        if changed := [name for name in segments if known_files.KNOWN.is_changed(self._folder / name)]:
+            raise DamagedStateError(
+                f"somebody has written to {self._folder / changed[0]} while it was in use"
+            )
+
     def store(self, state: OpenState, before: Set[str]) -> None:
         """Keep this state and, for an attempt that is made again, those of the digests `before`; remove the others."""
         try:
@@ -130,7 +138,7 @@ class SessionCache:
         )
         names = [name for name, *_ in found["segments"]]
         if state.digest == wanted:
-            is_new = not any(KNOWN.get(self._folder / name) for name in names)
+            is_new = not any(known_files.KNOWN.get(self._folder / name) for name in names)
             layers = [Layer(self._segment(name), *numbers) for name, *numbers in found["segments"]]
             live = replace(state.live, layers=tuple(layers))
             held = tuple(HeldChunk(self._chunk(name), *numbers) for name, *numbers in found["chunks"])
@@ -150,10 +158,10 @@ class SessionCache:
                 raise DamagedStateError(f"{name} is not what its name says")
             return Segment.decoded(content)
 
-        return KNOWN.get_or_read(self._folder / name, read)
+        return known_files.KNOWN.get_or_read(self._folder / name, read)
 
     def _chunk(self, name: str) -> EventChunk:
-        return KNOWN.get_or_read(
+        return known_files.KNOWN.get_or_read(
             self._folder / name, lambda: EventChunk.decoded(_mapped(self._folder / name))
         )
 
@@ -164,7 +172,7 @@ class SessionCache:
         self._write(name, content)
         # The next batch takes it up from here, and what is in memory can be freed.
         read = type(part).decoded
-        KNOWN.get_or_read(self._folder / name, lambda: read(_mapped(self._folder / name)))
+        known_files.KNOWN.get_or_read(self._folder / name, lambda: read(_mapped(self._folder / name)))
         return name
 
     def _write(self, name: str, parts: Parts) -> None:
@@ -201,7 +209,6 @@ class SessionCache:
                 if entry.name not in kept:
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(entry.path)
-                    KNOWN.forget(Path(entry.path))
 
     def _sweep(self) -> None:
         """Once an hour, remove the folders of partitions that have not been stored here for a week: other machines have them now."""

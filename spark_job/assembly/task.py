@@ -24,7 +24,7 @@ from contract.session_keys import lane_hash
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from service.lifecycle import allocators, fault_points
 from service.lifecycle.fault_points import reach
-from spark_job.assembly import letters, rows
+from spark_job.assembly import known_files, letters, rows
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.errors import CodeChangedError, TransformStoppedError
 from spark_job.assembly.fingerprint import task_code_fingerprint
@@ -60,6 +60,7 @@ class AssemblyTask:
         """Take what the reader needs; yield `rows.SCHEMA`."""
         self._check_code()
         _suit_columns()
+        known_files.KNOWN.forget_removed()
         if self.settings.fault_file is not None and not fault_points.is_armed():
             fault_points.arm(Path(self.settings.fault_file))
         out = rows.RowBatches()
@@ -168,6 +169,7 @@ class _Partition:
         began = time.perf_counter()
         state, totals = self._state, self._state.live.totals
         reach("task.after_assembly")
+        self._cache.check_unchanged()
         self._cache.store(state, {self._of.digest or "", self._of.committed_digest})
         reach("task.after_cache")
         self._seconds["open_s"] += time.perf_counter() - began

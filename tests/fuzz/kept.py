@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from spark_job.assembly import cache
+from spark_job.assembly import known_files
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.known_files import KnownFiles
 from spark_job.sessions.assembler import assemble
@@ -41,7 +41,10 @@ def check_cache(data: bytes) -> None:
         content = changed[sorted(files)[which % len(files)]]
         at = (high << 8 | low) % (len(content) + 1)
         content[at : at + removed] = change[4:]
-    with TemporaryDirectory(prefix="spark-outbox-fuzz-") as root, patch.object(cache, "KNOWN", KnownFiles()):
+    with (
+        TemporaryDirectory(prefix="spark-outbox-fuzz-") as root,
+        patch.object(known_files, "KNOWN", KnownFiles()),
+    ):
         Path(root, _FOLDER).mkdir(mode=0o700, parents=True)
         for name, content in changed.items():
             Path(root, _FOLDER, name).write_bytes(content)

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import orjson
 import pyarrow as pa
 
-from spark_job.assembly import rows
+from spark_job.assembly import known_files, rows
+from spark_job.assembly.known_files import KnownFiles
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
@@ -26,6 +28,9 @@ from spark_job.stream.endings import Interruption, QueryEnding, State
 from tests.support.histories.random_log import RandomLog
 from tests.support.reference.message import Message
 from tests.support.reference.model import Record
+
+_WORKERS = [KnownFiles() for _ in range(3)]
+"""What the processes that run tasks know of files."""
 
 
 class CommitsInTurn(CommitThread):
@@ -179,10 +184,11 @@ class Frame:
 
     def _run(self, partitions: list[int], disk: Path) -> list[pa.RecordBatch]:
         task = replace(self._task, settings=replace(self._task.settings, cache=str(disk)))
-        try:
-            return list(task(self._batches(partitions)))
-        except DamagedStateError:
-            return list(task(self._batches(partitions)))  # tried once more
+        with patch.object(known_files, "KNOWN", self._chance.choice(_WORKERS)):
+            try:
+                return list(task(self._batches(partitions)))
+            except DamagedStateError:
+                return list(task(self._batches(partitions)))  # tried once more
 
     def _batches(self, partitions: list[int]) -> Iterator[pa.RecordBatch]:
         for partition in partitions:

@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
 from service.settings import SchemaRegistrySettings, SessionSettings, Settings, SourceSettings
 from spark_job import OutputEvent, Session
-from spark_job.assembly import rows, transform
+from spark_job.assembly import known_files, rows, transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
+from spark_job.assembly.known_files import KnownFiles
 from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings, TransformOf
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
@@ -149,6 +151,8 @@ class Job:
     rebuilt: int = 0
     """Partitions whose open sessions were found again."""
     machine: int = 0
+    _workers: dict[int, KnownFiles] = field(default_factory=dict)
+    """What the process of each task knows of files."""
 
     def __post_init__(self) -> None:
         start = Offsets({TopicPartition("id", partition): 0 for partition in self.logs})
@@ -219,7 +223,9 @@ class Job:
                 self.machine += 1
                 cache = self.caches / f"new-{self.machine}"
             settings = task_settings(cache, registry=self.registry)
-            tables.append(run_task(settings, mine, self.logs, size, traced=self.traced))
+            worker = self._workers.setdefault(number, KnownFiles())
+            with patch.object(known_files, "KNOWN", worker):
+                tables.append(run_task(settings, mine, self.logs, size, traced=self.traced))
         found = batch.read(pa.concat_tables(tables), places)
         self.sessions += found.sessions
         self.letters += found.letters

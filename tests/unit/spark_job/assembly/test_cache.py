@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from spark_job.assembly import cache
+from spark_job.assembly import cache, known_files
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.known_files import KnownFiles
 from spark_job.sessions.assembler import assemble
@@ -186,12 +186,18 @@ def another(folder: Path) -> Path:
 
 
 @pytest.mark.guarantee(39)
+@pytest.mark.parametrize("wrote_it", [True, False], ids=["the process that wrote it", "another process"])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_state_is_as_if_it_were_not_there_and_what_is_wrong_is_said(
-    tmp_path: Path, damage: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str, wrote_it: bool
 ) -> None:
     kept(tmp_path, LARGE)
     DAMAGES[damage](tmp_path / FOLDER)
+    if wrote_it:
+        for path in (tmp_path / FOLDER).glob("*"):
+            os.utime(path, (0, 0))  # the clock of some file systems stands for milliseconds
+    else:
+        monkeypatch.setattr(known_files, "KNOWN", KnownFiles())
     reader = opened(tmp_path)
     assert reader.load(LARGE.digest) is None
     assert str(FOLDER) in reader.problem
@@ -201,7 +207,7 @@ def test_a_damaged_state_is_as_if_it_were_not_there_and_what_is_wrong_is_said(
 @pytest.mark.parametrize("suffix", ["sessions", "segment"])
 @pytest.mark.parametrize("mask", [0x01, 0x80])
 def test_any_damaged_byte_of_what_is_known_of_the_sessions_is_found(
-    tmp_path: Path, suffix: str, mask: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, mask: int
 ) -> None:
     """Events are compared when they are used (test_open_state)."""
     kept(tmp_path, OTHER)
@@ -210,6 +216,7 @@ def test_any_damaged_byte_of_what_is_known_of_the_sessions_is_found(
         kept(tmp_path, OTHER)
         content = file.read_bytes()
         file.write_bytes(content[:at] + bytes([content[at] ^ mask]) + content[at + 1 :])
+        monkeypatch.setattr(known_files, "KNOWN", KnownFiles())
         reader = opened(tmp_path)
         assert reader.load(OTHER.digest) is None, at
         assert reader.problem
@@ -351,7 +358,7 @@ def test_a_process_reads_only_what_it_does_not_know_and_another_one_reads_and_pr
     for path in (tmp_path / FOLDER).glob("*.events"):
         os.utime(path)
     assert counted(tmp_path, monkeypatch, LARGER.digest)[1] == [".events"] * 2, "somebody has touched them"
-    monkeypatch.setattr(cache, "KNOWN", KnownFiles())
+    monkeypatch.setattr(known_files, "KNOWN", KnownFiles())
     proven = list[int]()
     check = Segment.check
 
@@ -385,7 +392,7 @@ def test_a_restarted_worker_recovers_every_count_from_the_files(
         keeper.store(state, before)
         before = {state.digest}
         if at % 40 == 0:
-            monkeypatch.setattr(cache, "KNOWN", KnownFiles())
+            monkeypatch.setattr(known_files, "KNOWN", KnownFiles())
             keeper = opened(tmp_path)
         found = keeper.load(state.digest)
         assert found is not None
@@ -393,32 +400,6 @@ def test_a_restarted_worker_recovers_every_count_from_the_files(
         assert [layer[1:] for layer in found.live.layers] == [layer[1:] for layer in state.live.layers]
         assert [held[1:] for held in found.held] == [held[1:] for held in state.held]
         state = found
-
-
-def test_what_a_process_knows_is_bounded_and_what_is_removed_is_forgotten(tmp_path: Path) -> None:
-    known, reads = KnownFiles(most=2), list[str]()
-    paths = [tmp_path / name for name in "abc"]
-    for path in paths:
-        path.write_bytes(b"1")
-
-    def read(path: Path) -> str:
-        def reading() -> str:
-            reads.append(path.name)
-            return path.read_text()
-
-        return known.get_or_read(path, reading)
-
-    assert [read(path) for path in (paths[0], paths[1], paths[0], paths[2], paths[0])] == ["1"] * 5
-    assert reads == ["a", "b", "c"]
-    assert read(paths[1]) == "1"
-    assert reads == ["a", "b", "c", "b"], "it was used least recently"
-    paths[0].write_bytes(b"22")
-    assert read(paths[0]) == "22"
-    known.forget(paths[0])
-    assert known.get(paths[0]) is None
-    paths[0].unlink()
-    with pytest.raises(FileNotFoundError):
-        read(paths[0])
 
 
 def killed(_point: str) -> None:

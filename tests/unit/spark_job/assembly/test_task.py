@@ -12,17 +12,19 @@ import pytest
 
 from service.errors import SettingsError
 from spark_job import OutputEvent, Session
-from spark_job.assembly import letters, rebuild, rows, task
+from spark_job.assembly import known_files, letters, rebuild, rows, task
 from spark_job.assembly.errors import (
     CodeChangedError,
     OpenSessionsDifferError,
     TransformStoppedError,
 )
+from spark_job.assembly.known_files import KnownFiles
 from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
 from spark_job.sessions import open_limits
+from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
-from spark_job.sessions.result import DeadLetter
+from spark_job.sessions.result import AssembledSessions, DeadLetter
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_sessions import OpenSessions
 from tests.support.histories.tasks import UUID, kafka, run_task, slice_of, task_settings
@@ -408,6 +410,46 @@ def test_damaged_events_are_found_when_they_are_used_and_the_next_attempt_finds_
     *_, session, partition = found(tmp_path, after, OPEN)
     assert (session["first_offset"], session["last_offset"]) == (0, 4)
     assert told(partition)["rebuilt"]["events"] == told(expected)["counts"]["events"] == 3
+
+
+@pytest.mark.guarantee(39)
+def test_entries_that_are_damaged_while_a_task_uses_them_end_it_and_the_next_attempt_finds_the_sessions_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a session that is open would be none: its end would be a letter, and no digest would show it."""
+    _, after = two_slices(tmp_path, 3)
+    (segment,) = (tmp_path / UUID / "id-0").glob("*.segment")
+    whole = segment.read_bytes()
+    at = whole.index(b"ab")  # the keys
+
+    def damaging(*given: Any) -> AssembledSessions:
+        with segment.open("r+b") as file:
+            file.seek(at)
+            file.write(b"xy")
+        return assemble(*given)
+
+    monkeypatch.setattr(task, "assemble", damaging)
+    with pytest.raises(DamagedStateError, match="while it was in use"):
+        found(tmp_path, after, OPEN)
+    monkeypatch.setattr(task, "assemble", assemble)
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: OPEN}))
+    *_, session, partition = found(tmp_path, after, OPEN)
+    assert (session["first_offset"], session["last_offset"]) == (0, 4)
+    assert told(partition)["rebuilt"]["events"] == 3
+
+
+def test_workers_that_take_turns_with_a_partition_let_go_what_the_others_have_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers, most = [KnownFiles() for _ in range(3)], 0
+    records = log(*[(f"{key}", "start_event") for key in range(120)])
+    of = slice_of(rules=RULES, end=1)
+    for number in range(len(records)):
+        monkeypatch.setattr(known_files, "KNOWN", workers[number % 3])
+        *_, partition = found(tmp_path, of, records)
+        of = following(of, partition, of.end + 1)
+        most = max(most, *map(len, workers))
+    assert most < 60, "of the few states in which each has met it last"
 
 
 def test_a_cache_that_cannot_be_used_costs_a_rebuild_and_is_told_to_the_driver(
