@@ -16,7 +16,7 @@ from typing import Any
 
 from service.lifecycle.fault_points import reach
 from spark_job.assembly.errors import OpenSessionsDifferError
-from spark_job.assembly.schemas import judged_again, schemas_for
+from spark_job.assembly.schemas import RegistryBudget, judged_again, schemas_for
 from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
 from spark_job.input.reading import committed_records
 from spark_job.sessions.assembler import assemble
@@ -40,8 +40,8 @@ class Rebuilt:
     """What silence closed on the way, where it is not forgotten (Slice.keep_timed_out)."""
 
 
-def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
-    """Return what is open at the slice's start.
+def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
+    """Return what is open at the slice's start. `budget`: the task's.
 
     Raises OpenSessionsDifferError, RecordsGoneError, NoAnswerError.
     """
@@ -49,7 +49,7 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
     found = Rebuilt(OpenState.awaiting(of.tombstones))
     if of.safe < of.start:
         with _without_garbage_collection():
-            _read_again(of, task, found)
+            _read_again(of, task, budget, found)
     found.state = found.state.with_remembered(of.tombstones, keep_own=of.digest is None)
     if of.digest is not None:
         found.differs = found.state.digest != of.digest
@@ -59,11 +59,11 @@ def rebuild(of: Slice, task: TaskSettings) -> Rebuilt:
     return found
 
 
-def _read_again(of: Slice, task: TaskSettings, found: Rebuilt) -> None:
+def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Rebuilt) -> None:
     for applied, messages in _pieces(of, task):
         # What was ended for want of room had begun below the safe offset: see sessions/open_limits.py.
         new, rules = applied.columns.table(messages), replace(applied.rules, max_open_bytes=None)
-        again = judged_again(schemas_for(rules, task), new, rules, of.refused)
+        again = judged_again(schemas_for(rules, task), new, rules, of.refused, budget)
         assembled = assemble(found.state, again.records, rules, again.schemas)
         found.state = assembled.state
         found.events += len(messages)

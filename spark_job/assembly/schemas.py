@@ -26,8 +26,8 @@ Int = npt.NDArray[np.int64]
 
 REGISTERED_WITHIN_S = 5.0
 """A record of which the registry does not have the schema is refused when it is as old, or an id was asked for as long."""
-MOST_UNUSABLE = 200
-"""Ids of a piece of input that the registry may be asked for in vain; the others, the rarest, are refused unasked."""
+MOST_IN_VAIN = 200
+"""Ids that a task may ask the registry for in vain. From then on each piece of its input may add one."""
 _FIRST_PAUSE_S = 0.2
 
 
@@ -48,6 +48,38 @@ def schemas_for(rules: AssemblySettings, settings: TaskSettings) -> Schemas:
     return schemas_of(settings.registry) if has_schemas(rules.format) else {}
 
 
+class RegistryBudget:
+    """What one task may spend on ids that the registry does not have, however many partitions and pieces of input it takes."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._in_vain: dict[int, tuple[float, UnusableSchema]] = {}
+        """By id: when it was asked for last, and the answer."""
+
+    @property
+    def waits_until(self) -> float:
+        """(time.monotonic) All records of a task were in Kafka when it began: whatever times they have, they are old enough then."""
+        return self._began + REGISTERED_WITHIN_S
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether so many ids were asked for in vain."""
+        return len(self._in_vain) >= MOST_IN_VAIN
+
+    def note(self, schema_id: int, answer: UnusableSchema) -> None:
+        """An id was asked for in vain."""
+        self._in_vain[schema_id] = time.monotonic(), answer
+
+    def was_in_vain(self, schema_id: int) -> bool:
+        """Whether an id was asked for before."""
+        return schema_id in self._in_vain
+
+    def last_word(self, schema_id: int) -> UnusableSchema | None:
+        """The answer to a question that was asked late enough for all records of the task; None: there is none yet."""
+        asked_at, answer = self._in_vain.get(schema_id, (float("-inf"), None))
+        return answer if asked_at >= self.waits_until else None
+
+
 @dataclass(frozen=True)
 class Judged:
     """Some records with the schemas by which they are read."""
@@ -58,7 +90,9 @@ class Judged:
     """The verdicts so far, with those on these records."""
 
 
-def judged(schemas: Schemas, new: pa.Table, rules: AssemblySettings, before: RefusedIds) -> Judged:
+def judged(
+    schemas: Schemas, new: pa.Table, rules: AssemblySettings, before: RefusedIds, budget: RegistryBudget
+) -> Judged:
     """Return new records with their schemas: the assembler asks nobody. `before`: the verdicts on the records before them.
 
     Raises RegistryAwayError, RegistryRefusedError.
@@ -66,11 +100,13 @@ def judged(schemas: Schemas, new: pa.Table, rules: AssemblySettings, before: Ref
     if not isinstance(schemas, RegistrySchemas):
         return Judged(new, schemas, before)
     rows, ids = record_ids(new, rules)
-    found = _usable(_asked(schemas, new, rows, ids), rules)
+    found = _usable(_asked(schemas, new, rows, ids, budget), rules)
     return Judged(new, found, before.judged(ids, new.column("offset").to_numpy()[rows], found))
 
 
-def judged_again(schemas: Schemas, old: pa.Table, rules: AssemblySettings, refused: RefusedIds) -> Judged:
+def judged_again(
+    schemas: Schemas, old: pa.Table, rules: AssemblySettings, refused: RefusedIds, budget: RegistryBudget
+) -> Judged:
     """Return records that were read before: without those that were refused then, which are no events of a session.
 
     Raises RegistryAwayError, RegistryRefusedError.
@@ -83,17 +119,17 @@ def judged_again(schemas: Schemas, old: pa.Table, rules: AssemblySettings, refus
     kept[rows[gone]] = False
     if gone.any():
         old = old.filter(pa.array(kept))
-    return Judged(old, _usable(_asked_once(schemas, _by_frequency(ids[~gone])), rules), refused)
+    return Judged(old, _usable(_asked_once(schemas, _by_frequency(ids[~gone]), budget), rules), refused)
 
 
-def _asked(schemas: RegistrySchemas, new: pa.Table, rows: Int, ids: Int) -> Schemas:
+def _asked(schemas: RegistrySchemas, new: pa.Table, rows: Int, ids: Int, budget: RegistryBudget) -> Schemas:
     """What each id stands for, once it is certain enough."""
-    found = _asked_once(schemas, _by_frequency(ids))
+    found = _asked_once(schemas, _by_frequency(ids), budget)
     absent = [number for number, schema in found.items() if _may_come(schema)]
     if not absent:
         return found
     newest = int(new.column("ts").to_numpy()[rows[np.isin(ids, absent)]].max()) / 1_000
-    until = time.monotonic() + newest + REGISTERED_WITHIN_S - time.time()
+    until = min(budget.waits_until, time.monotonic() + newest + REGISTERED_WITHIN_S - time.time())
     pause_s = _FIRST_PAUSE_S
     while absent:
         waits = {number: min(until, schemas.absent_since(number) + REGISTERED_WITHIN_S) for number in absent}
@@ -107,16 +143,25 @@ def _asked(schemas: RegistrySchemas, new: pa.Table, rows: Int, ids: Int) -> Sche
     return found
 
 
-def _asked_once(schemas: RegistrySchemas, ids: list[int]) -> dict[int, WriterSchema | UnusableSchema]:
+def _asked_once(
+    schemas: RegistrySchemas, ids: list[int], budget: RegistryBudget
+) -> dict[int, WriterSchema | UnusableSchema]:
     found: dict[int, WriterSchema | UnusableSchema] = {}
-    unusable = 0
+    may_ask = True
     for number in ids:
-        if unusable < MOST_UNUSABLE or schemas.knows(number):
+        if schemas.knows(number):
             found[number] = schemas[number]
-            unusable += isinstance(found[number], UnusableSchema) and not schemas.knows(number)
+        elif (last_word := budget.last_word(number)) is not None:
+            found[number] = last_word
+        elif may_ask or budget.was_in_vain(number):
+            schema = found[number] = schemas[number]
+            if isinstance(schema, UnusableSchema):
+                is_new = not budget.was_in_vain(number)
+                budget.note(number, schema)
+                may_ask = may_ask and not (is_new and budget.is_spent)
         else:
             found[number] = UnusableSchema(
-                f"the registry was not asked for schema {number}: it has none of {MOST_UNUSABLE} others that the records beside it name"
+                f"the registry was not asked for schema {number}: {MOST_IN_VAIN} others that records beside it name cannot be used"
             )
     return found
 

@@ -32,7 +32,7 @@ from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_e
 from spark_job.assembly.outputs import encode
 from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.record_readers import RecordReader
-from spark_job.assembly.schemas import judged, schemas_for
+from spark_job.assembly.schemas import RegistryBudget, judged, schemas_for
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.assembly.trace_context import TraceContext, trace_contexts
@@ -64,6 +64,7 @@ class AssemblyTask:
         if self.settings.fault_file is not None and not fault_points.is_armed():
             fault_points.arm(Path(self.settings.fault_file))
         out = rows.RowBatches()
+        budget = RegistryBudget()
         partition: _Partition | None = None
         if self.reader is not None:
             batches = self.reader.read(batches, self.slices, self.settings)
@@ -71,7 +72,7 @@ class AssemblyTask:
             if partition is None or partition.source != source:
                 if partition is not None:
                     yield from out.add(partition.finish())
-                partition = _Partition(source, self.slices[source], self.settings)
+                partition = _Partition(source, self.slices[source], self.settings, budget)
             for row in partition.take(piece):
                 yield from out.add(row)
         if partition is not None:
@@ -121,9 +122,9 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]
 class _Partition:
     """One partition's slice."""
 
-    def __init__(self, source: int, of: Slice, settings: TaskSettings) -> None:
+    def __init__(self, source: int, of: Slice, settings: TaskSettings, budget: RegistryBudget) -> None:
         self.source = source
-        self._of, self._settings = of, settings
+        self._of, self._settings, self._budget = of, settings, budget
         self._cache = SessionCache(settings.cache, settings.outbox_uuid, of)
         self._transform = load_for_run(settings.transform)
         self._schemas = schemas_for(of.rules, settings)
@@ -146,7 +147,7 @@ class _Partition:
                 yield letters.letter(self.source, letter)
         began = time.perf_counter()
         try:
-            of = judged(self._schemas, new, self._of.rules, self._refused)
+            of = judged(self._schemas, new, self._of.rules, self._refused, self._budget)
             assembled = assemble(state, of.records, self._of.rules, of.schemas)
         except DamagedStateError:
             # Spark runs the task again, or the job starts again: it is found in Kafka then.
@@ -203,7 +204,7 @@ class _Partition:
         if state is None and self._of.digest is not None:
             state = self._cache.load(self._of.digest)
         if state is None:
-            found = rebuild(self._of, self._settings)
+            found = rebuild(self._of, self._settings, self._budget)
             reach("task.after_rebuild")
             state = found.state
             settled = found.timed_out

@@ -29,7 +29,7 @@ from spark_job.assembly import transform
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.assembly.outputs import encode
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
-from spark_job.assembly.schemas import judged
+from spark_job.assembly.schemas import RegistryBudget, judged
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.dead_letters import store
@@ -152,12 +152,13 @@ class Retry:
                 refusals[letter.dead_letter_id] = str(error)
             else:
                 yield (letter,), closed
+        budget = RegistryBudget()
         for (generation, _), some in events.items():
             assembly = self._assembly(generation)
             with _registry_errors():
                 schemas = self._schemas(assembly)
                 if not assembly.schema_id_in_header:
-                    schemas = judged(schemas, events_of(some), assembly, NOTHING_REFUSED).schemas
+                    schemas = judged(schemas, events_of(some), assembly, NOTHING_REFUSED, budget).schemas
                 found, refused = sessions_of(some, assembly, schemas)
             refusals |= refused
             kept = windows.kept(self._connection, 0, next_batch - 1)

@@ -14,7 +14,7 @@ from spark_job.api import Session
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError
 from spark_job.assembly.outputs import EncodeValue, encode
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
-from spark_job.assembly.schemas import judged
+from spark_job.assembly.schemas import RegistryBudget, judged
 from spark_job.assembly.trace_context import TraceContext, trace_contexts
 from spark_job.assembly.transform import Transform, failure_text, lacking_resource
 from spark_job.input.columns import RecordColumns
@@ -120,7 +120,7 @@ class TransformRunner:
     def assembled(self, new: pa.Table, topic: str, partition: int) -> AssembledRecords:
         """Return the sessions of some records, and what is none. Raises RegistryAwayError, RegistryRefusedError."""
         rules = self._assembly.rules
-        of = judged(self.schemas, new, rules, NOTHING_REFUSED)
+        of = judged(self.schemas, new, rules, NOTHING_REFUSED, RegistryBudget())
         found = assemble(OpenState.empty(), of.records, rules, of.schemas)
         sessions = [
             WholeSession(closed, context, topic, partition)

@@ -20,6 +20,7 @@ from service.formats.writer import Schemas
 from spark_job.assembly import rebuild, task
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.rebuild import Rebuilt
+from spark_job.assembly.schemas import RegistryBudget
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import generations, position, savepoints, slices
@@ -180,9 +181,9 @@ def what_closed_before_is_told_again(patch: pytest.MonkeyPatch) -> None:
         told.extend(found.letters)
         return found
 
-    def remembering(of: Slice, settings: TaskSettings) -> Rebuilt:
+    def remembering(of: Slice, settings: TaskSettings, budget: RegistryBudget) -> Rebuilt:
         told.clear()
-        found = rebuild.rebuild(of, settings)
+        found = rebuild.rebuild(of, settings, budget)
         found.timed_out = list(told)
         return found
 
