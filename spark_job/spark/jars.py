@@ -11,6 +11,7 @@ sha256.
 """
 
 import argparse
+import errno
 import fcntl
 import hashlib
 import os
@@ -34,6 +35,8 @@ _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ROOT = "# root "
 _WITH_DEPENDENCIES = "+dependencies"
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_ELSEWHERE = "Set XDG_CACHE_HOME to a folder that this user may write, or that has the jars already"
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,16 @@ def resolve(lock: Path | Traversable, *, progress: Progress | None = None) -> li
 
 
 def cache_dir() -> Path:
-    """Where jars are kept: spark-outbox/jars under $XDG_CACHE_HOME, or under ~/.cache without it."""
+    """Where jars are kept: spark-outbox/jars under $XDG_CACHE_HOME, or under ~/.cache without it.
+
+    Raises JarsError for a user who has no home: no name, as in OpenShift's containers, and no HOME.
+    """
     configured = os.environ.get("XDG_CACHE_HOME")
-    return (Path(configured) if configured else Path.home() / ".cache") / "spark-outbox" / "jars"
+    try:
+        root = Path(configured) if configured else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise JarsError(f"user {os.geteuid()} has no home folder to keep jars in. {_ELSEWHERE}") from error
+    return root / "spark-outbox" / "jars"
 
 
 def parse_lock(text: str, *, source: str) -> list[Jar]:
@@ -152,8 +162,16 @@ def _is_intact(jar: Jar, cache: Path) -> bool:
 
 @contextmanager
 def _locked(cache: Path) -> Iterator[None]:
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / ".lock").open("w") as handle:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        lock = (cache / ".lock").open("w")
+    except OSError as error:
+        if error.errno not in _NOT_OURS:
+            raise
+        raise JarsError(
+            f"jars are missing in {cache}, and it cannot be written: {error}. {_ELSEWHERE}"
+        ) from error
+    with lock as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

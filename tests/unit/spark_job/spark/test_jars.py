@@ -125,6 +125,21 @@ def test_a_cache_that_has_every_jar_is_only_read(tmp_path: Path, cache: Path, se
     assert not (cache / ".lock").exists()
 
 
+def test_a_user_without_a_home_is_told_where_jars_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenShift gives a container such a user, with HOME=/ or without HOME."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", dict[int, object]().__getitem__)
+    with pytest.raises(JarsError, match=f"user {os.geteuid()} has no home folder.*Set XDG_CACHE_HOME"):
+        jars.resolve(_lock(tmp_path))
+    # Nobody can write there, not even root.
+    monkeypatch.setenv("HOME", "/sys")
+    with pytest.raises(JarsError, match=r"/sys/\.cache/spark-outbox/jars.*Set XDG_CACHE_HOME"):
+        jars.resolve(_lock(tmp_path))
+
+
 def test_a_jar_with_another_checksum_is_refused_and_not_kept(
     tmp_path: Path, cache: Path, served: Path
 ) -> None:
