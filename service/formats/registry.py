@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -41,6 +41,8 @@ _MOST_REMEMBERED = 100_000
 _MOST_PAUSE_S = 10.0
 """Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
 _MOST_PAUSES = 3
+_LASTS_S = 10.0
+"""Seconds that a client may fail before another one is made."""
 _MOST_OPEN = 4
 """Clients of a process: each new secret or certificate makes another one."""
 _LONGEST_OUTAGE_S = 3_600.0
@@ -52,7 +54,9 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """`options`: of the client, `url` among them. Raises RegistryRefusedError where the client cannot be made of them."""
+        self._options = dict(options)
         self.client = registry_client(options)
+        self._failing_since: float | None = None
         self._where = str(options["url"])
         self._known: dict[int, WriterSchema] = {}
         self._unusable: dict[int, tuple[float, UnusableSchema]] = {}
@@ -176,7 +180,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         """The registry's answer; None where it is one of the codes `absent`. Raises RegistryAwayError, RegistryRefusedError."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-        with registry_errors(self._where):
+        with self.errors():
             try:
                 return _checked(self._pauses.asked(ask))
             except SchemaRegistryError as error:
@@ -191,6 +195,30 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
             ) as error:  # JSON, but no answer of a registry
                 self.client.clear_caches()  # type: ignore[no-untyped-call] # it keeps what it takes for one
                 raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """As `registry_errors`, around what `client` is asked. Makes another one where this one has failed for long, as Kafka's are
+        (`service/kafka/renewable_client.py`): its connections, tokens and certificates are new then.
+        """
+        try:
+            with registry_errors(self._where):
+                yield
+        except RegistryAwayError:
+            now = time.monotonic()
+            self._failing_since = self._failing_since or now
+            if now - self._failing_since >= _LASTS_S:
+                self._renew()
+            raise
+        self._failing_since = None
+
+    def _renew(self) -> None:
+        # A certificate that is just being replaced may make none: the next failure tries again.
+        with suppress(RegistryRefusedError):
+            former, self.client = self.client, registry_client(self._options)
+            self._pauses.watch(self.client)
+            self._failing_since = None
+            former.close()
 
 
 def _checked(answer: "Schema") -> "Schema":

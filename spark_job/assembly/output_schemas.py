@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from service.formats.registry import RegistrySchemas, configuration, registry_errors, schemas_of
+from service.formats.registry import RegistrySchemas, configuration, schemas_of
 from service.formats.writer import RegistryRefusedError
 from spark_job.api import OutputSchema, WithSchema
 from spark_job.assembly.slices import OutputSchemaRules
@@ -25,10 +25,9 @@ class OutputSchemaRefusedError(Exception):
 class OutputEncoder:
     """Encodes values for one registry."""
 
-    def __init__(self, registry: RegistrySchemas, where: str, rules: OutputSchemaRules) -> None:
-        """`where`: the registry's url."""
+    def __init__(self, registry: RegistrySchemas, rules: OutputSchemaRules) -> None:
         self._registry = registry
-        self._where = where
+        self._client = registry.client
         self._rules = rules
         self._serializers: dict[tuple[str, OutputSchema], Callable[..., Any]] = {}
 
@@ -40,11 +39,14 @@ class OutputEncoder:
         from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
         try:
+            if self._client is not self._registry.client:
+                self._client = self._registry.client
+                self._serializers.clear()
             key = topic, value.schema
             serializer = self._serializers.get(key)
             if serializer is None:
                 serializer = self._serializers[key] = self._made(value.schema)
-            with registry_errors(self._where):
+            with self._registry.errors():
                 return serializer(value.value, SerializationContext(topic, MessageField.VALUE))  # type: ignore[no-any-return]
         except RegistryRefusedError as error:
             cause = error.__cause__  # a serializer's, or that of an answer which is not JSON
@@ -60,7 +62,7 @@ class OutputEncoder:
             ) from error
 
     def _made(self, schema: OutputSchema) -> Callable[..., Any]:
-        client = self._registry.client
+        client = self._client
         made: Callable[..., Any]
         conf = {
             "auto.register.schemas": self._rules.auto_register,
@@ -92,4 +94,4 @@ def output_encoder(
 @lru_cache(maxsize=4)  # each new secret makes another one
 def _output_encoder(configured: str, rules: OutputSchemaRules) -> OutputEncoder:
     options = json.loads(configured)[0]
-    return OutputEncoder(schemas_of(options), str(options["url"]), rules)
+    return OutputEncoder(schemas_of(options), rules)

@@ -21,6 +21,7 @@ from service.formats.registry import RegistrySchemas, close_schemas, schemas_of
 from service.formats.wire import framed
 from service.formats.writer import RegistryAwayError, UnusableSchema, WriterSchema
 from service.settings import SessionSettings
+from spark_job.api import OutputSchema, WithSchema
 from spark_job.assembly import rebuild, rows, schemas
 from spark_job.assembly.output_schemas import output_encoder
 from spark_job.assembly.refused_ids import RefusedIds, RefusedRange
@@ -257,6 +258,39 @@ def test_a_registry_that_wants_a_pause_gets_one(server: Registry) -> None:
 )
 def test_a_pause_is_an_hour_at_the_most_whatever_the_registry_writes(given: str, seconds: int | None) -> None:
     assert registry_module._seconds(given) == seconds
+
+
+def test_a_client_that_has_failed_for_long_is_made_again(
+    server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold a token, or a connection to a machine that is none any more: nothing else would ever make another one."""
+    schema_id = server.register("events-value", "AVRO", AVRO)
+    found = schemas_of(server.options())
+    encode = output_encoder(server.options(), OutputSchemaRules())
+    assert encode is not None
+    value = WithSchema(EVENT | {"event_type": "start"}, OutputSchema("avro", AVRO))
+
+    def fail() -> None:
+        with server.answering(503):
+            with pytest.raises(RegistryAwayError):
+                found[schema_id]
+            with pytest.raises(RegistryAwayError):
+                encode("events", value)
+
+    first = found.client
+    monkeypatch.setattr(registry_module, "_LASTS_S", 1e9)
+    fail()
+    assert found.client is first
+    monkeypatch.setattr(registry_module, "_LASTS_S", 0.0)
+    fail()
+    assert found.client is not first
+    assert isinstance(found[schema_id], WriterSchema)
+    assert encode("events", value).startswith(framed(schema_id, b""))
+    server.pause(3_600)
+    for _ in range(2):
+        with pytest.raises(RegistryAwayError, match="wants no request"):
+            found[schema_id + 1]
+    assert server.asked_in_a_pause == 1
 
 
 def test_a_client_of_former_secrets_is_let_go(server: Registry) -> None:
