@@ -219,6 +219,47 @@ def test_sparks_log_is_beside_the_cache_and_its_settings_are_there(start: Starti
     assert "appender.file.filePermissions = rw-------" in text
 
 
+class SoundSession:
+    """In the place of a session that runs and has nothing to do."""
+
+    def __init__(self) -> None:
+        self.streams = SimpleNamespace(active=[])
+        stopped = SimpleNamespace(isStopped=lambda: False)
+        self.sparkContext = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: stopped))
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_jvm_whose_work_files_fill_the_disk_is_replaced_where_another_one_can_be(
+    monkeypatch: pytest.MonkeyPatch, is_ours: bool
+) -> None:
+    made: list[Any] = []
+
+    def start_session(_settings: JobSettings, folder: WorkFolder, _function: str | None) -> Any:
+        (folder.path / "shuffle").write_bytes(b"x")
+        made.append(SoundSession())
+        return made[-1]
+
+    forgotten: list[int] = []
+    monkeypatch.setattr(session, "start_session", start_session)
+    monkeypatch.setattr("spark_job.spark.jvm.is_ours", lambda: is_ours)
+    monkeypatch.setattr("spark_job.spark.jvm.forget", lambda: forgotten.append(1))
+    spark = session.LazySession(JobSettings())
+    try:
+        spark.get()
+        files = spark.folder.path
+        assert spark.renew()
+        assert (spark.get(), forgotten, files.exists()) == (made[0], [], True)
+        assert spark.renew(tidy=True)
+        assert files.exists() is not is_ours
+        assert (len(forgotten), spark.get()) == (int(is_ours), made[-1])
+        assert len(made) == 1 + is_ours
+    finally:
+        spark.stop()
+
+
 def test_only_whole_slices_reach_a_task_and_nothing_runs_without_data(start: Starting) -> None:
     options = start()
     assert options["spark.sql.streaming.noDataMicroBatches.enabled"] == "false"

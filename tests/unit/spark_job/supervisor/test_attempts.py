@@ -10,6 +10,7 @@ from service.errors import (
     CredentialsRefusedError,
     DatabaseMissingError,
     DefectError,
+    DiskFullError,
     FencedError,
     HostUnknownError,
     OutboxError,
@@ -80,6 +81,21 @@ def test_a_request_is_carried_on_until_a_start_has_fulfilled_it() -> None:
     assert again.request == request
     again.use()
     assert again.following().request is None
+
+
+@pytest.mark.parametrize(("error", "tidies"), [(DiskFullError("x"), True), (AWAY, False)])
+def test_a_full_disk_gets_the_room_that_spark_itself_has_taken(
+    monkeypatch: pytest.MonkeyPatch, error: OutboxError, tidies: bool
+) -> None:
+    asked: list[bool] = []
+
+    def renew(_spark: LazySession, *, tidy: bool = False) -> bool:
+        asked.append(tidy)
+        return True
+
+    monkeypatch.setattr(LazySession, "renew", renew)
+    assert after(AttemptPlan(), error) is not None
+    assert asked == [tidies]
 
 
 def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
