@@ -27,17 +27,20 @@ ONLY_SILENCE: Options = {
 def test_sessions_that_only_silence_ends_come_out_once_after_a_kill(
     database: str, kafka: KafkaServer, topic_prefix: str, tmp_path: Path
 ) -> None:
-    with Pipeline(
-        database, kafka.bootstrap_servers, topic_prefix, tmp_path, options=ONLY_SILENCE
-    ) as pipeline:
+    # All paths have spaces here: those of the cache and Spark's log, and those of temporary files.
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    with Pipeline(database, kafka.bootstrap_servers, topic_prefix, folder, options=ONLY_SILENCE) as pipeline:
+        temporary = pipeline.scratch / "its files"
+        temporary.mkdir()
         pipeline.publisher.start()
         # Of event time 18 s: a key's sessions end by its next one, or by other keys' records.
         write(pipeline.bootstrap, pipeline.input, rounds(91, 60, 10, number=3))
-        pipeline.start_and_see("fresh")
+        pipeline.start_and_see("fresh", TMPDIR=str(temporary))
         pipeline.more_batches(2)
         pipeline.crash()
         pipeline.lose_cache()
-        pipeline.job.start()
+        pipeline.job.start(TMPDIR=str(temporary))
         expected = pipeline.finish()
         assert expected.sessions > 200, "without parts there are 166"
         assert {letter.reason for letter in expected.letters} <= {"malformed", "transform_failed"}

@@ -211,12 +211,56 @@ def test_a_batchs_result_may_take_half_of_the_heap(start: Starting, memory: str,
 
 
 def test_sparks_log_is_beside_the_cache_and_its_settings_are_there(start: Starting, tmp_path: Path) -> None:
-    told = start(cache=str(tmp_path))["spark.driver.extraJavaOptions"]
-    assert f"-Doutbox.spark.log={tmp_path / 'spark.log'}" in shlex.split(told)
+    cache = tmp_path / "a cache"
+    told = start(cache=str(cache))["spark.driver.extraJavaOptions"]
+    assert f"-Doutbox.spark.log={cache / 'spark.log'}" in shlex.split(told)
     (settings,) = re.findall(r'"-Dlog4j2\.configurationFile=([^"]+)"', told)
     text = Path(settings).read_text("utf-8")
     assert "${sys:outbox.spark.log}" in text
     assert "appender.file.filePermissions = rw-------" in text
+
+
+def test_the_jvms_temporary_files_and_archive_may_have_spaces_in_their_paths(
+    start: Starting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's compression loads native code out of the JVM's temporary folder: it has to be the one that was found to allow that."""
+    work, cache, archive = tmp_path / "work files", tmp_path / "a cache", tmp_path / "some classes.jsa"
+    work.mkdir()
+    asked: list[tuple[Path, str]] = []
+
+    def temporary_files(folder: Path, of: str) -> Path:
+        asked.append((folder, of))
+        return cache / "jvm"
+
+    monkeypatch.setattr("spark_job.spark.jvm_environment.temporary_files", temporary_files)
+    monkeypatch.setattr(
+        "spark_job.spark.class_archive.options", lambda _java: [f"-XX:SharedArchiveFile={archive}"]
+    )
+    monkeypatch.setattr("spark_job.spark.jvm_environment._is_known", lambda _user: False)
+    told = shlex.split(start(work, cache=str(cache))["spark.driver.extraJavaOptions"])
+    assert asked == [(work, str(cache))]
+    assert f"-Djava.io.tmpdir={cache / 'jvm'}" in told
+    assert f"-XX:SharedArchiveFile={archive}" in told
+    assert f"--patch-module=jdk.security.auth={work / 'nameless-user'}" in told
+
+
+@pytest.mark.parametrize(
+    ("master", "given", "found"),
+    [
+        ("local[*]", None, "127.0.0.1"),
+        ("local[*]", "10.0.0.7", "10.0.0.7"),
+        ("spark://main:7077", None, None),
+    ],
+)
+def test_a_local_spark_does_not_ask_for_the_machines_own_name(
+    start: Starting, monkeypatch: pytest.MonkeyPatch, master: str, given: str | None, found: str | None
+) -> None:
+    if given is None:
+        monkeypatch.delenv("SPARK_LOCAL_IP")
+    else:
+        monkeypatch.setenv("SPARK_LOCAL_IP", given)
+    start(master=master)
+    assert os.environ.get("SPARK_LOCAL_IP") == found
 
 
 class SoundSession:
