@@ -1,6 +1,7 @@
 """Spark's Kafka source and the job's own reader give a task the same records, whatever a record holds."""
 
 import itertools
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ from spark_job.stream.action import BatchAction
 from tests.support.histories.tasks import task_settings
 from tests.support.reading import end_offsets
 from tests.support.servers.raw_producer import CODECS, RawRecord, produce
+from tests.support.waiting import wait_until
 
 # The job ignores it, too (spark_job/spark/session.py); pytest forgets that with each test.
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
@@ -46,7 +48,7 @@ MIN, MAX = -(2**63), 2**63 - 1
 ZERO_TIME = -62_135_596_800_000  # of .NET and Go
 JULIAN_LEAP_DAYS = [-14_825_808_000_000, -14_825_721_600_000]  # Spark's calendar makes one day of both
 LAST_OF_SPARK = 9_223_372_036_854_775
-EXAMPLES = 3
+EXAMPLES, MORE_EXAMPLES = 3, 20
 """Of each test, beside the named ones: each is a query of Spark."""
 PLAIN_TIMES = st.integers(-2_177_452_800_000, LAST_OF_SPARK)
 ALL_TIMES = st.one_of(st.integers(MIN, MAX), st.integers(-70_000_000_000_000, 0), PLAIN_TIMES)
@@ -116,6 +118,47 @@ def test_every_record_whose_time_spark_holds(stand: Stand, given: list[RawRecord
 @settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_record_whatever_its_time(stand: Stand, given: list[RawRecord], codec: str) -> None:
     was_read_directly(stand, given, codec)
+
+
+@pytest.mark.guarantee(40)
+@pytest.mark.faults
+@given(records(ALL_TIMES), st.sampled_from(sorted(CODECS)))
+@settings(
+    max_examples=MORE_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_many_more_records(stand: Stand, given: list[RawRecord], codec: str) -> None:
+    was_read_directly(stand, given, codec)
+
+
+@pytest.mark.guarantee(40)
+@pytest.mark.faults
+def test_batches_that_compaction_has_emptied(stand: Stand) -> None:
+    """Kafka keeps the last batch of a producer, though all of its records are gone."""
+    compacts = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.ms": "60000"}
+    topic = new_topic(stand, compacts)
+    bootstrap = stand.kafka.bootstrap_servers
+    now, hour = round(time.time() * 1_000), 3_600_000
+    # The records' own times roll the segments; the newest segment is never compacted.
+    for number, keys in enumerate(("abc", "abc", "xyz")):
+        producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1_000})
+        for key, kind in zip(keys, ("start_event", "entry_event", "end_event"), strict=True):
+            headers = [("key", f"k{number}"), ("type", kind)]
+            producer.produce(topic, b"v", key, headers=headers, timestamp=now + (number - 3) * hour)
+        assert producer.flush(60) == 0
+    wait_until(lambda: first_offset(bootstrap, topic) == 3, "the compaction of the first batch", 300)
+    found, directly = read_both_ways(stand, topic)
+    assert not directly
+    assert [row["session_key"] for row in found if row["kind"] == rows.SESSION] == ["k1", "k2"]
+
+
+def first_offset(bootstrap: str, topic: str) -> int | None:
+    """Of the first record that a consumer gets."""
+    with Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False}
+    ) as consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(10)
+        return None if message is None or message.error() else message.offset()
 
 
 @pytest.mark.guarantee(40)

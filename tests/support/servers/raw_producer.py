@@ -23,9 +23,16 @@ class RawRecord(NamedTuple):
     timestamp_ms: int = 0
 
 
+def _snappy(data: bytes) -> bytes:
+    # As Java's clients frame it: a header, then blocks with their lengths.
+    block = pa.compress(data, "snappy", asbytes=True)
+    return b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(block)) + block
+
+
 CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "none": (0, bytes),
     "gzip": (1, gzip.compress),
+    "snappy": (2, _snappy),
     "lz4": (3, lambda data: pa.compress(data, "lz4", asbytes=True)),
     "zstd": (4, lambda data: pa.compress(data, "zstd", asbytes=True)),
 }
