@@ -18,7 +18,7 @@ from service.formats.registry import RegistrySchemas, registry_client, schemas_o
 from service.formats.writer import RegistryRefusedError, Schemas, UnusableSchema, WriterSchema
 from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.assembly.slices import TaskSettings
-from spark_job.sessions.parsing.formats import has_schemas, why_unusable
+from spark_job.sessions.parsing.formats import KINDS, has_schemas, why_unusable
 from spark_job.sessions.parsing.heads import record_ids
 from spark_job.sessions.settings import AssemblySettings
 
@@ -88,6 +88,8 @@ class Judged:
     schemas: Schemas
     refused: RefusedIds
     """The verdicts so far, with those on these records."""
+    unusable: int = 0
+    """Records of which the schema cannot be used, or is of another kind than the format."""
 
 
 def judged(
@@ -101,7 +103,13 @@ def judged(
         return Judged(new, schemas, before)
     rows, ids = record_ids(new, rules)
     found = _usable(_asked(schemas, new, rows, ids, budget), rules)
-    return Judged(new, found, before.judged(ids, new.column("offset").to_numpy()[rows], found))
+    unusable = [
+        number
+        for number, schema in found.items()
+        if isinstance(schema, UnusableSchema) or schema.kind != KINDS[rules.format]
+    ]
+    refused = before.judged(ids, new.column("offset").to_numpy()[rows], found)
+    return Judged(new, found, refused, int(np.isin(ids, unusable).sum()))
 
 
 def judged_again(

@@ -132,7 +132,7 @@ class _Partition:
         self._encode_value = output_encoder(settings.registry, settings.output_schemas)
         self._place = SessionPlace(of.topic_id, of.partition)
         self._counts = Counts()
-        self._bytes = 0
+        self._bytes = self._unusable_schema = 0
         self._seconds = {"open_s": 0.0, "assemble_s": 0.0, "transform_s": 0.0}
         self._rebuilt: dict[str, float | bool] | None = None
         self._state: OpenState | None = None
@@ -156,6 +156,7 @@ class _Partition:
         self._state, self._refused = assembled.state, of.refused
         _add(self._counts, assembled.counts)
         self._bytes += new.nbytes
+        self._unusable_schema += of.unusable
         ended = time.perf_counter()
         self._seconds["assemble_s"] += ended - began
         for closed, context in zip(assembled.closed, trace_contexts(new, assembled.closed), strict=True):
@@ -183,7 +184,11 @@ class _Partition:
             "refused": self._refused.since(state.safe_offset).to_json()
             if state.safe_offset is not None
             else [],
-            "counts": {**asdict(self._counts), "bytes": self._bytes},
+            "counts": {
+                **asdict(self._counts),
+                "bytes": self._bytes,
+                "unusable_schema": self._unusable_schema,
+            },
             "seconds": self._seconds,
             "rebuilt": self._rebuilt,
             "problem": self._cache.problem,

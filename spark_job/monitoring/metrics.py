@@ -24,6 +24,10 @@ _SESSIONS = _counter("outbox_sessions", "Sessions of these batches, with their o
 _OUTPUT_EVENTS = _counter("outbox_output_events", "Output events of these batches.")
 _OUTPUT_BYTES = _counter("outbox_output_bytes", "Encoded bytes of these output events.")
 _DEAD_LETTERS = _counter("outbox_dead_letters", "Dead letters of these batches.", "reason")
+_UNUSABLE_SCHEMA = _counter(
+    "outbox_unusable_schema_events",
+    "Input events of these batches that are malformed because of their schema: unknown to the registry, of another kind, or unusable.",
+)
 _RESOLVED = _counter("outbox_dead_letters_resolved", "Dead letters that outputs of these batches cover.")
 _DUPLICATES = _counter("outbox_duplicate_events", "Input events dropped as duplicates.")
 _REBUILT = _counter(
@@ -98,6 +102,7 @@ def committed(
     dead_letters: Mapping[str, int],
     resolved: int,
     duplicates: int,
+    unusable_schema: int,
     rebuilt: int,
     seconds: Mapping[str, float],
 ) -> None:
@@ -111,6 +116,7 @@ def committed(
         _DEAD_LETTERS.labels(reason).inc(count)
     _RESOLVED.inc(resolved)
     _DUPLICATES.inc(duplicates)
+    _UNUSABLE_SCHEMA.inc(unusable_schema)
     _REBUILT.inc(rebuilt)
     for phase, took_s in seconds.items():
         _PHASE_SECONDS.labels(phase).observe(took_s)

@@ -207,6 +207,7 @@ def _count(
         dead_letters=letters,
         resolved=resolved,
         duplicates=result.counts.get("duplicates", 0),
+        unusable_schema=result.counts.get("unusable_schema", 0),
         rebuilt=sum(found.rebuilt_events or 0 for found in result.partitions),
         seconds={
             "open": result.seconds.get("open_s", 0.0),

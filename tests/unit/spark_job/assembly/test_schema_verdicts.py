@@ -114,13 +114,20 @@ def test_every_fact_about_a_schema_id_is_a_verdict_on_its_records_alone(
 ) -> None:
     bad = unusable(server)
     good = server.register("clicks", "AVRO", AVRO)
-    values = [click(good, "start"), *(click(number, "entry") for number in bad), click(good, "end")]
+    values = [click(good, "start"), *(click(number, "entry") for number in bad), click(good, "end"), b"{"]
     settings = task_settings(tmp_path, registry=server.options())
     table = run_task(settings, {0: slice_of(0, RULES)}, log(values))
     found = of(table, rows.LETTER)
-    assert found.column("closing_offset").to_pylist() == list(range(1, len(bad) + 1))
+    assert found.column("closing_offset").to_pylist() == [*range(1, len(bad) + 1), len(bad) + 2]
     assert set(found.column("reason").to_pylist()) == {"malformed"}
     assert len(of(table, rows.SESSION)) == 1
+    # All but the schema "no fields", by which a value can be read.
+    counted = [
+        orjson.loads(each)["counts"] for each in of(table, rows.PARTITION).column("detail").to_pylist()
+    ]
+    assert [(each["malformed"], each["unusable_schema"]) for each in counted] == [
+        (len(bad) + 1, len(bad) - 1)
+    ]
     assert not any(str(2**31) in each or str(2**32 - 1) in each for each in server.asked)
 
 
