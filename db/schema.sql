@@ -1492,7 +1492,9 @@ DECLARE
     unit CONSTANT bigint := 10000;
     most_units CONSTANT bigint := 50;
     most_sessions CONSTANT bigint := 10000000;
-    n bigint := first_batch / unit;
+    newest_batch CONSTANT bigint := (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b);
+    -- Whatever a caller asks for, what retention has dropped stays away.
+    n bigint := greatest(first_batch, newest_batch) / unit;
     is_locked boolean := false;
     partition_name text;
     covered_to bigint;
@@ -1501,9 +1503,10 @@ DECLARE
     made integer := 0;
 BEGIN
     PERFORM outbox.require_read_committed();
-    -- The upper bound keeps the number in a partition's name within its eight digits.
-    IF (first_batch >= 1 AND last_batch BETWEEN first_batch AND first_batch + 1000000 AND last_batch < 1000000000000) IS NOT TRUE THEN
-        RAISE EXCEPTION 'ensure_partitions(%, %): not a range of at most a million batches from 1 on', first_batch, last_batch
+    -- The last bound keeps the number in a partition's name within its eight digits.
+    IF (first_batch >= 1 AND last_batch BETWEEN first_batch AND newest_batch + 1000000 AND last_batch < 1000000000000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'ensure_partitions(%, %): not a range from 1 on that ends at most a million batches after the newest, %',
+                first_batch, last_batch, newest_batch
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     WHILE n <= last_batch / unit LOOP
@@ -1964,6 +1967,32 @@ END $$;
 COMMENT ON FUNCTION outbox.lock_writer() IS 'Takes the writer lock until the transaction ends.';
 
 --
+-- Name: log_rebinding(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.log_rebinding() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    IF (old.cluster_id IS NOT NULL AND old.cluster_id IS DISTINCT FROM new.cluster_id)
+        OR (old.transactional_id_prefix IS NOT NULL AND old.transactional_id_prefix IS DISTINCT FROM new.transactional_id_prefix)
+        OR old.system_identifier <> new.system_identifier OR old.timeline <> new.timeline
+        OR NOT new.output_topic_ids @> old.output_topic_ids
+    THEN
+        INSERT INTO outbox.operation (os_user, host, command, arguments, result)
+        VALUES ('?', '?', 'outbox.identity', '{}', jsonb_build_object('before', to_jsonb(old), 'after', to_jsonb(new)));
+    END IF;
+    RETURN NULL;
+END $$;
+
+--
+-- Name: FUNCTION log_rebinding(); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.log_rebinding() IS 'A replacement of what the outbox is bound to leaves a row in the operator log, with or without a command.';
+
+--
 -- Name: open_at_upgrade(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -2228,7 +2257,7 @@ BEGIN
     DELETE FROM outbox.publisher_process d
     WHERE d.process_id IN (
         SELECT p.process_id FROM outbox.publisher_process p
-        WHERE coalesce(p.ended_at, p.alive_until) < now() - make_interval(secs => keep_s)
+        WHERE coalesce(p.ended_at, p.alive_until) < now() - make_interval(secs => greatest(keep_s, 0))
         LIMIT max_rows);
     GET DIAGNOSTICS pruned = ROW_COUNT;
 END $$;
@@ -5553,6 +5582,12 @@ ALTER INDEX outbox.session_output_cursor_idx ATTACH PARTITION outbox.session_out
 ALTER INDEX outbox.session_output_key ATTACH PARTITION outbox.session_output_p00000001_key;
 
 --
+-- Name: identity identity_rebound; Type: TRIGGER; Schema: outbox; Owner: -
+--
+
+CREATE TRIGGER identity_rebound AFTER UPDATE ON outbox.identity FOR EACH ROW EXECUTE FUNCTION outbox.log_rebinding();
+
+--
 -- Name: batch batch_generation_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -6241,6 +6276,12 @@ GRANT ALL ON FUNCTION outbox.letters_of_key(session_key text, OUT letters bigint
 
 REVOKE ALL ON FUNCTION outbox.lock_writer() FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.lock_writer() TO outbox_writer;
+
+--
+-- Name: FUNCTION log_rebinding(); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.log_rebinding() FROM PUBLIC;
 
 --
 -- Name: FUNCTION open_at_upgrade(first_batch bigint, last_batch bigint); Type: ACL; Schema: outbox; Owner: -

@@ -20,6 +20,7 @@ from db.migrate import upgrade
 from devstack.postgres import Postgres
 from publisher.status.publisher_status import read_status
 from tests.support.outbox.batches import OFFSETS, TOPIC_ID, Outbox, simple
+from tests.support.outbox.old_outputs import make_partitions
 from tests.support.queries import query
 from tests.support.query_files import ROOT, QueryFile, kind, numbered, query_files
 
@@ -123,9 +124,7 @@ def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         outbox = Outbox(dsn, "out")
         newest = request.param * 10_000 - 20_000
         with psycopg.connect(dsn, autocommit=True) as connection:
-            for first in range(1, newest, 500_000):
-                last = min(first + 499_998, newest + 19_999)
-                connection.execute("SELECT outbox.ensure_partitions(%s, %s)", (first, last))
+            make_partitions(connection, newest + 19_999)
             connection.execute(
                 "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
                 " transform_fingerprint) VALUES (%s, 'stream', 1, 0, %s, %s, %s, '{}', 'test')",

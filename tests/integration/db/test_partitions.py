@@ -149,7 +149,8 @@ def test_readers_and_writers_are_not_in_the_way(outbox: OutboxRows) -> None:
         (0, 1),
         (-5, 5),
         (5, 4),
-        (1, 1_000_002),
+        (1, 1_000_001),
+        (2_000_000, 2_000_000),
         (1, None),
         (None, 1),
         (999_999_999_999, 1_000_000_000_000),
@@ -157,8 +158,22 @@ def test_readers_and_writers_are_not_in_the_way(outbox: OutboxRows) -> None:
     ],
 )
 def test_nonsense_is_refused(outbox: OutboxRows, arguments: tuple[int | None, int | None]) -> None:
-    with pytest.raises(errors.InvalidParameterValue, match="at most a million batches"):
+    with pytest.raises(errors.InvalidParameterValue, match="at most a million batches after the newest"):
         outbox.value("SELECT outbox.ensure_partitions(%s::bigint, %s::bigint)", *arguments)
+
+
+def test_partitions_are_made_neither_far_ahead_of_the_ledger_nor_again_behind_it(outbox: OutboxRows) -> None:
+    """Whoever may make them: only the schema's owner removes one that is ahead of the ledger."""
+    outbox.insert("generation")
+    outbox.connection.execute("SELECT outbox.ensure_partitions(1, 59999)")
+    outbox.insert("batch", batch_id=50_005)
+    outbox.connection.execute("DROP TABLE outbox.session_output_p00000001, outbox.session_output_p00000002")
+    before = partitions(outbox)
+    assert outbox.value("SELECT outbox.ensure_partitions(10000, 59999)") == 0
+    assert partitions(outbox) == before
+    assert outbox.value("SELECT outbox.ensure_partitions(1050005, 1050005)") == 1
+    with pytest.raises(errors.InvalidParameterValue, match="after the newest, 50005"):
+        outbox.value("SELECT outbox.ensure_partitions(1050006, 1050006)")
 
 
 def test_a_batch_without_a_partition_is_refused(outbox: OutboxRows) -> None:

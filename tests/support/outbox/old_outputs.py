@@ -41,6 +41,24 @@ def add_batches(dsn: str, to_batch: int, *, every: int = 1, age_s: int = 10 * DA
         connection.execute("NOTIFY outbox_batch")
 
 
+def make_partitions(connection: psycopg.Connection[Any], last_batch: int) -> None:
+    """Make the partitions of all batches up to `last_batch`, of which the ledger has none. `connection`: of the owner, autocommit."""
+    for first in range(1, last_batch, 1_000_000):
+        with connection.transaction():
+            if first > 1:
+                # They are made for the batches after the newest one; this one needs no generation, and goes at once.
+                connection.execute("SET LOCAL session_replication_role = replica")
+                connection.execute(
+                    "INSERT INTO outbox.batch (batch_id, kind, generation, run_id, transform_fingerprint)"
+                    " VALUES (%s, 'retry', 1, gen_random_uuid(), 'test')",
+                    (first - 1,),
+                )
+            connection.execute(
+                "SELECT outbox.ensure_partitions(%s, %s)", (first, min(first + 999_999, last_batch))
+            )
+            connection.execute("DELETE FROM outbox.batch")
+
+
 def deliver_all(dsn: str, to_batch: int, lanes: int = 2) -> None:
     """Write what a publisher's mirror says once every lane is through `to_batch`."""
     with psycopg.connect(dsn, autocommit=True) as connection:

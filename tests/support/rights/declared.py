@@ -210,6 +210,7 @@ OF_THE_OWNER = {
     "erase_parked",
     "erase_letters",
     "require_read_committed",
+    "log_rebinding",
     "remembers",
     "integer_at",
 }

@@ -1,11 +1,11 @@
-"""What somebody with the publisher's login can do to the others by the columns of `outbox.lane` that it may write."""
+"""What somebody with the publisher's login can do to the others by the columns of `outbox.lane` and `outbox.identity` that it may write."""
 
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg import sql
+from psycopg import errors, sql
 
 from spark_job.sink.backpressure import BacklogReader
 from tests.support.outbox.valid_rows import OutboxRows
@@ -75,3 +75,40 @@ def test_the_job_is_held_back_by_no_more_than_the_outputs_that_are_kept(audited_
     everything = audited_outbox.value("SELECT sum(output_events)::bigint FROM outbox.batch")
     set_as_publisher(audited_outbox.dsn, {"cursor_batch": 0, "cursor_key": None, "cursor_commit_id": None})
     assert BacklogReader(audited_outbox.connection).read().events == everything
+
+
+BINDING: dict[str, Any] = {
+    "cluster_id": "other",
+    "transactional_id_prefix": None,
+    "output_topic_ids": '{"a": "2"}',
+    "system_identifier": 7,
+    "timeline": 7,
+}
+
+
+def test_these_are_all_columns_of_the_binding_that_it_may_write() -> None:
+    assert {*BINDING} == UPDATABLE[PUBLISHER]["identity"]
+
+
+@pytest.mark.parametrize("column", BINDING)
+def test_the_publisher_binds_the_outbox_unseen_and_replaces_no_part_of_it_so(
+    outbox: OutboxRows, column: str
+) -> None:
+    logged = "SELECT command, login = session_user, result -> 'before' ->> %s::text FROM outbox.operation"
+    with psycopg.connect(outbox.dsn, autocommit=True, options=f"-c role={PUBLISHER}") as hostile:
+        for bound in (
+            """UPDATE outbox.identity SET cluster_id = 'c', transactional_id_prefix = 'p', output_topic_ids = '{"a": "1"}'""",
+            """UPDATE outbox.identity SET output_topic_ids = '{"b": "1"}' || output_topic_ids""",
+        ):
+            hostile.execute(bound.encode())
+        assert outbox.rows(logged, column) == []
+        shown = sql.SQL("SELECT {}::text FROM outbox.identity").format(sql.Identifier(column))
+        ((before,),) = outbox.connection.execute(shown).fetchall()
+        hostile.execute(
+            sql.SQL("UPDATE outbox.identity SET {} = {}").format(
+                sql.Identifier(column), sql.Literal(BINDING[column])
+            )
+        )
+        assert outbox.rows(logged, column) == [("outbox.identity", True, before)]
+        with pytest.raises(errors.InsufficientPrivilege):
+            hostile.execute("DELETE FROM outbox.operation")

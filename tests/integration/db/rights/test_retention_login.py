@@ -154,16 +154,23 @@ def test_rows_that_are_needed_stay_whatever_age_is_asked_for(
         "INSERT INTO outbox.operation (os_user, host, command, arguments, result)"
         " VALUES ('ann', 'host', 'publisher lanes set', '{}', '{}')",
     )
+    query(
+        old.dsn,
+        "INSERT INTO outbox.publisher_process (process_id, host, pid, backend_pid, alive_until)"
+        " VALUES (gen_random_uuid(), 'host', 1, 1, now() + interval '1 minute')",
+    )
     before = query(old.dsn, "SELECT count(*) FROM outbox.batch")
     hostile.execute("SELECT outbox.prune_batches(-1e6, 0, 100000)")
     hostile.execute("SELECT outbox.prune_parked(-1e6, 100000)")
     hostile.execute("SELECT outbox.prune_epochs(-1e6)")
     hostile.execute("SELECT outbox.prune_operations(-1e6, 100000)")
     hostile.execute("SELECT outbox.prune_deliveries(1, 0, -1e6, 100000)")
+    hostile.execute("SELECT outbox.prune_processes(-1e6, 100000)")
     assert query(old.dsn, "SELECT count(*) FROM outbox.batch") == before
     assert query(old.dsn, "SELECT count(*) FROM outbox.parked") == [(1,)]
     assert query(old.dsn, "SELECT count(*) FROM outbox.lane_epoch") == [(1,)]
     assert query(old.dsn, "SELECT count(*) FROM outbox.operation") == [(1,)]
+    assert query(old.dsn, "SELECT count(*) FROM outbox.publisher_process") == [(1,)], "it is alive"
     assert query(old.dsn, "SELECT min(seq) FROM outbox.delivery") == [(4,)], "the last hour of them stays"
 
 

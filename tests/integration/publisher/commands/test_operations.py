@@ -128,7 +128,11 @@ def test_a_resume_leaves_a_row_for_each_lane_and_for_what_the_outbox_is_bound_to
     assert result["events_again"] > 0
 
     query(outbox.dsn, "UPDATE outbox.identity SET system_identifier = 1")
+    query(outbox.dsn, "DELETE FROM outbox.operation")
     run("resume --from kafka --accept-new-server --yes")
+    rebound = "DELETE FROM outbox.operation WHERE command = 'outbox.identity' RETURNING login, result"
+    ((login, places),) = query(outbox.dsn, rebound)
+    assert (login, places["before"]["system_identifier"]) == (LOGIN, 1)
     ((command, arguments, result),) = rows(outbox)
     assert (command, arguments) == ("publisher resume", {"from": "kafka", "accept_new_server": True})
     assert query(outbox.dsn, "SELECT system_identifier FROM outbox.identity") == [

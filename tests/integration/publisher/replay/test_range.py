@@ -32,6 +32,7 @@ def hole(first: str, last: str) -> str:
 def holed(database: str) -> str:
     """Batches 1 to 43,000, up to 42,000 delivered; those of 10,000 to 29,999 are dropped. The clock stepped back once."""
     outbox = Outbox(database, "unused", lanes=1)
+    query(database, "SELECT outbox.ensure_partitions(1, 43000)")
     for _ in range(4):
         outbox.batch({})
     for batch, new, at in [(4, 43_000, "12:00"), (3, 42_000, "11:00"), (2, 35_000, "09:00"), (1, 1, "10:00")]:
@@ -39,7 +40,6 @@ def holed(database: str) -> str:
         query(
             database, "UPDATE outbox.batch SET batch_id = %s, created_at = %s WHERE batch_id = %s", *changes
         )
-    query(database, "SELECT outbox.ensure_partitions(1, 43000)")
     query(database, "DROP TABLE outbox.session_output_p00000001, outbox.session_output_p00000002")
     query(
         database,

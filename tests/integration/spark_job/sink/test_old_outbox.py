@@ -25,6 +25,7 @@ from spark_job.sink.backpressure import BacklogReader
 from spark_job.status import job_status as status
 from spark_job.status.outbox_metrics import JobOutboxMetrics
 from tests.support.outbox.letters import events, failed, retry, settings
+from tests.support.outbox.old_outputs import make_partitions
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 
 ROUNDS = 12
@@ -149,9 +150,7 @@ def old_outbox(postgres: PostgresServer, template_database: str) -> Iterator[str
     name = f"test_{uuid.uuid4().hex}"
     dsn = postgres.create_database(name, template=template_database)
     with psycopg.connect(dsn, autocommit=True) as owner:
-        for first in range(1, PARTITIONS * 10_000, 1_000_000):
-            last = min(first + 1_000_000, PARTITIONS * 10_000) - 1
-            owner.execute("SELECT outbox.ensure_partitions(%s, %s)", [first, last])
+        make_partitions(owner, PARTITIONS * 10_000 - 1)
     yield dsn
     postgres.drop_database(name)
 
