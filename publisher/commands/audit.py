@@ -24,6 +24,7 @@ from service.commands.tables import Table
 from service.commands.times import SINCE, parse_moment
 from service.errors import UnavailableError
 from service.observability import logs
+from service.private_file import write_private
 from service.settings import load_settings
 
 
@@ -81,7 +82,7 @@ def audit(
         # Without it the command would go to whatever the directory's settings name.
         found.mend = [f"{command} --config {shell_word(str(config.resolve()))}" for command in found.mend]
     if report is not None:
-        report.write_text(document(found.as_json()), "utf-8")
+        write_private(report, document(found.as_json()))
     if as_json:
         print_json(found.as_json())
     else:

@@ -14,6 +14,7 @@ from service.commands.output import console, document, print_json
 from service.commands.tables import Table
 from service.commands.times import SINCE, parse_moment, shown_time
 from service.errors import SettingsError, UnavailableError
+from service.private_file import write_private
 from service.settings import Settings, load_settings
 from spark_job.commands.common import Timeout, errors, outbox, outbox_uuid, writer_lock
 from spark_job.input.offsets import Offsets
@@ -145,7 +146,7 @@ def export(
         print(text, end="")
         return
     try:
-        output.write_text(text, "utf-8")
+        write_private(output, text)
     except OSError as error:
         raise SettingsError(f"--output {str(output)!r} cannot be written: {error}") from error
     errors.print(

@@ -13,6 +13,7 @@ import psycopg
 from db import windows
 from db.statements import queries
 from publisher.audit.readback.digest import ExpectedOutput
+from service.private_file import write_private
 
 _ROWS = queries("publisher.audit", "rows")
 
@@ -94,7 +95,7 @@ def mending_command(
         # One word with the option, because a key may begin with a dash.
         command += [f"--key={key}" for key in named]
         if len(named) < len(keys):
-            keys_file.write_text("".join(f"{key}\n" for key in keys if key not in set(named)), "utf-8")
+            write_private(keys_file, "".join(f"{key}\n" for key in keys if key not in set(named)))
             command += ["--keys-file", str(keys_file)]
     if len(lost.topics) < len(topics):
         for topic in sorted(lost.topics):

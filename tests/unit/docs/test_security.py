@@ -2,14 +2,16 @@
 
 import ast
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from service.private_file import write_private
 from tests.support.paths import ROOT
 
-DEPLOYED = ("spark_job", "publisher", "contract", "service", "db")
+DEPLOYED = ("spark_job", "publisher", "contract", "service", "db", "outbox_consumer")
 UNPICKLERS = {
     "pickle",
     "cPickle",
@@ -37,6 +39,13 @@ LOADERS = {
 # The names are in the code, which says where each command is.
 COMMANDS = ("service/commands/main.py", "import_module")
 TRANSFORM = ("spark_job/assembly/transform.py", "import_module")
+WITHOUT_DATA = {
+    "service/lifecycle/fault_points.py",
+    "spark_job/commands/init.py",
+    "spark_job/spark/ivy.py",
+    "spark_job/spark/jars.py",
+}
+"""What writes files that hold nothing of any session."""
 
 
 def modules() -> Iterator[Path]:
@@ -115,6 +124,21 @@ def test_the_transform_is_the_only_code_whose_name_comes_from_outside() -> None:
         for name in loading(ast.parse(path.read_text("utf-8")))
     ]
     assert sorted(found) == [COMMANDS, TRANSFORM]
+
+
+def test_a_file_that_may_hold_session_keys_is_its_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    write_private(file, "k\n")
+    assert (file.read_text("utf-8"), stat.S_IMODE(file.stat().st_mode)) == ("k\n", 0o600)
+    write_private(file, "again\n")
+    assert file.read_text("utf-8") == "again\n"
+    others = {
+        str(path.relative_to(ROOT))
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and called(node) == "write_text"
+    }
+    assert others == WITHOUT_DATA
 
 
 def test_no_page_puts_a_token_into_a_command_line() -> None:
