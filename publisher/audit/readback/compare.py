@@ -1,6 +1,7 @@
 """The outbox against the topics, bucket by bucket: what is lost, duplicated, altered or unexpected, and where the order is broken.
 
-A bucket holds all outputs of its sessions, so one look at it decides all but the order of a key's sessions. Of those it keeps
+A bucket holds all outputs of its sessions, so one look at it decides all but the order of a key's sessions. In memory are its outputs
+and so many copies of each: what others write to the topics is counted and not kept. Of the order it keeps
 one record for each session and topic partition, spread by session key, and a second round looks at them. Compacted topics need a
 round of their own, by record key: Kafka keeps the newest record of a key there, so only that one must be found.
 """
@@ -18,9 +19,12 @@ from publisher.audit.readback.digest import NONE, ExpectedOutput, Mark, Received
 VISIT = Struct("<8sHiqiiqq")
 
 OTHER_OUTBOX = "records_of_other_outboxes"
-"""What `Comparison.judge` calls a record with an outbox-id of another outbox's input."""
+"""What a record with an outbox-id of another outbox's input is counted as, when it is read."""
 ERASED = "records_of_erased_outputs"
-"""What it calls one whose row was erased."""
+"""What `Comparison.judge` calls one whose row was erased."""
+
+MOST_COPIES = 1_000
+"""Records of one outbox-id that are kept: more than resumes and replays send."""
 
 
 class Visit(NamedTuple):
@@ -82,7 +86,7 @@ class Comparison:
     judge: Callable[[ReceivedOutput], str | None]
     on_lost: Callable[[list[ExpectedOutput]], None]
     compacted: frozenset[int] = frozenset()
-    shared: set[int] = field(default_factory=set)
+    shared: frozenset[int] = frozenset()
     lost: BucketTally = field(default_factory=BucketTally)
     duplicated: BucketTally = field(default_factory=BucketTally)
     altered: BucketTally = field(default_factory=BucketTally)
@@ -104,7 +108,17 @@ class Comparison:
             (put_aside if output.marks & Mark.PARKED else outputs).setdefault(output.identity, output)
         records: dict[bytes, list[ReceivedOutput]] = {}
         for record in found:
-            records.setdefault(record.identity, []).append(record)
+            known = outputs.get(record.identity) or put_aside.get(record.identity)
+            if known is None:
+                self._unexplained(None, [record])
+                continue
+            copies = records.setdefault(record.identity, [])
+            if len(copies) < MOST_COPIES:
+                copies.append(record)
+            elif known.marks & Mark.PARKED:
+                self.parked.add((known, record))
+            else:
+                self.duplicated.add((known, [record]))
         places: Places = {}
         missing, of_compacted = [], []
         for identity, copies in records.items():
@@ -231,8 +245,6 @@ class Comparison:
                 self.unexpected.add(record)
             else:
                 self.counted[explanation] += 1
-                if explanation == OTHER_OUTBOX:
-                    self.shared.add(record.topic)
 
     def _explained(
         self,

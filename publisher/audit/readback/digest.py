@@ -9,7 +9,6 @@ from enum import IntFlag
 from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
 
 from publisher.protocol.records import Header
 
@@ -78,6 +77,7 @@ class ReceivedOutput(NamedTuple):
     revision: int
     input_offset: int
     input_place: int
+    """See `place_number`."""
     replay: bytes
     """8 bytes for the replay that sent it, NOT_REPLAYED for live publishing."""
 
@@ -88,7 +88,12 @@ class ReceivedOutput(NamedTuple):
 
 
 EXPECTED = Struct("<16s16s8s8sqHiiHiqHB")
-FOUND = Struct("<16s16sHiqqiqi8s")
+FOUND = Struct("<16s16sHiqqiqq8s")
+
+
+def place_number(topic: int, partition: int) -> int:
+    """Return what stands for a partition of the input topic with this number."""
+    return topic << 32 | partition
 
 
 def identity_of(outbox_id: bytes, revision: int) -> bytes:
@@ -120,6 +125,7 @@ def is_own(header: str) -> bool:
     return not header.startswith(("outbox-", "ce_")) and header != "content-type"
 
 
-def bucket_of(session_place: bytes, buckets: int) -> int:
-    """Return the bucket of a session's outputs. `session_place`: `<topic id>/<partition>/<end>` of their outbox-ids."""
-    return crc32(session_place) % buckets
+def bucket_of(session_place: bytes, buckets: int, seed: bytes) -> int:
+    """Return the bucket of a session's outputs. `session_place`: `<topic id>/<partition>/<end>` of their outbox-ids; `seed`: of this
+    audit, so that nobody can write records that fill one bucket."""
+    return int.from_bytes(blake2b(session_place, digest_size=8, key=seed).digest()) % buckets

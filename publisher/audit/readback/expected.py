@@ -49,6 +49,7 @@ class ExpectedReader:
         # Topics that the scan finds in rows only were not delivered to yet.
         self._lows = dict(zip(state.topics, state.lows or [], strict=False))
         self._reached: dict[tuple[int, int], tuple[int, Bounds]] = {}
+        self._seed = bytes.fromhex(state.seed)
 
     def run(self, connection: psycopg.Connection[Any], last: int, advance: Callable[[int], None]) -> None:
         """Read up to batch `last`. `advance` is called with the number of sessions that were read."""
@@ -122,7 +123,7 @@ class ExpectedReader:
         for topic_id, partition, end, count in zip(
             row.session_topic_ids, row.session_partitions, row.session_ends, row.session_outputs, strict=True
         ):
-            bucket = bucket_of(f"{topic_id}/{partition}/{end}".encode(), self._spill.buckets)
+            bucket = bucket_of(f"{topic_id}/{partition}/{end}".encode(), self._spill.buckets, self._seed)
             for _ in range(count):
                 event, output = next(events)
                 found = marks if output.value is not None else marks | Mark.TOMBSTONE

@@ -7,6 +7,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Message
 
 from publisher.audit.readback import state as states
+from publisher.audit.readback.compare import OTHER_OUTBOX
 from publisher.audit.readback.digest import (
     FOUND,
     NONE,
@@ -15,6 +16,7 @@ from publisher.audit.readback.digest import (
     content_of,
     identity_of,
     is_own,
+    place_number,
     short_hash,
 )
 from publisher.audit.readback.spill import Spill
@@ -29,8 +31,7 @@ from service.settings import Settings
 
 SAVE_S = 5.0
 _CREATE_TIME = 1
-_PLACE_BYTES = 64
-"""No place of an input is longer: a topic id of Kafka's has 22 characters, a partition's number ten."""
+_MOST_PARTITION = 2**31 - 1
 
 Advance = Callable[[int], None]
 """Called with the number of offsets that were passed since the last call."""
@@ -45,7 +46,8 @@ class FoundReader:
         self._folder = folder
         self._spill = spill
         self._topics = {name: number for number, name in enumerate(state.topics)}
-        self._places = {place.encode(): number for number, place in enumerate(state.places)}
+        self._inputs = {topic_id.encode(): number for number, topic_id in enumerate(state.inputs)}
+        self._seed = bytes.fromhex(state.seed)
         # Beyond this, an open transaction below the ends is none that Kafka would still wait for.
         self._patience_s = settings.publisher.transaction_timeout_ms / 1000 + settings.kafka.request_timeout_s
 
@@ -111,15 +113,20 @@ class FoundReader:
             return
         session, _, _ = outbox_id.rpartition(b"/")
         place, _, input_offset = session.rpartition(b"/")
-        if not (input_offset.isdigit() and len(input_offset) < 19) or len(place) > _PLACE_BYTES:
+        topic_id, _, partition = place.rpartition(b"/")
+        if not all(each.isdigit() and len(each) < 19 for each in (partition, input_offset)):
             self._count("foreign_records")
-            if self._state.topics[topic] not in self._state.foreign:
-                self._state.foreign.append(self._state.topics[topic])
+            self._note_foreign(topic)
             return
         self._count("records" if replay == NOT_REPLAYED else "replayed_records")
+        number = self._inputs.get(topic_id)
+        if number is None or int(partition) > _MOST_PARTITION:
+            self._count(OTHER_OUTBOX)
+            self._note_foreign(topic)
+            return
         set_by, timestamp = message.timestamp()
         self._spill.append(
-            bucket_of(session, self._spill.buckets),
+            bucket_of(session, self._spill.buckets, self._seed),
             FOUND.pack(
                 identity_of(outbox_id, revision),
                 content_of(message.key(), message.value(), own),
@@ -129,17 +136,14 @@ class FoundReader:
                 timestamp if set_by == _CREATE_TIME else NONE,
                 revision,
                 int(input_offset),
-                self._place(place),
+                place_number(number, int(partition)),
                 replay,
             ),
         )
 
-    def _place(self, place: bytes) -> int:
-        number = self._places.get(place)
-        if number is None:
-            number = self._places[place] = len(self._places)
-            self._state.places.append(place.decode("utf-8", "backslashreplace"))
-        return number
+    def _note_foreign(self, topic: int) -> None:
+        if self._state.topics[topic] not in self._state.foreign:
+            self._state.foreign.append(self._state.topics[topic])
 
     def _count(self, name: str) -> None:
         self._state.counted[name] = self._state.counted.get(name, 0) + 1

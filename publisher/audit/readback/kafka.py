@@ -17,8 +17,8 @@ from db.statements import queries
 from publisher.audit.erased import ErasedPlaces, read_places, read_topics
 from publisher.audit.findings import Check
 from publisher.audit.readback import state as states
-from publisher.audit.readback.compare import ERASED, OTHER_OUTBOX, VISIT, Comparison, Visit
-from publisher.audit.readback.digest import EXPECTED, FOUND, ExpectedOutput, ReceivedOutput
+from publisher.audit.readback.compare import ERASED, VISIT, Comparison, Visit
+from publisher.audit.readback.digest import EXPECTED, FOUND, ExpectedOutput, ReceivedOutput, place_number
 from publisher.audit.readback.expected import ExpectedReader
 from publisher.audit.readback.explain import Explainer
 from publisher.audit.readback.found import FoundReader
@@ -35,6 +35,7 @@ _DELIVERIES = queries("publisher.audit", "deliveries")
 _LEDGER = queries("publisher.audit", "ledger")
 
 _EVENTS_A_BUCKET = 250_000
+_MOST_BUCKETS = 20_000
 _ORDER_BUCKETS = 64
 
 Phase = Callable[[str, int], Callable[[int], None]]
@@ -71,12 +72,13 @@ def begin(
     begins = lows if scope.complete else where_to_begin(connection, scope, topics, lows, ends, set(replaced))
     known_to = max(scope.last, _newest(connection)) if scope.to_end else scope.last
     epochs = connection.execute(_LEDGER["epochs"]).fetchall()
+    records = sum(sum(ends[n].values()) - sum(begins[n].values()) for n in range(len(topics)))
     return AuditState(
         asked=asked,
         scope=replace(scope, epochs=epochs).as_json(),
         known_to=known_to,
         topics=[topic.name for topic in topics],
-        buckets=1 + events // _EVENTS_A_BUCKET,
+        buckets=buckets_for(events, records),
         replaced=replaced,
         missing=[topic.name for topic in topics if topic.topic_id is None],
         compacted=sorted(broker.compacted(topics)),
@@ -85,6 +87,11 @@ def begin(
         next_offsets=[dict(offsets) for offsets in begins],
         next_batch=scope.first,
     )
+
+
+def buckets_for(events: int, records: int) -> int:
+    """Return into how many buckets so many outputs and records go: others may have written to the topics, too."""
+    return min(_MOST_BUCKETS, 1 + max(events, records) // _EVENTS_A_BUCKET)
 
 
 def where_to_begin(
@@ -138,6 +145,7 @@ def run(
     row = connection.execute(_LEDGER["input"], {"from_batch": scope.last_run}).fetchone()
     input_ids, revision, bounds = row if row is not None else ([], None, [])
     if state.lows is None:
+        state.inputs = state.inputs or sorted(input_ids)
         left = sum(
             end - state.next_offsets[topic][partition]
             for topic, ends in enumerate(state.ends)
@@ -161,10 +169,12 @@ def run(
     with LostRows(folder) as lost:
         numbers = {name: number for number, name in enumerate(state.topics)}
         comparison = Comparison(
-            judge=_judge(scope, state, read_places(connection), set(input_ids), revision, bounds),
+            judge=_judge(scope, state.inputs, read_places(connection), revision, bounds),
             on_lost=lost.add,
             compacted=frozenset(numbers[name] for name in state.compacted),
-            shared={numbers[name] for name in {*state.foreign, *read_topics(connection)} if name in numbers},
+            shared=frozenset(
+                numbers[name] for name in {*state.foreign, *read_topics(connection)} if name in numbers
+            ),
         )
         _compare(comparison, expected, found, folder, phase)
         explainer = Explainer(connection, settings.kafka, state.topics)
@@ -200,32 +210,35 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
 
 def _judge(
     scope: Scope,
-    state: AuditState,
+    inputs: list[str],
     erased: ErasedPlaces,
-    input_ids: set[str],
     revision: int | None,
     bounds: list[dict[str, dict[str, int]]],
 ) -> Callable[[ReceivedOutput], str | None]:
-    """Return what tells as what to count a record that no audited row explains; None: it must have one.
+    """Return what tells as what to count a record that no audited row explains; None: it must have one. `inputs`: ids of topics by number.
 
     Where the beginning is pruned or left out, only outputs that close at or above all of `bounds`, and of the same revision:
     everything else may be of a batch that is not looked at.
     """
-    places = [place.rpartition("/") for place in state.places]
-    own = [topic_id in input_ids for topic_id, _, _ in places]
-    lower = [
-        max((bound.get(topic_id, {}).get(partition, 0) for bound in bounds), default=0)
-        for topic_id, _, partition in places
-    ]
+    lower: dict[int, int] = {}
+    gone: dict[tuple[int, int], frozenset[int]] = {}
+    for number, topic_id in enumerate(inputs):
+        for bound in bounds:
+            for partition, offset in bound.get(topic_id, {}).items():
+                place = place_number(number, int(partition))
+                lower[place] = max(offset, lower.get(place, 0))
+    numbers = {topic_id: number for number, topic_id in enumerate(inputs)}
+    for (name, end), revisions in erased.items():
+        topic_id, _, partition = name.rpartition("/")
+        if topic_id in numbers:
+            gone[place_number(numbers[topic_id], int(partition)), end] = revisions
 
     def judge(record: ReceivedOutput) -> str | None:
-        if not own[record.input_place]:
-            return OTHER_OUTBOX
-        if record.revision in erased.get((state.places[record.input_place], record.input_offset), ()):
+        if record.revision in gone.get((record.input_place, record.input_offset), ()):
             return ERASED
         if scope.to_end and scope.complete:
             return None
-        after = record.revision == revision and record.input_offset >= lower[record.input_place]
+        after = record.revision == revision and record.input_offset >= lower.get(record.input_place, 0)
         return None if scope.to_end and after else "records_out_of_scope"
 
     return judge

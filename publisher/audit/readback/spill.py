@@ -9,15 +9,17 @@ from struct import Struct
 from typing import Any
 
 from service.errors import OutboxError
+from service.private_file import private
 
 _BUFFERED_BYTES = 32 * 1024 * 1024
+_READ_RECORDS = 10_000
 
 
 class Spill:
     """`buckets` files of `record`s in `folder`. Not thread-safe."""
 
     def __init__(self, folder: Path, name: str, record: Struct, buckets: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._paths = [folder / f"{name}-{bucket:05}" for bucket in range(buckets)]
         self._record = record
         self._buffers = [bytearray() for _ in range(buckets)]
@@ -32,7 +34,7 @@ class Spill:
         """
         for bucket, path in enumerate(self._paths):
             size = sizes[bucket] if sizes else 0
-            with path.open("ab") as file:
+            with open(path, "ab", opener=private) as file:
                 if file.tell() < size:
                     raise OutboxError(
                         f"{path} has {file.tell()} of {size} bytes: the state of this audit is damaged. Delete the "
@@ -52,7 +54,7 @@ class Spill:
         """Write everything out and return the size of each file in bytes."""
         for bucket, buffer in enumerate(self._buffers):
             if buffer:
-                with self._paths[bucket].open("ab") as file:
+                with open(self._paths[bucket], "ab", opener=private) as file:
                     file.write(buffer)
                 self._sizes[bucket] += len(buffer)
                 self._buffers[bucket] = bytearray()
@@ -63,4 +65,7 @@ class Spill:
         """Return the records of a bucket, unpacked, in the order in which they were appended."""
         self.flush()
         path = self._paths[bucket]
-        return self._record.iter_unpack(path.read_bytes() if path.exists() else b"")
+        if path.exists():
+            with path.open("rb") as file:
+                while some := file.read(self._record.size * _READ_RECORDS):
+                    yield from self._record.iter_unpack(some)

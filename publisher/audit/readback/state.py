@@ -1,6 +1,7 @@
 """Where an audit of the topics is, kept in a directory, so that one that was killed continues."""
 
 import os
+import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import orjson
 
 from service.errors import SettingsError
+from service.private_file import private
 
-_VERSION = 4
+_VERSION = 5
 
 
 @dataclass(slots=True)
@@ -38,8 +40,10 @@ class AuditState:
     found_sizes: list[int] = field(default_factory=list)
     expected_sizes: list[int] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
-    places: list[str] = field(default_factory=list)
-    """`<topic id>/<partition>` of the input, by number."""
+    seed: str = field(default_factory=lambda: secrets.token_hex(16))
+    """Of the buckets, in hex."""
+    inputs: list[str] = field(default_factory=list)
+    """Ids of the input topics, by number."""
 
 
 def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
@@ -58,9 +62,9 @@ def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
 
 def save(folder: Path, state: AuditState) -> None:
     """Keep it: the former state or this one is there after a crash, never a half."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = folder / "state.json.new"
-    with written.open("wb") as file:
+    with open(written, "wb", opener=private) as file:
         file.write(orjson.dumps({"version": _VERSION, **asdict(state)}))
         file.flush()
         os.fsync(file.fileno())
@@ -69,14 +73,8 @@ def save(folder: Path, state: AuditState) -> None:
 
 def forget(folder: Path) -> None:
     """Remove the state and the files of a finished audit."""
-    for pattern in (
-        "found-*",
-        "expected-*",
-        "order-*",
-        "emitted-*",
-        "compacted-*",
-        "state.json",
-        "state.json.new",
-    ):
+    # As Spill names them: the folder is the user's, who may keep other files there.
+    spills = (f"{name}-{'[0-9]' * 5}" for name in ("found", "expected", "order", "emitted", "compacted"))
+    for pattern in (*spills, "state.json", "state.json.new"):
         for path in folder.glob(pattern):
             path.unlink()

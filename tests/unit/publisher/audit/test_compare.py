@@ -1,6 +1,8 @@
 """The audit's comparison finds exactly what was done to a history, whatever that was."""
 
+import tracemalloc
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -44,7 +46,7 @@ def found(
 def compare(outputs: list[ExpectedOutput], records: list[ReceivedOutput]) -> Comparison:
     """Look at everything as one bucket."""
     comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
-    comparison.look_at_order(comparison.look_at(outputs, records)[0])
+    comparison.look_at_order(comparison.look_at(outputs, iter(records))[0])
     return comparison
 
 
@@ -245,3 +247,21 @@ def test_what_a_resume_skipped_has_superseded_nothing() -> None:
     sent, skipped = expected(0, 1, 0), expected(0, 2, 0, Mark.DEMANDED | Mark.SKIPPED)
     comparison = compare_compacted([sent, skipped], [])
     assert (names(comparison.lost), names(comparison.skipped)) == ([sent.identity], [skipped.identity])
+
+
+def test_records_of_others_and_copies_without_end_are_counted_and_not_kept() -> None:
+    def records() -> Iterator[ReceivedOutput]:
+        for offset in range(20_000):
+            yield found(expected(7, offset, 0), offset)
+            yield found(output, 100_000 + offset)
+
+    output = expected(1, 1, 0)
+    tracemalloc.start()
+    try:
+        comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
+        comparison.look_at([output], records())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert counts(comparison) == [0, 19_999, 0, 20_000, 0, 0]
+    assert peak < 2 << 20

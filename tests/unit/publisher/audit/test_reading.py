@@ -1,13 +1,14 @@
 """Where an audit begins to read the topics, and that nothing in them ends it but Kafka itself."""
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from contract.cursor import Cursor
-from publisher.audit.readback.digest import FOUND, ReceivedOutput
+from publisher.audit.readback.digest import FOUND, ReceivedOutput, bucket_of, place_number
 from publisher.audit.readback.found import FoundReader
-from publisher.audit.readback.kafka import where_to_begin
+from publisher.audit.readback.kafka import buckets_for, where_to_begin
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.topics import Topic
 from publisher.audit.scope import RecordedResume, Scope
@@ -39,7 +40,13 @@ def reader(folder: Path, state: Any) -> tuple[FoundReader, Spill]:
 
 def state() -> Any:
     return SimpleNamespace(
-        topics=["t"], places=[], ends=[{"0": 10}], next_offsets=[{"0": 0}], foreign=[], counted={}
+        topics=["t"],
+        inputs=["other", "a"],
+        seed="",
+        ends=[{"0": 10}],
+        next_offsets=[{"0": 0}],
+        foreign=[],
+        counted={},
     )
 
 
@@ -56,22 +63,44 @@ def message(offset: int, outbox_id: bytes) -> Any:
     )
 
 
-def test_ids_of_strangers_are_read_whatever_bytes_they_have(tmp_path: Path) -> None:
+def test_ids_of_strangers_are_counted_whatever_bytes_they_have_and_take_no_room(tmp_path: Path) -> None:
     known = state()
     found, spill = reader(tmp_path, known)
-    places = (b"\xff/0", b"a/0", b"\xff/0")
+    places = (b"\xff/0", b"a/7", b"x/0", b"a/2147483648", b"a/2147483647")
     found.take([message(offset, place + b"/9/0") for offset, place in enumerate(places)])
-    spill.flush()
-    assert [ReceivedOutput._make(each).input_place for each in spill.read(0)] == [0, 1, 0]
-    assert known.places == ["\\xff/0", "a/0"]
+    assert spill.flush() == [2 * FOUND.size]
+    kept = [ReceivedOutput._make(each).input_place for each in spill.read(0)]
+    assert kept == [place_number(1, 7), place_number(1, 2**31 - 1)]
+    assert known.counted == {"records": 5, "records_of_other_outboxes": 3}
+    assert known.foreign == ["t"]
+    assert known.inputs == ["other", "a"]
 
 
 def test_an_id_that_names_no_place_of_kafka_s_is_foreign_and_not_kept(tmp_path: Path) -> None:
     """Others who may write to the topic choose it, up to a megabyte a record."""
     known = state()
     found, spill = reader(tmp_path, known)
-    longest = b"A" * 22 + b"/2147483647"
-    found.take([message(0, b"x" * 1_000_000 + b"/0/9/0"), message(1, longest + b"/9/0")])
+    found.take(
+        [
+            message(0, b"x" * 1_000_000 + b"/x/9/0"),
+            message(1, b"a/0/9/0"),
+            message(2, b"a/" + b"9" * 6_000 + b"/9/0"),
+        ]
+    )
     assert spill.flush() == [FOUND.size]
-    assert known.places == [longest.decode()]
-    assert known.counted == {"foreign_records": 1, "records": 1}
+    assert known.counted == {"foreign_records": 2, "records": 1}
+
+
+def test_nobody_can_write_records_that_fill_one_bucket() -> None:
+    places = [f"a/0/{offset}".encode() for offset in range(20_000)]
+    together = [place for place in places if bucket_of(place, 100, b"one audit") == 7]
+    spread = Counter(bucket_of(place, 100, b"another one") for place in together)
+    assert len(together) > 100
+    assert max(spread.values()) < 20
+
+
+def test_there_are_buckets_for_what_others_have_written_to_the_topics() -> None:
+    assert buckets_for(10, 10) == 1
+    assert buckets_for(10, 10**8) == 401
+    assert buckets_for(10**8, 10) == 401
+    assert buckets_for(10, 2**62) == 20_000

@@ -13,7 +13,7 @@ from publisher.audit.readback.expected import Bounds, ExpectedReader, Passed
 def reader(lows: dict[str, int]) -> ExpectedReader:
     """A reader of an outbox whose topic `t` has these low watermarks."""
     nothing: Any = None
-    state: Any = SimpleNamespace(topics=["t"], lows=[lows])
+    state: Any = SimpleNamespace(topics=["t"], lows=[lows], seed="")
     return ExpectedReader(nothing, state, nothing, nothing)
 
 

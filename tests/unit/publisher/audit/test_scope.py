@@ -1,5 +1,6 @@
 """Which batches an audit looks at, and how its files survive a kill."""
 
+import stat
 from dataclasses import replace
 from pathlib import Path
 from struct import Struct
@@ -8,6 +9,7 @@ import pytest
 
 from contract.cursor import Cursor
 from publisher.audit.readback.spill import Spill
+from publisher.audit.readback.state import forget
 from publisher.audit.scope import AuditedRange, RecordedResume, Scope, kept_ranges
 from service.errors import OutboxError
 
@@ -60,6 +62,14 @@ def test_a_row_may_be_there_once_for_each_time_that_its_lane_came_by() -> None:
     assert [found.copies(1, 0, Cursor(4, "k"), seq) for seq in parked_after] == [0, 1, 1, 2, 2]
 
 
+def test_what_an_audit_forgets_is_its_own(tmp_path: Path) -> None:
+    Spill(tmp_path, "order", Struct("<i"), 2).restore([])
+    (tmp_path / "order-2026.csv").write_text("mine", "utf-8")
+    (tmp_path / "state.json").write_text("{}", "utf-8")
+    forget(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["order-2026.csv"]
+
+
 def test_a_spill_begins_again_at_what_was_written_down(tmp_path: Path) -> None:
     record = Struct("<i")
     spill = Spill(tmp_path, "x", record, 3)
@@ -69,6 +79,7 @@ def test_a_spill_begins_again_at_what_was_written_down(tmp_path: Path) -> None:
     sizes = spill.flush()
     spill.append(0, record.pack(99))
     spill.flush()
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
     again = Spill(tmp_path, "x", record, 3)
     again.restore(sizes)
     assert list(again.read(0)) == [(0,), (3,), (6,)]
