@@ -12,7 +12,9 @@ from contract.places import OutboxId, parse_place
 
 Header = tuple[str, bytes | None]
 
-_MOST_REVISION = 2**31 - 1
+_MOST_INT = 2**31 - 1
+# Of a header: a publisher's own have under 80 bytes. The tables must hold it, and its index have room for it.
+_MOST_BYTES = 200
 # For a name that is not UTF-8 `Message.headers()` returns a list and sets an exception. Called from C, that is noticed: SystemError.
 _headers = methodcaller("headers")
 
@@ -94,10 +96,10 @@ def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
     if (outbox_id := found.get("outbox-id")) is None:
         return
     place = parse_place(_text(outbox_id))
-    if not isinstance(place, OutboxId):
-        raise ValueError(f"outbox-id {outbox_id!r} has no index")
+    if not isinstance(place, OutboxId) or max(place.partition, place.output) > _MOST_INT:
+        raise ValueError(f"outbox-id {outbox_id!r} names no output")
     revision = _text(found.get("outbox-revision") or b"0")
-    if not (revision.isdigit() and int(revision) <= _MOST_REVISION):
+    if not (revision.isdigit() and int(revision) <= _MOST_INT):
         raise ValueError(f"outbox-revision {revision!r} is no number")
     replay = found.get("outbox-replay")
     output.outbox_id = place
@@ -122,6 +124,8 @@ def runs(outputs: Iterable[Output]) -> Iterator[list[Output]]:
 
 
 def _text(value: bytes) -> str:
+    if len(value) > _MOST_BYTES:
+        raise ValueError(f"one has {len(value)} bytes")
     text = value.decode("ascii")
     if not text.isprintable():
         raise ValueError(f"{text!r} is no text")

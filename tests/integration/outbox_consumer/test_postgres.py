@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from secrets import token_hex
 from typing import Any
 
 import psycopg
@@ -101,6 +102,18 @@ def test_a_block_that_raises_is_set_aside_and_handed_out_again(
                 apply(connection, each)
     assert effects(own_database) == ["a", "c", "bad"]
     assert query(own_database, "SELECT count(*) FROM outbox_consumer_letter") == [(0,)]
+
+
+def test_an_id_that_the_tables_cannot_hold_stops_no_consumer(
+    own_database: str, topic: str, options: dict[str, Any], send: Send
+) -> None:
+    """Others who may write to the topic choose it."""
+    long = token_hex(2_000)  # nothing to compress
+    send(0, [Record(b"odd", "T/0/1/2147483648"), Record(b"long", f"{long}/0/1/0"), output("a", 1)])
+    run(own_database, options, topic, 1)
+    assert effects(own_database) == ["a"]
+    letters = query(own_database, "SELECT value FROM outbox_consumer_letter ORDER BY 1")
+    assert letters == [(b"long",), (b"odd",)]
 
 
 def test_what_is_forgotten_is_set_aside(
