@@ -15,6 +15,8 @@ from contract.cursor import Cursor
 
 _KEY = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _MAX_NUMBER = 2**63 - 1
+_MAX_CHARS = 10_000
+"""Of a text. Ours have a tenth at the most, and others who write to the topic would fill logs and tables with a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ class Progress:
         try:
             fields: dict[str, Any] = orjson.loads(value)
             if fields["version"] != 1:
-                raise ValueError(f"progress record of version {fields['version']}, this version knows 1")
+                shown = repr(fields["version"])[:20]
+                raise ValueError(f"progress record of version {shown}, this version knows 1")
             return cls(
                 outbox_uuid=UUID(fields["outbox_uuid"]),
                 cluster_id=text(fields["cluster_id"]),
@@ -129,7 +132,7 @@ def number(value: Any) -> int:
 
 def text(value: Any) -> str:
     """Return a text that Postgres can hold, too. Raises TypeError."""
-    if not isinstance(value, str) or "\0" in value:
+    if not isinstance(value, str) or "\0" in value or len(value) > _MAX_CHARS:
         raise TypeError
     return value
 

@@ -72,9 +72,8 @@ class ReplayProgress:
         try:
             fields: dict[str, Any] = orjson.loads(value)
             if fields["version"] not in (1, 2):
-                raise ValueError(
-                    f"progress record of version {fields['version']}, this publisher knows 1 and 2"
-                )
+                shown = repr(fields["version"])[:20]
+                raise ValueError(f"progress record of version {shown}, this publisher knows 1 and 2")
             topics = fields["topics"] if fields["version"] == 1 else _unpacked(fields["topics"])
             return cls(
                 outbox_uuid=UUID(fields["outbox_uuid"]),

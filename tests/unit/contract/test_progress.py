@@ -46,6 +46,14 @@ def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
         Progress.decode(value)
 
 
+@pytest.mark.parametrize("field", ["version", "cluster_id", "outbox_uuid", "resumed"])
+def test_what_others_write_to_the_topic_fills_no_log_and_no_table(field: str) -> None:
+    fields = orjson.loads(RECORD.encode()) | {field: "\x1b" * 900_000}
+    with pytest.raises(ValueError, match=r"progress record|badly formed") as refused:
+        Progress.decode(orjson.dumps(fields))
+    assert len(str(refused.value)) < 1_000
+
+
 @pytest.mark.parametrize("key", [None, b"", b"1", b"1/", b"1/0 ", b"-1/0", b"of something else"])
 def test_a_record_under_another_key_is_of_no_lane(key: bytes | None) -> None:
     assert lane_of_key(key) is None
