@@ -13,7 +13,7 @@ from psycopg import errors
 from pydantic import SecretStr
 
 from db.connection import connect
-from db.statements import migration_script
+from db.statements import migration_script, quoted
 from service.errors import OutboxError, SchemaError, UnavailableError
 from service.settings import PostgresSettings
 
@@ -115,7 +115,7 @@ def _revision(connection: psycopg.Connection[Any]) -> str | None:
     except errors.InsufficientPrivilege as error:
         raise SchemaError(
             f"user {connection.info.user!r} may not read the outbox in database {connection.info.dbname!r}: make it a member of the "
-            f"role for its part, for instance GRANT {ROLES[0]} TO {connection.info.user} (the others: {', '.join(ROLES[1:])})"
+            f"role for its part, for instance GRANT {ROLES[0]} TO {quoted(connection.info.user)} (the others: {', '.join(ROLES[1:])})"
         ) from error
     return None if row is None else str(row[0])
 

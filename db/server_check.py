@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from db.migrate import ROLES
-from db.statements import queries
+from db.statements import queries, quoted
 from service.commands.checks import CheckAnswer, ServerCheck
 from service.errors import reason_of
 from service.settings import Settings
@@ -138,12 +138,12 @@ def _rights(server: AskedServer) -> CheckAnswer:
         return CheckAnswer(
             "failed",
             f"there is a schema outbox, and {facts.login} neither owns it nor has a role of it",
-            f"run outbox-migrate as its owner, or GRANT {ROLES[0]} (or {', '.join(ROLES[1:])}) TO {facts.login}",
+            f"run outbox-migrate as its owner, or GRANT {ROLES[0]} (or {', '.join(ROLES[1:])}) TO {quoted(facts.login)}",
         )
     missing = [role for role in ROLES if role not in facts.roles]
     remedies = []
     if not facts.may_create:
-        remedies.append(f"GRANT CREATE ON DATABASE {facts.database} TO {facts.login}")
+        remedies.append(f"GRANT CREATE ON DATABASE {quoted(facts.database)} TO {quoted(facts.login)}")
     if missing and not facts.may_make_roles:
         made = " ".join(f"CREATE ROLE {role} NOLOGIN;" for role in missing)
         remedies.append(f"have an administrator run: {made}")

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import LiteralString, NoReturn
 
 _HEADER = re.compile(r"-- name: ([a-z][a-z0-9_]*)")
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _LIKE_A_HEADER = re.compile(r"\s*--\s*name\s*:", re.IGNORECASE)
 
 
@@ -69,6 +70,11 @@ def queries(package: str, subject: str) -> Queries:
 def migration_script(name: str) -> LiteralString:
     """Return the text of `db/migrations/sql/<name>.sql`, which runs as a whole. Raises FileNotFoundError."""
     return _text("db.migrations", name)
+
+
+def quoted(name: str) -> str:
+    """Return the name of a role or a database as a statement has it that a person is to run: it may be any text."""
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 def _text(package: str, name: str) -> LiteralString:

@@ -11,7 +11,7 @@ import structlog
 from db.connection import connect
 from db.lock_holders import lock_holder, refuse_strangers
 from db.migrate import require_current
-from db.statements import queries
+from db.statements import queries, quoted
 from publisher.retention.drop import drop_partition
 from publisher.retention.hold_off import RETENTION_LOCK
 from publisher.retention.letters import is_limited
@@ -159,7 +159,7 @@ def require_rights(connection: psycopg.Connection[Any], settings: RetentionSetti
     if settings.drop_open_letters and not may_drop_open_letters:
         raise RightsError(
             f"{login!r} may not remove open dead letters ([retention] drop_open_letters), which are input without an output: GRANT EXECUTE "
-            f'ON FUNCTION outbox.remove_open_letters(double precision, bigint, bigint, integer) TO "{login}". Nothing was done'
+            f"ON FUNCTION outbox.remove_open_letters(double precision, bigint, bigint, integer) TO {quoted(login)}. Nothing was done"
         )
 
 

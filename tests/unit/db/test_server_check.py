@@ -64,6 +64,13 @@ def test_a_server_as_it_should_be(name: str) -> None:
         ("writable", {"is_standby": True, "is_read_only": True}, "standby", "target_session_attrs"),
         ("writable", {"is_read_only": True}, "read-only", "default_transaction_read_only"),
         ("rights", {"may_create": False}, "may not create", "GRANT CREATE ON DATABASE outbox TO ann"),
+        (
+            "rights",
+            {"may_create": False, "database": "my-outbox", "login": 'a"; DROP'},
+            "may not create",
+            'GRANT CREATE ON DATABASE "my-outbox" TO "a""; DROP"',
+        ),
+        ("rights", {"owns_schema": False, "login": "my-app"}, "neither", 'TO "my-app"'),
         ("rights", {"may_make_roles": False}, "may not make roles", "CREATE ROLE outbox_writer NOLOGIN;"),
         ("rights", {"owns_schema": False}, "neither owns it", "GRANT outbox_writer"),
         ("durability", {"fsync": False}, "fsync = off", "fsync = on"),
