@@ -13,33 +13,52 @@ WRONG_S = 0.5
 """After which a wrong token is answered. A right one is answered at once, however many wrong ones wait."""
 MOST_A_SECOND = 200
 """Tries by whoever does not wait for the answer: more than all connections have that do."""
+_MOST_KNOWN = 64
 _LOG_S = 1.0
 
 
 class TooManyGuessesError(Exception):
-    """Nobody can log in for a moment; who is logged in is not concerned."""
+    """Nobody can log in for a moment, but from an address that did before; who is logged in is not concerned."""
+
+
+class _Budget:
+    """Of wrong tokens, filled again within a second."""
+
+    def __init__(self, now: float) -> None:
+        self._left = float(MOST_A_SECOND)
+        self._filled_at = now
+
+    def is_spent(self, now: float) -> bool:
+        self._left = min(MOST_A_SECOND, self._left + (now - self._filled_at) * MOST_A_SECOND)
+        self._filled_at = now
+        return self._left < 1
+
+    def spend(self) -> None:
+        self._left -= 1
 
 
 class Guesses:
-    """Of one event loop."""
+    """Of one event loop. Strangers share one budget of wrong tokens; an address that has given the right one has its own."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._settings = settings
-        self._left = float(MOST_A_SECOND)
-        self._filled_at = time.monotonic()
+        self._strangers = _Budget(time.monotonic())
+        self._known: dict[str, _Budget] = {}  # the last to log in is last
         self._wrong = 0
         self._logged_at = -_LOG_S
 
     async def is_token(self, given: str, client: str) -> bool:
-        """Return whether this is the token. Raises TooManyGuessesError."""
+        """Return whether this is the token, given by a client at this address. Raises TooManyGuessesError."""
         now = time.monotonic()
-        self._left = min(MOST_A_SECOND, self._left + (now - self._filled_at) * MOST_A_SECOND)
-        self._filled_at = now
-        if self._left < 1:
+        budget = self._known.get(client, self._strangers)
+        if budget.is_spent(now):
             raise TooManyGuessesError
         if self._settings.is_token(given):
+            self._known[client] = self._known.pop(client, None) or _Budget(now)
+            if len(self._known) > _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
             return True
-        self._left -= 1
+        budget.spend()
         self._wrong += 1
         if now - self._logged_at >= _LOG_S:
             _log.warning("console_wrong_token", client=client, tokens=self._wrong)

@@ -214,6 +214,36 @@ def test_who_does_not_wait_for_the_answers_is_not_answered(monkeypatch: pytest.M
     assert [line["event"] for line in logged] == ["console_wrong_token"] * 2
 
 
+def test_a_flood_of_wrong_tokens_locks_out_no_address_that_has_logged_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def unslept(_seconds: float) -> None:
+        """As for somebody who has left."""
+
+    monkeypatch.setattr("asyncio.sleep", unslept)
+    monkeypatch.setattr("publisher.console.guesses.time", SimpleNamespace(monotonic=lambda: 0.0))
+    guesses = Guesses(ConsoleSettings(token=SecretStr(TOKEN)))
+
+    async def flood(client: str) -> None:
+        for _ in range(2 * MOST_A_SECOND):
+            await guesses.is_token("wrong", client)
+
+    async def log_in(client: str, times: int) -> None:
+        for _ in range(times):
+            assert await guesses.is_token(TOKEN, client)
+
+    with capture_logs():
+        asyncio.run(log_in("script", 1))
+        with pytest.raises(TooManyGuessesError):
+            asyncio.run(flood("stranger"))
+        asyncio.run(log_in("script", 2 * MOST_A_SECOND))
+        # Nobody finds out the right token by guessing on, and a known address may not guess for ever either.
+        with pytest.raises(TooManyGuessesError):
+            asyncio.run(log_in("another", 1))
+        with pytest.raises(TooManyGuessesError):
+            asyncio.run(flood("script"))
+
+
 def test_who_saw_what_is_logged_without_the_query(open_console: Console) -> None:
     with capture_logs() as logged:
         open_console.get("/session?key=secret-key")
