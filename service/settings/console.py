@@ -21,7 +21,7 @@ class ConsoleSettings(Section):
     token: SecretStr | None = None
     """Token to log in with, at least 16 characters; scripts send it as `Authorization: Bearer`. Empty: no login."""
     token_file: Path | None = None
-    """A file with the token; wins over `token`."""
+    """A file with the token, read again for each request; wins over `token`."""
     behind_proxy: bool = False
     """A reverse proxy in front decides who may see it."""
     path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
@@ -65,7 +65,17 @@ class ConsoleSettings(Section):
         except ValueError:
             return self.host == "localhost"
 
+    def token_now(self) -> str:
+        """Return the token, as its file has it now. Empty, which is nobody's, where there is none, or none that may be used."""
+        if self.token_file is None:
+            return "" if self.token is None else self.token.get_secret_value()
+        try:
+            found = read_secret(self.token_file, "token_file")
+        except ValueError:
+            return ""
+        return found if len(found) >= _LEAST_TOKEN else ""
+
     def is_token(self, given: str) -> bool:
         """Whether this is the token; takes as long for any other one of its length."""
-        token = "" if self.token is None else self.token.get_secret_value()
+        token = self.token_now()
         return bool(token) and hmac.compare_digest(token.encode(), given.encode("utf-8", "replace"))

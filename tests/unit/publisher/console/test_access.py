@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,6 +121,26 @@ def test_a_login_ends_and_does_not_outlive_its_token() -> None:
     assert not is_valid(other, value, 1_000.0)
     until, _, signature = value.partition(".")
     assert not is_valid(mine, f"{int(until) + 1}.{signature}", 1_000.0)
+
+
+def test_the_token_s_file_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    console = ConsoleSettings(token_file=file)
+    cookie, _ = new_cookie(console, 1_000.0)
+    assert console.is_token(TOKEN)
+    assert is_valid(console, cookie, 1_000.0)
+    file.write_text("another one of today\n")
+    assert console.is_token("another one of today")
+    assert not console.is_token(TOKEN)
+    assert not is_valid(console, cookie, 1_000.0)
+    assert is_valid(console, new_cookie(console, 1_000.0)[0], 1_000.0)
+    for unusable in ("", "short"):
+        file.write_text(unusable)
+        assert not console.is_token(unusable)
+        assert not is_valid(console, new_cookie(console, 1_000.0)[0], 1_000.0)
+    file.unlink()
+    assert not console.is_token("")
 
 
 @pytest.mark.parametrize(
