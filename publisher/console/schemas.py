@@ -13,6 +13,7 @@ import structlog
 from publisher.console.masking import shown_bytes, shown_text
 from service.errors import SettingsError
 from service.formats.registry import RegistrySchemas
+from service.formats.remembered import SchemaCache
 from service.formats.values import as_json
 from service.formats.wire import WireFormatError, split
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
@@ -29,7 +30,8 @@ MOST_VALUE_BYTES = 64 << 10
 MOST_PAGE_BYTES = 1 << 20
 """What is decoded of one value and of all values of a page: a page must not keep the process busy."""
 _ANSWER_S = 2.0
-_MOST_KNOWN = 10_000
+_UNUSABLE_CHARS = 4_000
+"""What an answer without a schema takes of those that are remembered."""
 _KINDS = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "JSON": "JSON Schema"}
 
 
@@ -49,7 +51,7 @@ class SchemaLookup:
         """Nothing is asked, and no thread runs before the first `find`."""
         self._settings = settings
         self._schemas: RegistrySchemas | None = None
-        self._answers: dict[int, SchemaAnswer] = {}
+        self._answers: SchemaCache[int, SchemaAnswer] = SchemaCache()
         self._away: SchemaAnswer | None = None
         self._asked: SimpleQueue[int | None] = SimpleQueue()
         self._waiting: set[int] = set()
@@ -68,8 +70,8 @@ class SchemaLookup:
                 self._thread = supervised(self._answer_all, "console schemas", Event())
                 self._thread.start()
             self._changed.wait_for(lambda: schema_id not in self._waiting, wait_s)
-            if schema_id not in self._waiting:
-                return self._answers[schema_id]
+            if schema_id not in self._waiting and (answer := self._answers.get(schema_id)) is not None:
+                return answer
         return SchemaAnswer(None, trouble="the schema registry has not answered yet: load the page again")
 
     def close(self) -> None:
@@ -91,10 +93,8 @@ class SchemaLookup:
             with self._changed:
                 if answer.trouble:
                     self._away = answer
-                if len(self._answers) >= _MOST_KNOWN:
-                    # The oldest one: somebody may still wait for one that has just come.
-                    del self._answers[next(iter(self._answers))]
-                self._answers[schema_id] = answer
+                chars = answer.schema.chars if isinstance(answer.schema, WriterSchema) else _UNUSABLE_CHARS
+                self._answers.put(schema_id, answer, chars)
                 self._waiting.discard(schema_id)
                 self._changed.notify_all()
         self._close_client()

@@ -24,6 +24,12 @@ def check_claims(of: Any, body: bytes) -> None:
             raise ValueError("it claims more values than its bytes can hold")
 
 
+def forget() -> None:
+    """Let go of all descriptors."""
+    always_fits.cache_clear()
+    _weight.cache_clear()
+
+
 @lru_cache(maxsize=1_000)
 def always_fits(of: Any) -> int:
     """Return up to how many bytes no message can be over the budget. `of`: its descriptor."""

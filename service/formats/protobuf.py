@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from service.formats.proto_budget import check_claims
+from service.formats.proto_budget import check_claims, forget
 from service.formats.proto_builtin import builtin_files
 from service.formats.proto_text import descriptors
+from service.formats.remembered import SchemaCache
 from service.formats.writer import SchemaUnusableError, WriterSchema
 
 if TYPE_CHECKING:
@@ -119,9 +120,21 @@ def _file(schema: WriterSchema) -> Any:
     return found
 
 
-@lru_cache(maxsize=1_000)
+_files: SchemaCache[WriterSchema, Any] = SchemaCache()
+
+
 def _file_or_why(schema: WriterSchema) -> Any:
     """The file's descriptor, or what is wrong with the schema: both are kept, because a million records may ask."""
+    if (found := _files.get(schema)) is None:
+        found = _read(schema)
+        if _files.put(schema, found, schema.chars):
+            # A file stays in memory for as long as one of its messages.
+            message_class.cache_clear()
+            forget()
+    return found
+
+
+def _read(schema: WriterSchema) -> Any:
     from google.protobuf.descriptor_pool import DescriptorPool
 
     text, references = schema.text, dict(schema.references)

@@ -1,7 +1,7 @@
 """Asks a schema registry, with confluent-kafka's own client: TLS, credentials, retries and several addresses are its.
 
-An id's schema never changes, so each that can be used is asked for once in a process' life. That an id has none is a fact of a moment, and
-remembered for one: `spark_job/assembly/schemas.py` decides when it becomes a verdict.
+An id's schema never changes, so one that can be used is asked for once, and again where it was used longer ago than others. That an id has
+none is a fact of a moment, and remembered for one: `spark_job/assembly/schemas.py` decides when it becomes a verdict.
 """
 
 import json
@@ -15,10 +15,11 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from service.formats.remembered import MOST_CHARS, SchemaCache
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
 Answer = TypeVar("Answer")
 
@@ -29,6 +30,10 @@ _PASSING = frozenset({408, 425, 429})
 _KINDS = frozenset({"AVRO", "PROTOBUF", "JSON"})
 _MAX_ID = 2**31 - 1
 _MAX_REFERENCES = 200
+_MAX_WAITING = 10_000
+"""References that were not looked up yet."""
+_MAX_NAME_CHARS = 1_000
+"""Of a reference's name, and of its subject, which becomes part of a url."""
 _MAX_CHARS = 8 << 20
 """Of a schema and all that it refers to."""
 _MAX_BODY = 2 * _MAX_CHARS
@@ -37,7 +42,7 @@ _LONGEST_BODY_S = 30.0
 """Seconds that an answer may take to come in, once it has begun: the client's own timeout is that of a piece."""
 _UNUSABLE_S = 1.0
 """Seconds for which it is remembered that an id cannot be used."""
-_MOST_REMEMBERED = 100_000
+_MOST_REMEMBERED = 10_000
 _MOST_PAUSE_S = 10.0
 """Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
 _MOST_PAUSES = 3
@@ -58,7 +63,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         self.client = registry_client(options)
         self._failing_since: float | None = None
         self._where = str(options["url"])
-        self._known: dict[int, WriterSchema] = {}
+        self._known: SchemaCache[int, WriterSchema] = SchemaCache(MOST_CHARS)
         self._unusable: dict[int, tuple[float, UnusableSchema]] = {}
         self._absent_since: dict[int, float] = {}
         self._lock = threading.Lock()
@@ -85,7 +90,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
     def _fetched(self, schema_id: int) -> WriterSchema | UnusableSchema:
         found = self.fetch(schema_id)
         if isinstance(found, WriterSchema):
-            self._known[schema_id] = found
+            self._known.put(schema_id, found, found.chars)
             self._unusable.pop(schema_id, None)
             self._absent_since.pop(schema_id, None)
             return found
@@ -108,7 +113,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
 
     def knows(self, schema_id: int) -> bool:
         """Whether a look-up asks nothing, and the answer will never be another."""
-        return schema_id in self._known or schema_id > _MAX_ID
+        return self._known.get(schema_id) is not None or schema_id > _MAX_ID
 
     def fetch(self, schema_id: int) -> WriterSchema | UnusableSchema:
         """Ask for a schema, whatever is known. Raises RegistryAwayError, RegistryRefusedError."""
@@ -127,7 +132,6 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         if kind not in _KINDS:
             return UnusableSchema(f"schema {schema_id} is of a kind that is not supported: {kind}")
         if kind == "PROTOBUF":  # where the registry can give it, a descriptor: it needs no compiler
-            self.client.clear_caches()  # type: ignore[no-untyped-call] # it would give the same form again
             found = self._asked(
                 lambda: self.client.get_schema(schema_id, fmt="serialized"), {_NO_SUCH_SCHEMA}
             )
@@ -136,23 +140,21 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         references: dict[str, str] = {}
         if (why := self._add_references(found, references)) is not None:
             return UnusableSchema(f"schema {schema_id} {why[0]}", may_come=why[1])
-        text = found.schema_str or ""
-        if len(text) + sum(map(len, references.values())) > _MAX_CHARS:
-            return UnusableSchema(f"schema {schema_id} has over {_MAX_CHARS} characters")
-        return WriterSchema(kind, text, tuple(references.items()))  # type: ignore[arg-type]
+        return WriterSchema(kind, found.schema_str or "", tuple(references.items()))  # type: ignore[arg-type]
 
     def _add_references(self, schema: "Schema", found: dict[str, str]) -> tuple[str, bool] | None:
         """Depth first, so that each comes behind its own references. Return why they cannot be used, and whether they still may come; None:
         they can.
         """
         fmt = "serialized" if schema.schema_type == "PROTOBUF" else None
+        left = _MAX_CHARS - len(schema.schema_str or "")
         opened: dict[str, str] = {}
         todo = [(reference, False) for reference in reversed(schema.references or ())]
-        while todo:
+        while left >= 0 and todo:
             reference, below_done = todo.pop()
-            name, subject, version = reference.name, reference.subject, reference.version
-            if name is None or subject is None or version is None:
-                return "has a reference without a place", False
+            if (place := _place(reference)) is None:
+                return "has a reference that names no version of a subject", False
+            name, subject, version = place
             if below_done:
                 found[name] = opened[name]
                 continue
@@ -160,7 +162,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
                 continue
             if name in opened:
                 return f"refers to {name!r}, which refers to itself", False
-            if len(opened) == _MAX_REFERENCES:
+            if len(opened) == _MAX_REFERENCES or len(todo) > _MAX_WAITING:
                 return f"has over {_MAX_REFERENCES} references", False
             answer = self._asked(partial(self._version, subject, version, fmt), _NOT_THERE)
             if answer is None:
@@ -169,9 +171,10 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
                     True,
                 )
             opened[name] = answer.schema_str or ""
+            left -= len(opened[name])
             todo.append((reference, True))
             todo += [(each, False) for each in reversed(answer.references or ())]
-        return None
+        return None if left >= 0 else (f"has over {_MAX_CHARS} characters", False)
 
     def _version(self, subject: str, version: int, fmt: str | None) -> "Schema":
         return self.client.get_version(subject, version, True, fmt).schema
@@ -193,8 +196,9 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
                 AttributeError,
                 RecursionError,
             ) as error:  # JSON, but no answer of a registry
-                self.client.clear_caches()  # type: ignore[no-untyped-call] # it keeps what it takes for one
                 raise ValueError(f"{type(error).__name__}: {error}") from error
+            finally:
+                self.client.clear_caches()  # type: ignore[no-untyped-call] # it forgets nothing by itself
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -224,9 +228,22 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
 def _checked(answer: "Schema") -> "Schema":
     """Raise TypeError where it is none: the client fills in what JSON of another server does not have."""
     places = [place for each in answer.references or () for place in (each.name, each.subject)]
-    if not isinstance(answer.schema_str, str) or not all(isinstance(each, str | None) for each in places):
+    texts = all(isinstance(each, str | None) for each in (*places, answer.schema_type))
+    if not isinstance(answer.schema_str, str) or not texts:
         raise TypeError("it has no schema")
     return answer
+
+
+def _place(reference: "SchemaReference") -> tuple[str, str, int] | None:
+    """Name, subject and version of a reference that means the same for ever: subject and version become part of a url, and "latest", or -1,
+    is another version tomorrow. None: it does not.
+    """
+    name, subject, version = reference.name, reference.subject, reference.version
+    if name is None or not subject or max(len(name), len(subject)) > _MAX_NAME_CHARS:
+        return None
+    if not subject.isprintable() or subject in (".", ".."):
+        return None
+    return (name, subject, version) if type(version) is int and 0 < version <= _MAX_ID else None
 
 
 class SchemaTooLargeError(RegistryRefusedError):

@@ -18,6 +18,11 @@ class WriterSchema:
     references: tuple[tuple[str, str], ...] = ()
     """(name, text) of the schemas that it refers to; each comes behind those that it refers to itself."""
 
+    @property
+    def chars(self) -> int:
+        """What it takes of a cache: its characters, and some for what comes with any schema."""
+        return 1_000 + len(self.text) + sum(len(text) for _, text in self.references)
+
 
 @dataclass(frozen=True, slots=True)
 class UnusableSchema:

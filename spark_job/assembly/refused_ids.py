@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from service.formats.writer import Schemas, UnusableSchema
+from service.formats.writer import UnusableSchema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,14 +56,16 @@ class RefusedIds:
             found |= (ids == each.schema_id) & (offsets >= each.first) & (offsets <= each.last)
         return found
 
-    def judged(self, ids: "Int", offsets: "Int", schemas: Schemas) -> "RefusedIds":
-        """Return the verdicts with those on some more records, behind all others. `schemas`: of all `ids`."""
-        unusable = {number for number, schema in schemas.items() if isinstance(schema, UnusableSchema)}
+    def judged(
+        self, ids: "Int", offsets: "Int", verdicts: Mapping[int, UnusableSchema | None]
+    ) -> "RefusedIds":
+        """Return the verdicts with those on some more records, behind all others. `verdicts`: of all `ids`; None: not refused."""
+        unusable = {number for number, why in verdicts.items() if why is not None}
         if not unusable and not self.ranges:
             return self
         at_work = {each.schema_id: each for each in self.ranges if not each.is_over}
         done = [each for each in self.ranges if each.is_over]
-        for number in schemas.keys() - unusable:
+        for number in verdicts.keys() - unusable:
             if number in at_work:
                 done.append(at_work.pop(number)._replace(is_over=True))
         at_work |= _extended(at_work, ids, offsets, unusable)

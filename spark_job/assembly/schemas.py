@@ -5,7 +5,7 @@ it at once: the registry is asked again for some seconds. What was decided is ke
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,13 @@ import pyarrow as pa
 
 from service.errors import SettingsError
 from service.formats.registry import RegistrySchemas, registry_client, schemas_of
-from service.formats.writer import RegistryRefusedError, Schemas, UnusableSchema, WriterSchema
+from service.formats.writer import (
+    RegistryAwayError,
+    RegistryRefusedError,
+    Schemas,
+    UnusableSchema,
+    WriterSchema,
+)
 from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.assembly.slices import TaskSettings
 from spark_job.sessions.parsing.formats import KINDS, has_schemas, why_unusable
@@ -102,14 +108,9 @@ def judged(
     if not isinstance(schemas, RegistrySchemas):
         return Judged(new, schemas, before)
     rows, ids = record_ids(new, rules)
-    found = _usable(_asked(schemas, new, rows, ids, budget), rules)
-    unusable = [
-        number
-        for number, schema in found.items()
-        if isinstance(schema, UnusableSchema) or schema.kind != KINDS[rules.format]
-    ]
-    refused = before.judged(ids, new.column("offset").to_numpy()[rows], found)
-    return Judged(new, found, refused, int(np.isin(ids, unusable).sum()))
+    found = _asked(JudgedSchemas(schemas, rules), new, rows, ids, budget)
+    refused = before.judged(ids, new.column("offset").to_numpy()[rows], found.verdicts)
+    return Judged(new, found, refused, int(np.isin(ids, list(found.unreadable)).sum()))
 
 
 def judged_again(
@@ -127,13 +128,58 @@ def judged_again(
     kept[rows[gone]] = False
     if gone.any():
         old = old.filter(pa.array(kept))
-    return Judged(old, _usable(_asked_once(schemas, _by_frequency(ids[~gone]), budget), rules), refused)
+    found = JudgedSchemas(schemas, rules)
+    _ask_once(found, _by_frequency(ids[~gone]), budget)
+    return Judged(old, found, refused)
 
 
-def _asked(schemas: RegistrySchemas, new: pa.Table, rows: Int, ids: Int, budget: RegistryBudget) -> Schemas:
+class JudgedSchemas(Mapping[int, WriterSchema | UnusableSchema]):
+    """The schemas of some ids, each with its verdict. Those that can be used are the registry's to remember: a look-up may ask it again."""
+
+    def __init__(self, registry: RegistrySchemas, rules: AssemblySettings) -> None:
+        self.registry = registry
+        self.verdicts: dict[int, UnusableSchema | None] = {}
+        """Why no value can be read by an id's schema; None: some can."""
+        self.unreadable: set[int] = set()
+        """Ids of which no record can be read: those, and schemas of another kind than the format."""
+        self._rules = rules
+
+    def judge(self, schema_id: int, schema: WriterSchema | UnusableSchema) -> UnusableSchema | None:
+        """Note and return the verdict."""
+        found = schema if isinstance(schema, UnusableSchema) else None
+        if found is None and (why := why_unusable(schema, self._rules)) is not None:
+            found = UnusableSchema(f"schema {schema_id}: {why}")
+        self.verdicts[schema_id] = found
+        self.unreadable.discard(schema_id)
+        if (
+            isinstance(schema, UnusableSchema)
+            or found is not None
+            or schema.kind != KINDS[self._rules.format]
+        ):
+            self.unreadable.add(schema_id)
+        return found
+
+    def __getitem__(self, schema_id: int) -> WriterSchema | UnusableSchema:
+        """Raises RegistryAwayError where the registry no longer has what it had, and as RegistrySchemas."""
+        if (unusable := self.verdicts[schema_id]) is not None:
+            return unusable
+        found = self.registry[schema_id]
+        if isinstance(found, UnusableSchema):
+            raise RegistryAwayError(f"the schema registry has forgotten schema {schema_id}: {found.why}")
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.verdicts)
+
+    def __len__(self) -> int:
+        return len(self.verdicts)
+
+
+def _asked(found: JudgedSchemas, new: pa.Table, rows: Int, ids: Int, budget: RegistryBudget) -> JudgedSchemas:
     """What each id stands for, once it is certain enough."""
-    found = _asked_once(schemas, _by_frequency(ids), budget)
-    absent = [number for number, schema in found.items() if _may_come(schema)]
+    schemas = found.registry
+    _ask_once(found, _by_frequency(ids), budget)
+    absent = [number for number, unusable in found.verdicts.items() if _may_come(unusable)]
     if not absent:
         return found
     newest = int(new.column("ts").to_numpy()[rows[np.isin(ids, absent)]].max()) / 1_000
@@ -146,46 +192,31 @@ def _asked(schemas: RegistrySchemas, new: pa.Table, rows: Int, ids: Int, budget:
             break
         time.sleep(min(pause_s, left))
         pause_s *= 2
-        found |= {number: schemas.asked_again(number) for number in absent}
-        absent = [number for number in absent if _may_come(found[number])]
+        absent = [number for number in absent if _may_come(found.judge(number, schemas.asked_again(number)))]
     return found
 
 
-def _asked_once(
-    schemas: RegistrySchemas, ids: list[int], budget: RegistryBudget
-) -> dict[int, WriterSchema | UnusableSchema]:
-    found: dict[int, WriterSchema | UnusableSchema] = {}
-    may_ask = True
+def _ask_once(found: JudgedSchemas, ids: list[int], budget: RegistryBudget) -> None:
+    schemas, may_ask = found.registry, True
     for number in ids:
         if schemas.knows(number):
-            found[number] = schemas[number]
+            found.judge(number, schemas[number])
         elif (last_word := budget.last_word(number)) is not None:
-            found[number] = last_word
+            found.judge(number, last_word)
         elif may_ask or budget.was_in_vain(number):
-            schema = found[number] = schemas[number]
+            schema = schemas[number]
+            found.judge(number, schema)
             if isinstance(schema, UnusableSchema):
                 is_new = not budget.was_in_vain(number)
                 budget.note(number, schema)
                 may_ask = may_ask and not (is_new and budget.is_spent)
         else:
-            found[number] = UnusableSchema(
-                f"the registry was not asked for schema {number}: {MOST_IN_VAIN} others that records beside it name cannot be used"
-            )
-    return found
+            why = f"the registry was not asked for schema {number}: {MOST_IN_VAIN} others that records beside it name cannot be used"
+            found.judge(number, UnusableSchema(why))
 
 
-def _may_come(schema: WriterSchema | UnusableSchema) -> bool:
-    return isinstance(schema, UnusableSchema) and schema.may_come
-
-
-def _usable(found: Schemas, rules: AssemblySettings) -> Schemas:
-    """Those by which no value can be read here, too, say why."""
-    return {
-        number: schema
-        if (why := why_unusable(schema, rules)) is None
-        else UnusableSchema(f"schema {number}: {why}")
-        for number, schema in found.items()
-    }
+def _may_come(unusable: UnusableSchema | None) -> bool:
+    return unusable is not None and unusable.may_come
 
 
 def _by_frequency(ids: Int) -> list[int]:

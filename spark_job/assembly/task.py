@@ -40,7 +40,7 @@ from spark_job.assembly.transform import lacking_resource, load_for_run
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter
-from spark_job.sessions.session import to_session, value_decoder
+from spark_job.sessions.session import check_registry, to_session, value_decoder
 from spark_job.sessions.state.open_state import OpenState
 
 PIECE_BYTES = 128 << 20
@@ -220,7 +220,7 @@ class _Partition:
             }
         state = state.with_types(self._of.names_before)
         if self._of.rules.format not in ("json", "bytes"):
-            # Asked for now: within a transform nothing may wait for a server, or fail because of one.
+            # Asked for now, so that a transform need not wait for a server. Few schemas are so large that they are forgotten until then.
             for schema_id in sorted(frozenset().union(*(chunk.schema_ids for chunk in state.chunks))):
                 self._schemas[schema_id]
         self._seconds["open_s"] += time.perf_counter() - began
@@ -237,9 +237,11 @@ class _Partition:
                 context,
                 transform.topics,
             )
+            check_registry(self._decode)
         except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
             raise  # no fault of the session
         except (Exception, SystemExit) as error:  # a user's transform may raise anything
+            check_registry(self._decode)
             if (lacking := lacking_resource(error)) is not None:
                 raise lacking from None  # the machine's fault, not the session's
             if transform.stop_on_error:

@@ -42,7 +42,7 @@ from spark_job.ledger import writer as ownership
 from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.ledger.generations import Connection
 from spark_job.sessions.result import ClosedSession
-from spark_job.sessions.session import to_session, value_decoder
+from spark_job.sessions.session import check_registry, to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink import batch, storing, superseded
 from spark_job.sink import ledger as ledger
@@ -198,12 +198,15 @@ class Retry:
         assembly = self._assembly(letter.generation)
         decode = value_decoder(assembly.format, self._schemas(assembly))
         session = to_session(closed, letter.topic, letter.partition, decode)
-        outputs = encode(
-            self._transform(session),
-            self._settings.job.max_row_bytes,
-            self._encode_value,
-            allowed=self._topics,
-        )
+        try:
+            outputs = encode(
+                self._transform(session),
+                self._settings.job.max_row_bytes,
+                self._encode_value,
+                allowed=self._topics,
+            )
+        finally:
+            check_registry(decode)
         key = closed.key.encode()
         return SessionRow(
             key,

@@ -5,7 +5,7 @@ from itertools import repeat
 from typing import Any, overload
 
 from service.formats.values import decoded
-from service.formats.writer import Schemas
+from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from spark_job.api import EncodedEvent, Event, Position, Session, event_class, utc
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.settings import Format
@@ -67,7 +67,29 @@ def value_decoder(of: Format, schemas: Schemas) -> Decode | None:
     """Return what decodes the values of a format; None for JSON, which events decode themselves."""
     if of == "json":
         return None
-    return _no_value if of == "bytes" else lambda raw: decoded(raw, schemas)
+    return _no_value if of == "bytes" else SchemaDecode(schemas)
+
+
+class SchemaDecode:
+    """Decodes values with schemas, and remembers that a registry failed: the transform may have caught the error."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self.failed: RegistryAwayError | RegistryRefusedError | None = None
+
+    def __call__(self, raw: bytes) -> Any:
+        """Raises as `decoded`."""
+        try:
+            return decoded(raw, self._schemas)
+        except (RegistryAwayError, RegistryRefusedError) as error:
+            self.failed = error
+            raise
+
+
+def check_registry(decode: Decode | None) -> None:
+    """Raise the failure of a registry that was asked within a transform: no session is at fault for it, and no output may depend on it."""
+    if isinstance(decode, SchemaDecode) and decode.failed is not None:
+        raise decode.failed
 
 
 def _no_value(_raw: bytes) -> Any:

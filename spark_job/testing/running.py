@@ -21,7 +21,7 @@ from spark_job.input.columns import RecordColumns
 from spark_job.ledger.assembly_rules import AppliedRules, applied_rules, stored_rules
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import ClosedSession, DeadLetter
-from spark_job.sessions.session import to_session, value_decoder
+from spark_job.sessions.session import check_registry, to_session, value_decoder
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.testing.outputs import StoredOutput, stored
 from spark_job.testing.records import Records, table_of
@@ -143,9 +143,11 @@ class TransformRunner:
                 of.context,
                 OutputTopics(publisher.output_topics, publisher.progress_topic),
             )
+            check_registry(decode)
         except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
             raise
         except (Exception, SystemExit) as error:  # a user's transform may raise anything
+            check_registry(decode)
             if lacking_resource(error) is not None:
                 raise
             return SessionRun(session, failure=failure_text(error))

@@ -2,20 +2,29 @@
 
 import io
 import json
-from functools import lru_cache
 from typing import Any
 
+from service.formats.remembered import SchemaCache
 from service.formats.writer import SchemaUnusableError, WriterSchema
 
 MOST_SCHEMA_LEVELS = 500
 
 
-@lru_cache(maxsize=1_000)
+_parsed: SchemaCache[WriterSchema, tuple[Any, dict[str, Any]]] = SchemaCache()
+
+
 def parsed(schema: WriterSchema) -> tuple[Any, dict[str, Any]]:
     """Return the schema as fastavro wants it, and its named types by full name.
 
     Raises SchemaUnusableError.
     """
+    if (found := _parsed.get(schema)) is None:
+        found = _parse(schema)
+        _parsed.put(schema, found, schema.chars)
+    return found
+
+
+def _parse(schema: WriterSchema) -> tuple[Any, dict[str, Any]]:
     from fastavro.schema import parse_schema
 
     named: dict[str, Any] = {}

@@ -1,7 +1,6 @@
 """Avro behind the wire format's head: the fields that the settings name, as Arrow columns."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 
 from service.formats.avro.plan import Plan, plan_of
 from service.formats.avro.single import NotOfSchemaError, SingleValue
+from service.formats.remembered import SchemaCache
 from service.formats.wire import HEAD_BYTES
 from service.formats.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.avro_columns import AvroColumns, Kept
@@ -77,9 +77,18 @@ class AvroReader:
         return pa.array(values, mask=~found)
 
 
-@lru_cache(maxsize=1_000)
+_plans: SchemaCache[tuple[WriterSchema, AssemblySettings], Plan | str] = SchemaCache()
+
+
 def _plan(schema: WriterSchema, settings: AssemblySettings) -> Plan | str:
     """The plan of a schema; what is wrong with one that has none."""
+    if (found := _plans.get((schema, settings))) is None:
+        found = _made(schema, settings)
+        _plans.put((schema, settings), found, schema.chars)
+    return found
+
+
+def _made(schema: WriterSchema, settings: AssemblySettings) -> Plan | str:
     try:
         return plan_of(schema, wanted_fields(settings), times_are_text=settings.time_format == "iso8601")
     except SchemaUnusableError as error:

@@ -4,6 +4,7 @@ import base64
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from publisher.console import schemas
 from publisher.console.rendering import Rendering
 from publisher.console.schemas import AGAIN_S, MOST_VALUE_BYTES, SchemaLookup, ShownValue, ShownValues
+from service.formats.remembered import SchemaCache
 from service.formats.wire import framed
 from service.settings import ConsoleSettings, SchemaRegistrySettings
 from tests.support.schemas.clicks import AVRO, registered
@@ -83,7 +85,7 @@ def test_each_schema_is_asked_for_once_whatever_pages_show_it(server: Registry) 
 
 
 def test_only_the_oldest_answer_makes_room(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schemas, "_MOST_KNOWN", 2)
+    monkeypatch.setattr(schemas, "SchemaCache", partial(SchemaCache, 2 * schemas._UNUSABLE_CHARS))
     lookup = lookup_of(server)
     for schema_id in (1, 2, 3):
         lookup.find(schema_id, 60.0)

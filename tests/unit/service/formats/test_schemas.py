@@ -16,6 +16,7 @@ from service.errors import SettingsError
 from service.formats import registry as registry_module
 from service.formats.proto_text import descriptors
 from service.formats.registry import RegistrySchemas, schemas_of
+from service.formats.remembered import SchemaCache
 from service.formats.values import decoded, readable
 from service.formats.wire import WireFormatError, framed, message_path, split
 from service.formats.writer import (
@@ -64,6 +65,89 @@ def test_an_answer_that_never_ends_is_an_outage(server: Registry, monkeypatch: p
         pytest.raises(RegistryAwayError, match="not read within"),
     ):
         RegistrySchemas(server.options()).fetch(1)
+
+
+def fetched(server: Registry, schema_id: int = 1) -> WriterSchema | UnusableSchema:
+    """Ask with a client of its own."""
+    schemas = RegistrySchemas(server.options())
+    try:
+        return schemas.fetch(schema_id)
+    finally:
+        schemas.client.close()
+
+
+@pytest.mark.parametrize("version", ["1", "latest", "1/../../../config", -1, 0, True, 1.0, [1], 2**70])
+def test_a_reference_names_one_version_of_a_subject_for_good(server: Registry, version: object) -> None:
+    """It becomes part of a url, with the job's credentials."""
+    body = {"schema": AVRO, "references": [{"name": "n", "subject": "s", "version": version}]}
+    with server.answering(200, json.dumps(body).encode()):
+        found = fetched(server)
+    assert found == UnusableSchema("schema 1 has a reference that names no version of a subject")
+    assert server.asked == ["GET /schemas/ids/1"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"subject": "\ud800"},
+        {"subject": ".."},
+        {"subject": ""},
+        {"subject": "s" * 70_000},
+        {"name": "n" * 2_000},
+    ],
+)
+def test_a_reference_with_a_name_or_subject_that_is_none_is_not_looked_up(
+    server: Registry, place: dict[str, str]
+) -> None:
+    body = {"schema": AVRO, "references": [{"name": "n", "subject": "s", "version": 1} | place]}
+    with server.answering(200, json.dumps(body).encode()):
+        assert isinstance(fetched(server), UnusableSchema)
+    assert server.asked == ["GET /schemas/ids/1"]
+
+
+def test_a_kind_of_schema_that_is_no_text_is_no_registrys(server: Registry) -> None:
+    with (
+        server.answering(200, b'{"schema": "{}", "schemaType": ["AVRO"]}'),
+        pytest.raises(RegistryRefusedError, match="is no schema registry"),
+    ):
+        fetched(server)
+
+
+def test_references_are_looked_up_only_until_they_are_too_large(
+    server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "_MAX_CHARS", 1_000)
+    references = {}
+    for number in range(20):
+        text = json.dumps({"type": "fixed", "name": f"F{number}", "size": 1, "doc": "x" * 300})
+        server.register(f"f{number}", "AVRO", text)
+        references[f"F{number}"] = (f"f{number}", 1)
+    schema_id = server.register("all", "AVRO", '"F0"', references)
+    before = len(server.asked)
+    found = fetched(server, schema_id)
+    assert found == UnusableSchema(f"schema {schema_id} has over 1000 characters")
+    assert len(server.asked) - before <= 4
+
+
+def test_a_schema_with_a_flood_of_references_is_no_schema(server: Registry) -> None:
+    references = [{"name": f"n{n}", "subject": "s", "version": 1} for n in range(20_000)]
+    body = {"schema": AVRO, "references": references}
+    with server.answering(200, json.dumps(body).encode()):
+        found = fetched(server)
+    assert found == UnusableSchema("schema 1 has over 200 references")
+
+
+def test_what_is_made_of_schemas_is_forgotten_with_those_that_were_used_longest_ago() -> None:
+    cache: SchemaCache[str, str] = SchemaCache(10)
+    assert [cache.put(key, key.upper(), 4) for key in "ab"] == [False, False]
+    assert cache.get("a") == "A"
+    assert cache.put("c", "C", 4)
+    assert [cache.get(key) for key in "abc"] == ["A", None, "C"]
+    assert cache.put("large", "one", 100)
+    assert list(cache) == ["large"]
+    cache.put("large", "again", 1)
+    cache.put("small", "too", 9)
+    assert [cache.get(key) for key in ("large", "small")] == ["again", "too"]
 
 
 def test_a_value_is_split_and_put_together() -> None:

@@ -28,6 +28,7 @@ from spark_job.assembly.refused_ids import RefusedIds, RefusedRange
 from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.sessions.settings import AssemblySettings
+from tests.support.histories import tasks
 from tests.support.histories.tasks import Job, kafka, run_task, slice_of, task_settings
 from tests.support.reference.model import Record
 from tests.support.schemas.clicks import AVRO, avro_encoder
@@ -313,6 +314,62 @@ def test_a_client_of_former_secrets_is_let_go(server: Registry) -> None:
     gc.collect()
     assert clients[0]() is None
     assert clients[-1]() is not None
+
+
+@pytest.mark.parametrize("most_chars", [1, 1 << 20])
+def test_a_worker_forgets_the_schemas_that_it_used_longest_ago_and_judges_as_before(
+    server: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_chars: int
+) -> None:
+    monkeypatch.setattr(registry_module, "MOST_CHARS", most_chars)
+    good = [
+        server.register("clicks", "AVRO", json.dumps(json.loads(AVRO) | {"doc": str(n)})) for n in range(4)
+    ]
+    bad = unusable(server)
+    values = [click(good[0], "start")]
+    values += [click(number, "entry") for _ in range(2) for number in (*good, *bad)]
+    values += [click(good[1], "end")]
+    settings = task_settings(tmp_path, registry=server.options(), function=f"{tasks.__name__}:careless")
+    table = run_task(settings, {0: slice_of(0, RULES)}, log(values))
+    assert len(letters(table)) == 2 * len(bad)
+    assert of(table, rows.SESSION).column("outputs").to_pylist() == [1]
+    known = schemas_of(settings.registry)
+    assert (len(known) == 1) == (most_chars == 1)
+    kept_by_its_client = {name: kept for name, kept in vars(known.client._cache).items() if name != "lock"}
+    assert not any(kept_by_its_client.values())
+
+
+def test_no_output_depends_on_a_registry_that_fails_while_the_transform_runs(
+    server: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "MOST_CHARS", 1)
+    one, other = (
+        server.register("clicks", "AVRO", json.dumps(json.loads(AVRO) | {"doc": str(n)})) for n in range(2)
+    )
+    values = log([click(one, "start"), click(other, "end")])
+    fetch, asked, most = RegistrySchemas.fetch, 0, 1_000
+
+    def fetch_some(self: RegistrySchemas, schema_id: int) -> WriterSchema | UnusableSchema:
+        nonlocal asked
+        asked += 1
+        if asked > most:
+            raise RegistryAwayError("away")
+        return fetch(self, schema_id)
+
+    monkeypatch.setattr(RegistrySchemas, "fetch", fetch_some)
+
+    def run(timeout: float) -> None:
+        settings = task_settings(
+            tmp_path / str(timeout),
+            registry=server.options(timeout=timeout),
+            function=f"{tasks.__name__}:careless",
+        )
+        table = run_task(settings, {0: slice_of(0, RULES)}, values)
+        assert len(of(table, rows.SESSION)) == 1
+
+    run(5)
+    most, asked = asked - 1, 0
+    with pytest.raises(RegistryAwayError, match="away"):
+        run(6)
 
 
 def histories(seed: int) -> tuple[list[bytes], list[tuple[int, bool]]]:
