@@ -93,13 +93,15 @@ class Worker:
                         is_open = True
                     else:
                         break
-                except StartOverError:
+                except StartOverError as error:
                     alive()
+                    release_frames(error)
                     self._moved()
                     is_open = self._discard()
                 except HandoverStuckError as error:
                     # Another process may deliver it; this one takes it back once its own lanes get their turn again.
                     alive()
+                    release_frames(error)
                     self._discard()
                     self._failed(error)
                     self._show(f"retrying: {_reason(error)}")

@@ -5,6 +5,8 @@ import gc
 import threading
 from typing import Any
 
+import pytest
+
 from db.connection import connect
 from publisher.assignment import membership
 from publisher.delivery.context import Context
@@ -17,17 +19,10 @@ from publisher.relay import Relay
 from service.settings import Settings
 
 
-class _Impatient(threading.Event):
-    """Lets nobody wait, and is set after so many waits."""
-
-    def __init__(self, waits: int) -> None:
-        super().__init__()
-        self._left = waits
+class Impatient(threading.Event):
+    """Lets nobody wait."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        self._left -= 1
-        if self._left <= 0:
-            self.set()
         return self.is_set()
 
 
@@ -44,28 +39,47 @@ class FailingLane:
         epoch, self._health = Epoch(1, 1, lanes), LaneHealth(1, 0)
         with connect(context.settings.postgres, "test", autocommit=True) as connection:
             membership.add_lanes(connection, epoch)
-        self._worker = Worker(
-            Lane(context, epoch, 0),
-            self._health,
-            wake=threading.Event(),
-            look=threading.Event(),
-            pace=TransactionPace(1_000),
-            poll_s=0.01,
-        )
+        self._lane = Lane(context, epoch, 0)
 
     @property
     def reason(self) -> str:
         """Why it failed last."""
         return self._health.seen(0.0).reason
 
+    def fail(self, attempts: int) -> None:
+        """Let it fail so often. One that gives the lane back takes it again."""
+        leave, discard = Impatient(), self._lane.discard
+        left = attempts
+
+        def discarded() -> None:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                leave.set()
+            discard()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self._lane, "discard", discarded)
+            while not leave.is_set():
+                worker = Worker(
+                    self._lane,
+                    self._health,
+                    wake=threading.Event(),
+                    look=threading.Event(),
+                    pace=TransactionPace(1_000),
+                    poll_s=0.01,
+                )
+                worker._leave = leave
+                worker.run()
+        assert left <= 0
+
     def held_after(self, attempts: int, *kinds: type) -> list[Any]:
         """Let it fail so often; return the objects of those kinds that there are then and were not before."""
         gc.collect()
         before = {id(each) for each in _those(kinds)}
-        self._worker._leave = _Impatient(attempts)
         gc.disable()
         try:
-            self._worker.run()
+            self.fail(attempts)
             return [each for each in _those(kinds) if id(each) not in before]
         finally:
             gc.enable()
