@@ -42,6 +42,11 @@ class _Connection(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     @property
+    def address(self) -> str:
+        """Behind a proxy, the proxy's."""
+        return str(self.client[0]) if self.client else ""
+
+    @property
     def rank(self) -> int:
         """A page that is shown, or follows the outbox, is worth more than one that is waited for, and that more than silence."""
         return 0 if self._is_silent() else 1 + self.cycle.response_started

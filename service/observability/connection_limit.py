@@ -1,10 +1,15 @@
 """A bound on the connections of a server, under which strangers take no place from those who have something to ask."""
 
+from collections import Counter
 from typing import Protocol
 
 
 class Connection(Protocol):
     """One that can make room."""
+
+    @property
+    def address(self) -> str:
+        """Of the host that has connected."""
 
     @property
     def rank(self) -> int:
@@ -17,8 +22,9 @@ class Connection(Protocol):
 class ConnectionLimit:
     """The open connections of one server. Of its event loop's thread.
 
-    A new one is always let in. Where it is one too many, the first of the lowest rank makes room: whoever has something to ask says it at
-    once, so whoever connects and waits, however often, keeps nobody out.
+    A new one is always let in. Where it is one too many, the address with the most connections makes room, so a stranger takes no place of
+    another address. Of its connections the first of the lowest rank goes: whoever has something to ask says it at once, so whoever connects
+    and waits, however often, keeps nobody out.
     """
 
     def __init__(self, most: int) -> None:
@@ -28,7 +34,8 @@ class ConnectionLimit:
     def enter(self, new: Connection) -> None:
         """Take a connection in."""
         if len(self._connections) >= self._most:
-            min(self._connections, key=lambda each: each.rank).drop()
+            taken = Counter(each.address for each in self._connections)
+            min(self._connections, key=lambda each: (-taken[each.address], each.rank)).drop()
         self._connections[new] = None
 
     def leave(self, connection: Connection) -> None:

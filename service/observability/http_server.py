@@ -1,7 +1,7 @@
 """A small HTTP server for a few pages, which strangers can neither fill nor hold up.
 
 One thread reads all requests, so a connection costs a descriptor until its request is complete. It has a second for that, and where all
-places are taken, the one that has been silent longest makes room for a new one (connection_limit.py). Each page is made in a thread of its
+places are taken, the address with the most connections makes room for a new one (connection_limit.py). Each page is made in a thread of its
 own, one at a time for all who ask, so that one that hangs or is asked for too often holds up no other.
 
 A connection is good for one request. What follows the request is not read.
@@ -162,6 +162,7 @@ class _Connection(asyncio.Protocol):
     """One request and its answer."""
 
     _transport: asyncio.Transport
+    address = ""
 
     def __init__(self, pool: _Pool) -> None:
         self._pool = pool
@@ -172,6 +173,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self.address = str((transport.get_extra_info("peername") or [""])[0])
         self._pool.connections.enter(self)
         self._deadline = self._pool.loop.call_later(REQUEST_S, self.drop)
 

@@ -5,9 +5,10 @@ import socket
 import psutil
 
 
-def silent_clients(port: int, count: int) -> list[socket.socket]:
-    """Connect so many times."""
-    return [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+def silent_clients(port: int, count: int, address: str | None = None) -> list[socket.socket]:
+    """Connect so many times. `address`: another one of loopback's to come from."""
+    source = None if address is None else (address, 0)
+    return [socket.create_connection(("127.0.0.1", port), source_address=source) for _ in range(count)]
 
 
 def accepted(port: int) -> int:

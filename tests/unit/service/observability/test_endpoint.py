@@ -196,6 +196,51 @@ def test_a_probe_is_answered_while_strangers_connect_as_fast_as_they_can() -> No
                 stranger.join()
 
 
+def test_a_stranger_s_connections_take_no_place_of_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet's probe has a place, though strangers hold all others with requests, and more of them come before it says what it asks."""
+    monkeypatch.setattr("service.observability.http_server.REQUEST_S", 60.0)
+    entered, release = threading.Event(), threading.Event()
+
+    def hanging(_accept: str) -> HttpResponse:
+        entered.set()
+        release.wait()
+        return HttpResponse(200, "text/plain", b"")
+
+    stranger, clients = "127.0.0.2", list[socket.socket]()
+    try:
+        with serving(service(HealthVerdict([]), HealthVerdict([])) | {"/hanging": hanging}) as port:
+            clients += silent_clients(port, MOST_CONNECTIONS - 1, stranger)
+            for number, client in enumerate(clients):
+                client.sendall(b"GET /hanging HTTP/1.1\r\nAccept: text/%d\r\n\r\n" % number)
+            assert entered.wait(30)
+            (probe_,) = silent_clients(port, 1)
+            clients.append(probe_)
+            clients += silent_clients(port, 2 * MOST_CONNECTIONS, stranger)
+            wait_until(lambda: accepted(port) <= MOST_CONNECTIONS, "room for all of them")
+            probe_.settimeout(30)
+            probe_.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert probe_.makefile("rb").read().startswith(b"HTTP/1.1 200 OK")
+    finally:
+        release.set()
+        for client in clients:
+            client.close()
+
+
+def test_whoever_does_not_take_the_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.observability.http_server._ANSWER_S", 0.5)
+
+    def large(_accept: str) -> HttpResponse:
+        return HttpResponse(200, "text/plain", b"x" * 50_000_000)
+
+    with (
+        serving({"/large": large}) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as client,
+    ):
+        client.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        assert client.recv(1) == b"H"
+        wait_until(lambda: accepted(port) == 0, "the end of the connection")
+
+
 def test_no_descriptor_is_left_of_thousands_of_connections() -> None:
     said = [
         b"",
