@@ -1,6 +1,8 @@
 """What Kafka says of topics, where the broker that answers is not the one that leads them."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -9,6 +11,8 @@ from devstack.processes.port import LOOPBACK
 from publisher.kafka.topics import Topics
 from service.errors import UnavailableError
 from service.kafka.client import admin_client
+from service.kafka.renewable_client import RenewableClient
+from service.kafka.topics import topic_configs
 from service.settings import KafkaSettings
 from spark_job.input.topics import InputTopics, KafkaInput
 from tests.support.servers.nameless_broker import NamelessBroker
@@ -45,3 +49,39 @@ def test_a_broker_that_cannot_be_reached_by_the_address_that_it_gives_is_named(
     with pytest.raises(UnavailableError, match=r"which cannot be reached from here: .*advertised\.listeners"):
         kafka.describe()
     kafka.close()
+
+
+class CountedRequests:
+    """A client that answers every request for settings at once, and counts them."""
+
+    def __init__(self) -> None:
+        self.asked_about: list[int] = []
+
+    def poll(self, _timeout: float, /) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> "dict[Any, Future[Any]]":
+        self.asked_about.append(len(resources))
+        answers: dict[Any, Future[Any]] = {resource: Future() for resource in resources}
+        for resource, answer in answers.items():
+            answer.set_result({"name": resource.name})
+        return answers
+
+
+def test_the_settings_of_many_topics_take_few_requests() -> None:
+    client: Any = CountedRequests()
+    names = [f"topic-{number}" for number in range(1_200)]
+    found = topic_configs(RenewableClient(lambda _: client), names, 5.0)
+    assert found == {name: {"name": name} for name in names}
+    assert client.asked_about == [500, 500, 200]
+
+
+def test_a_cluster_that_cannot_be_reached_fills_no_log(
+    settings: KafkaSettings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """librdkafka would write ten lines a second."""
+    topics = Topics(admin_client(settings), timeout_s=1, create=False)
+    with pytest.raises(KafkaException):
+        topics.ends("events", [0])
+    assert capfd.readouterr() == ("", "")
