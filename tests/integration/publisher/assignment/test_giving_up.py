@@ -7,10 +7,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from devstack.kafka import KafkaServer
-from publisher.kafka import fencing, topics
+from publisher.kafka import fencing
 from publisher.monitoring.health import ProcessHealth, longest_attempt_s
 from service.kafka import client as kafka_client
 from service.kafka.client import KafkaAdmin
+from service.kafka.topics import partition_offsets
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox, simple
@@ -108,9 +109,8 @@ class LostKafka:
         self.clients = clients
         self._admins: list[tuple[KafkaAdmin, KafkaSettings]] = []
         self._make_admin, self._make_producer = kafka_client.admin_client, fencing.fencing_producer
-        self._offsets = topics.partition_offsets
         monkeypatch.setattr(kafka_client, "admin_client", self._admin_client)
-        monkeypatch.setattr(topics, "partition_offsets", self._partition_offsets)
+        monkeypatch.setattr("publisher.kafka.topics.partition_offsets", self._partition_offsets)
         monkeypatch.setattr("publisher.delivery.sender.fencing_producer", self._fencing_producer)
 
     def _admin_client(self, kafka: KafkaSettings) -> KafkaAdmin:
@@ -121,7 +121,7 @@ class LostKafka:
     def _partition_offsets(self, admin: KafkaAdmin, *arguments: Any, **options: Any) -> Any:
         if self.lost and any(admin is each and self._loses(kafka) for each, kafka in self._admins):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        return self._offsets(admin, *arguments, **options)
+        return partition_offsets(admin, *arguments, **options)
 
     def _fencing_producer(self, kafka: KafkaSettings, *arguments: Any) -> Any:
         if self.lost and self._loses(kafka):
