@@ -54,7 +54,7 @@ class Guesses:
         if budget.is_spent(now):
             raise TooManyGuessesError
         if self._settings.is_token(given):
-            self._known[client] = self._known.pop(client, None) or _Budget(now)
+            self._known[client] = self._known.pop(client) if client in self._known else _Budget(now)
             if len(self._known) > _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
             return True

@@ -142,7 +142,7 @@ def test_batches_that_compaction_has_emptied(stand: Stand) -> None:
     for number, keys in enumerate(("abc", "abc", "xyz")):
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1_000})
         for key, kind in zip(keys, ("start_event", "entry_event", "end_event"), strict=True):
-            headers = [("key", f"k{number}"), ("type", kind)]
+            headers: list[tuple[str, str | bytes | None]] = [("key", f"k{number}"), ("type", kind)]
             producer.produce(topic, b"v", key, headers=headers, timestamp=now + (number - 3) * hour)
         assert producer.flush(60) == 0
     wait_until(lambda: first_offset(bootstrap, topic) == 3, "the compaction of the first batch", 300)

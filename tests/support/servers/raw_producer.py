@@ -25,7 +25,7 @@ class RawRecord(NamedTuple):
 
 def _snappy(data: bytes) -> bytes:
     # As Java's clients frame it: a header, then blocks with their lengths.
-    block = pa.compress(data, "snappy", asbytes=True)
+    block: bytes = pa.compress(data, "snappy", asbytes=True)
     return b"\x82SNAPPY\0" + struct.pack(">iii", 1, 1, len(block)) + block
 
 

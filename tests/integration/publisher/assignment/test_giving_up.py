@@ -199,14 +199,14 @@ def test_with_fewer_lanes_than_processes_the_one_that_has_lost_kafka_leaves_them
     other = settings_for(outbox.dsn, kafka.bootstrap_servers, {"client.id": "second"}, lease_s=10.0)
 
     with RelayThread(settings, health) as holder:
-        outbox.batch(simple(1))
+        outbox.batch(simple(1, keys=1))
         wait_until(lambda: drained(outbox.dsn) and health.lanes(), "the delivery by the first process")
         with RelayThread(other, waiting):
             wait_until(lambda: living(outbox) == 2, "two processes")
             # An outage for both: the lane stays, for longer than a process that fails alone would keep it.
             losing.lost = True
             end_lanes_connections(outbox.dsn)
-            outbox.batch(simple(2))
+            outbox.batch(simple(2, keys=1))
             wait_until(
                 lambda: living(outbox) == 1, "the one that stands by to say that Kafka does not answer it"
             )

@@ -59,7 +59,7 @@ def compare_compacted(
         raise AssertionError(f"a replay would be named for {lost}")
 
     comparison = Comparison(
-        judge=lambda record: None, on_lost=named, compacted=frozenset([0]), shared=set(shared)
+        judge=lambda record: None, on_lost=named, compacted=frozenset([0]), shared=frozenset(shared)
     )
     comparison.look_at_compacted(comparison.look_at(outputs, records)[1])
     return comparison

@@ -72,7 +72,7 @@ class CountedRequests:
 def test_the_settings_of_many_topics_take_few_requests() -> None:
     client: Any = CountedRequests()
     names = [f"topic-{number}" for number in range(1_200)]
-    found = topic_configs(RenewableClient(lambda _: client), names, 5.0)
+    found: Any = topic_configs(RenewableClient(lambda _: client), names, 5.0)
     assert found == {name: {"name": name} for name in names}
     assert client.asked_about == [500, 500, 200]
 

@@ -17,7 +17,7 @@ import pytest
 
 from service.formats import registry as registry_module
 from service.formats.protobuf import why_unusable
-from service.formats.registry import RegistrySchemas, close_schemas, schemas_of
+from service.formats.registry import RegistrySchemas, schemas_of
 from service.formats.wire import framed
 from service.formats.writer import RegistryAwayError, UnusableSchema, WriterSchema
 from service.settings import SessionSettings
@@ -436,7 +436,7 @@ def test_what_a_task_had_no_budget_to_ask_stays_refused_in_every_rebuild(
                     "clicks", "AVRO", orjson.dumps(json.loads(AVRO) | {"doc": str(number)}).decode()
                 )
             if rng.random() < 0.5:
-                close_schemas(job.registry)  # another worker
+                server.close_clients()  # another worker
             end = len(logs[0]) if end == 120 else end
             tasks = rng.choice([1, 2, 4])
             job.run_batch(
@@ -462,15 +462,15 @@ def test_the_verdicts_of_a_position_are_kept_with_it_and_end_with_what_is_open()
 def test_an_id_that_is_refused_again_after_it_was_read_has_a_range_of_its_own() -> None:
     import numpy as np
 
-    known: WriterSchema | UnusableSchema = WriterSchema("AVRO", AVRO)
-    gone: WriterSchema | UnusableSchema = UnusableSchema("gone")
+    gone = UnusableSchema("gone")
+    verdicts: list[UnusableSchema | None] = [gone, gone, None, gone]
 
     def at(*offsets: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         return np.array(offsets, np.int64)
 
     found = RefusedIds()
-    for offsets, schema in [(at(1, 3), gone), (at(5), gone), (at(6), known), (at(8, 9), gone)]:
-        found = found.judged(np.full(len(offsets), 7), offsets, {7: schema})
+    for offsets, verdict in zip([at(1, 3), at(5), at(6), at(8, 9)], verdicts, strict=True):
+        found = found.judged(np.full(len(offsets), 7), offsets, {7: verdict})
     assert found.ranges == (RefusedRange(7, 1, 5, True), RefusedRange(7, 8, 9, False))
     which = found.of(np.array([7, 7, 7, 7, 8]), at(5, 6, 7, 8, 8))
     assert which.tolist() == [True, False, False, True, False]

@@ -13,7 +13,7 @@ import pytest
 from service.errors import SettingsError
 from service.kafka.transport import SPARK_CHANNELS
 from service.settings import JobSettings
-from spark_job.spark import session
+from spark_job.spark import lazy_session, session
 from spark_job.spark.work_folder import WorkFolder
 
 SECRET = 's3cret \\ "quoted" ü=:#'
@@ -287,10 +287,10 @@ def test_a_jvm_whose_work_files_fill_the_disk_is_replaced_where_another_one_can_
         return made[-1]
 
     forgotten: list[int] = []
-    monkeypatch.setattr(session, "start_session", start_session)
+    monkeypatch.setattr(lazy_session, "start_session", start_session)
     monkeypatch.setattr("spark_job.spark.jvm.is_ours", lambda: is_ours)
     monkeypatch.setattr("spark_job.spark.jvm.forget", lambda: forgotten.append(1))
-    spark = session.LazySession(JobSettings())
+    spark = lazy_session.LazySession(JobSettings())
     try:
         spark.get()
         files = spark.folder.path
