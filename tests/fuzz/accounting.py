@@ -20,11 +20,11 @@ from spark_job.assembly.session_row import N_FIELDS
 from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
-from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink.batch import Letter, SessionRow, parts
 from tests.fuzz.logs import Log
 from tests.support.histories.tasks import Job, kafka
+from tests.support.reference.kept import reread
 from tests.support.reference.model import Record, expected_sessions
 from tests.support.sink import copied
 
@@ -60,8 +60,8 @@ def check_log(log: Log) -> None:
 class _MemoryCache:
     """In the place of SessionCache."""
 
-    kept: ClassVar[dict[tuple[str, str], list[bytes]]] = {}
-    """By (folder, digest): the encoded table and chunks."""
+    kept: ClassVar[dict[tuple[str, str], OpenState]] = {}
+    """By (folder, digest)."""
     problem = ""
 
     def __init__(self, root: str, _outbox_uuid: str, _of: Slice | None = None) -> None:
@@ -69,14 +69,12 @@ class _MemoryCache:
 
     def load(self, wanted: str) -> OpenState | None:
         found = self.kept.get((self._root, wanted))
-        if found is None:
-            return None
-        table, *chunks = [memoryview(part) for part in found]
-        return OpenState.decoded(table, [EventChunk.decoded(chunk) for chunk in chunks])
+        return None if found is None else reread(found)
 
     def store(self, state: OpenState, _before: str) -> None:
-        chunks = [b"".join(chunk.encoded()) for chunk in state.chunks]
-        self.kept[self._root, state.digest] = [state.encoded, *chunks]
+        self.kept[self._root, state.digest] = state
+
+    def check_unchanged(self) -> None: ...
 
 
 def _run(log: Log, caches: Path, *, cut: bool) -> Job:

@@ -130,7 +130,7 @@ def test_after_a_skip_each_description_judges_what_it_judged_before(
 
 def nothing_is_found_again(patch: pytest.MonkeyPatch) -> None:
     """What is not in the cache counts as not open."""
-    patch.setattr(task, "rebuild", lambda _of, _settings: Rebuilt(OpenState.empty()))
+    patch.setattr(task, "rebuild", lambda _of, _settings, _budget: Rebuilt(OpenState.empty()))
 
 
 def any_file_of_the_cache_will_do(patch: pytest.MonkeyPatch) -> None:
