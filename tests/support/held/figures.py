@@ -31,7 +31,7 @@ class Held:
     jvm_paths: int
     """Files that the JVM deletes when it ends (java.io.DeleteOnExitHook)."""
     files: int
-    """Below the folder of all of the job's files."""
+    """Below the folder of all of the job's files, but those of open sessions that states share: ten at most of each state."""
     processes: int
     """The JVM, and the Python workers."""
     driver_rss_mib: int
@@ -68,7 +68,7 @@ class Held:
             jvm_threads=sum(_POOLED.fullmatch(name) is None for name in threads),
             jvm_descriptors=java.num_fds(),
             jvm_paths=paths.get(None).size(),
-            files=sum(len(names) for _, _, names in os.walk(folder)),
+            files=sum(not name.endswith(".segment") for _, _, names in os.walk(folder) for name in names),
             processes=len(children),
             driver_rss_mib=driver.memory_info().rss >> 20,
             jvm_heap_kib=(runtime.totalMemory() - runtime.freeMemory()) >> 10,

@@ -321,7 +321,7 @@ def zombies_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
         (a_savepoint_outlives_a_cut, "losses", 76),
         (a_reissue_begins_with_what_is_open, "restores", 30),
         (a_reissue_has_no_revision_of_its_own, "restores", 30),
-        (outputs_resolve_no_letters, "rules", 3076),
+        (outputs_resolve_no_letters, "rules", 33),
         (letters_resolve_no_letters, "restores", 30),
         (a_batch_begins_where_the_outbox_is, "restores", 30),
         (zombies_are_not_fenced, "restores", 30),
