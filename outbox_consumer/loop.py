@@ -99,7 +99,7 @@ class Loop:
         self._forgot = float("-inf")
 
     def run(self) -> Iterator[Output]:
-        """Hand out outputs until `stop` says so."""
+        """Hand out outputs until `stop` returns true."""
         try:
             with _rolled_back(self._store):
                 self._store.prepare()

@@ -146,16 +146,16 @@ class JudgedSchemas(Mapping[int, WriterSchema | UnusableSchema]):
 
     def judge(self, schema_id: int, schema: WriterSchema | UnusableSchema) -> UnusableSchema | None:
         """Note and return the verdict."""
-        found = schema if isinstance(schema, UnusableSchema) else None
-        if found is None and (why := why_unusable(schema, self._rules)) is not None:
-            found = UnusableSchema(f"schema {schema_id}: {why}")
+        if isinstance(schema, UnusableSchema):
+            found, is_readable = schema, False
+        elif (why := why_unusable(schema, self._rules)) is not None:
+            found, is_readable = UnusableSchema(f"schema {schema_id}: {why}"), False
+        else:
+            found, is_readable = None, schema.kind == KINDS[self._rules.format]
         self.verdicts[schema_id] = found
-        self.unreadable.discard(schema_id)
-        if (
-            isinstance(schema, UnusableSchema)
-            or found is not None
-            or schema.kind != KINDS[self._rules.format]
-        ):
+        if is_readable:
+            self.unreadable.discard(schema_id)
+        else:
             self.unreadable.add(schema_id)
         return found
 
