@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 60
 _FILE = "schema.proto"
 _SHOWN_CHARS = 2_000
+_REFUSED = 3
+# Not grpc_tools' own main: it adds a folder with google.protobuf's files, which the imports have already. A Python that fails ends with 1.
+_CALL = (
+    "import sys; from grpc_tools import _protoc_compiler as p; "
+    f"sys.exit({_REFUSED} if p.run_main([each.encode() for each in sys.argv]) else 0)"
+)
+# What a text can do to a compiler. Any other end is the machine's or a person's: a signal to a whole service, want of memory.
+_CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL)
 
 
 def descriptors(text: str, references: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -64,21 +72,20 @@ def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescr
     source.mkdir(exist_ok=True)
     (source / _FILE).write_bytes(text.encode("utf-8", "backslashreplace"))
     imports.write_bytes(known.SerializeToString())
-    # Not grpc_tools' own main: it adds a folder with google.protobuf's files, which `imports` has already.
-    call = "import sys; from grpc_tools import _protoc_compiler as p; sys.exit(p.run_main([each.encode() for each in sys.argv]))"
     options = [f"--proto_path={source}", f"--descriptor_set_in={imports}", f"--descriptor_set_out={out}"]
     try:
         done = subprocess.run(
-            [sys.executable, "-c", call, *options, _FILE],
+            [sys.executable, "-c", _CALL, *options, _FILE],
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RegistryAwayError(f"protoc cannot be run: {type(error).__name__}: {error}") from error
-    if done.returncode == -signal.SIGKILL:
-        raise RegistryAwayError("protoc was killed, for want of memory perhaps")
     if done.returncode != 0:
         said = " / ".join(done.stderr.decode(errors="replace").split("\n")).strip(" /")
-        raise SchemaUnusableError(f"protoc says: {said[:_SHOWN_CHARS] or f'exit code {done.returncode}'}")
+        said = said or f"exit code {done.returncode}"
+        if done.returncode == _REFUSED or done.returncode in _CRASHES:
+            raise SchemaUnusableError(f"protoc says: {said[:_SHOWN_CHARS]}")
+        raise RegistryAwayError(f"protoc ended before it had judged the schema: {said[-_SHOWN_CHARS:]}")
     return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file[-1]

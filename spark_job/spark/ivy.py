@@ -9,9 +9,11 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CalledProcessError
 from xml.sax.saxutils import quoteattr
 
 from service.errors import OutboxError
+from spark_job.spark.start_failure import start_failure
 
 SUPPORTED_JAVA = (17, 21)
 SETTINGS_VARIABLE = "SPARK_OUTBOX_IVY_SETTINGS"
@@ -34,7 +36,8 @@ class Root:
 def java_executable() -> str:
     """Path of the `java` to run: $JAVA_HOME/bin/java where JAVA_HOME is set, else the one on PATH.
 
-    Raises JarsError when there is none or its major version is not one that both Spark and Kafka run on.
+    Raises JarsError when there is none or its major version is not one that both Spark and Kafka run on, and what `start_failure` finds
+    where it did not live long enough to tell.
     """
     home = os.environ.get("JAVA_HOME")
     wanted = " or ".join(map(str, SUPPORTED_JAVA))
@@ -81,6 +84,8 @@ def download(
             lines.append(line)
             if "[SUCCESSFUL ]" in line:
                 on_downloaded()
+    if ivy.returncode < 0:
+        raise start_failure(CalledProcessError(ivy.returncode, "ivy"), [])
     if ivy.returncode != 0:
         raise JarsError(_failure(lines))
     return {path.stem.replace("!!", ":"): path for path in jars.glob("*.jar")}
@@ -138,10 +143,16 @@ def _module_xml(roots: Iterable[Root]) -> str:
 
 @functools.cache
 def _java_major(java: str) -> int:
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', answer)
-    if version is None:
-        raise JarsError(
-            f"{java} -version did not tell its version: {answer.strip()!r}; set JAVA_HOME to Java 17 or 21"
-        )
-    return int(version[1])
+    command = [java, "-version"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise start_failure(error, []) from error
+    version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    if version is not None:
+        return int(version[1])
+    if done.returncode != 0:  # killed, or short of what a JVM needs
+        raise start_failure(CalledProcessError(done.returncode, command), done.stderr.splitlines())
+    raise JarsError(
+        f"{java} -version did not tell its version: {done.stderr.strip()!r}; set JAVA_HOME to Java 17 or 21"
+    )

@@ -83,9 +83,9 @@ _SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         "a file or folder is not accessible to this user",
     ),
     (
-        ("No such file or directory", "NoSuchFileException"),
+        ("No such file or directory", "NoSuchFileException", "Exec format error"),
         SettingsError,
-        "a file is missing: SPARK_HOME and JAVA_HOME must lead to a Spark and a Java",
+        "a file is missing, or no program: SPARK_HOME and JAVA_HOME must lead to a Spark and a Java",
     ),
 )
 _NOISE = re.compile(r"\s*(at |\.\.\. \d+ more|WARNING: |Picked up |NOTE: |SLF4J)")

@@ -264,6 +264,29 @@ def test_a_protobuf_text_that_cannot_be_compiled_is_unusable_in_the_compilers_wo
     schemas.client.close()
 
 
+@pytest.mark.parametrize(
+    ("compiler", "kind"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", RegistryAwayError),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", RegistryAwayError),
+        ("raise MemoryError", RegistryAwayError),
+        ("import os; os.open('/none', 0)", RegistryAwayError),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", SchemaUnusableError),
+        ("return 1", SchemaUnusableError),
+    ],
+)
+def test_a_compiler_that_is_ended_says_nothing_of_the_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, kind: type[Exception]
+) -> None:
+    package = tmp_path / "grpc_tools"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "_protoc_compiler.py").write_text(f"def run_main(arguments):\n    {compiler}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(kind):
+        descriptors('syntax = "proto3"; message P { string k = 1; }', {})
+
+
 CONNECT = (
     'syntax = "proto3"; package shop; import "confluent/meta.proto"; import "confluent/type/decimal.proto";'
     ' import "google/type/date.proto"; import "google/protobuf/timestamp.proto";'

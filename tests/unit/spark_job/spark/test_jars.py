@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.errors import ExhaustedError, OutboxError, SettingsError, SparkStartError
 from spark_job.spark import ivy, jars
 from spark_job.spark.ivy import Root
 from spark_job.spark.jars import Jar, JarsError
@@ -188,6 +189,52 @@ def test_another_java_is_refused_by_its_version(
     monkeypatch.setenv("JAVA_HOME", str(_install_java(tmp_path / "another", version, served)))
     with pytest.raises(JarsError, match=rf"is Java {major}, but Java 17 or 21 is needed: set JAVA_HOME"):
         jars.java_executable()
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "words"),
+    [
+        ("echo Picked up JAVA_TOOL_OPTIONS: -Dx=y >&2; kill -9 $$", SparkStartError, "SIGKILL"),
+        ("kill -TERM $$", SparkStartError, "SIGTERM"),
+        ("echo There is insufficient memory for the JVM >&2; exit 1", SparkStartError, "driver_memory"),
+        ("echo unable to create native thread >&2; exit 1", ExhaustedError, "ulimit -u"),
+        ("echo Unrecognized VM option: NoSuch >&2; exit 1", SettingsError, "JAVA_TOOL_OPTIONS"),
+        ("echo I am no Java >&2", JarsError, "did not tell its version: 'I am no Java'"),
+    ],
+)
+def test_a_java_that_ends_before_it_tells_its_version_is_judged_by_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, kind: type[OutboxError], words: str
+) -> None:
+    java = tmp_path / "another" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "another"))
+    with pytest.raises(OutboxError, match=words) as raised:
+        jars.java_executable()
+    assert type(raised.value) is kind
+    assert raised.value.may_pass == (kind is SparkStartError)
+
+
+def test_a_file_that_is_no_program_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "another" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_bytes(b"\x7fELF of another machine")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "another"))
+    with pytest.raises(SettingsError, match="JAVA_HOME must lead to"):
+        jars.java_executable()
+
+
+def test_a_download_that_is_killed_may_be_tried_again(
+    tmp_path: Path, served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = _install_java(tmp_path / "another", "17.0.15", served) / "bin" / "java"
+    java.write_text(java.read_text().replace("echo run", "kill -9 $$; echo run"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "another"))
+    with pytest.raises(SparkStartError, match="SIGKILL") as raised:
+        jars.resolve(_lock(tmp_path))
+    assert raised.value.may_pass
 
 
 def test_a_missing_java_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
