@@ -1526,7 +1526,7 @@ BEGIN
             CONTINUE;
         ELSIF NOT is_locked THEN
             -- The lock that ATTACH takes anyway, taken before the second look: of two callers, one makes the partition.
-            LOCK TABLE outbox.session_output IN SHARE UPDATE EXCLUSIVE MODE;
+            LOCK TABLE ONLY outbox.session_output IN SHARE UPDATE EXCLUSIVE MODE;
             is_locked := true;
             CONTINUE;
         END IF;
