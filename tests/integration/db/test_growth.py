@@ -5,12 +5,13 @@ any other is planned for all values, as a prepared statement is sooner or later,
 """
 
 import ast
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, LiteralString
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -27,8 +28,12 @@ from tests.support.query_files import ROOT, QueryFile, kind, numbered, query_fil
 MOST_LOCKS = 90
 """Of a window of sixteen partitions with their indexes, and of the other tables."""
 MOST_BLOCKS = 3_000
+PARKED = 50_000
+MOST_BLOCKS_AMONG_PARKED = 100
+"""All of them are some 2,500."""
 READERS = 30
 WINDOW = 100_000
+AHEAD = 30_000
 
 SERVICES = ("publisher", "spark_job", "db")
 STATEMENTS = {
@@ -99,6 +104,31 @@ BOUNDED: dict[str, dict[str, Any]] = {
 }
 """Statements that get their batches as constants, with values: "first" and "last" stand for the ends of a window."""
 
+CALLS: dict[str, dict[str, Any]] = {
+    "publisher.erasure/erasure/rows": RANGE | {"session_key": "k0001"},
+    "publisher.erasure/erasure/erase_rows": {"session_key": "k0001", "batch_ids": ["last"]},
+    "publisher/parked/requeue": {"session_keys": ["k0001"], "batch_ids": ["last"], "lanes": [0]}
+    | {"lane_count": 2, "run_id": UUID(int=0)},
+    "publisher.retention/partitions/ensure": {"ahead_batches": AHEAD},
+    "publisher.retention/partitions/drop": {"partition": "session_output_p00000000"},
+    "spark_job/ledger/ensure_partitions": {"first_batch": "last", "last_batch": "ahead"},
+}
+"""Statements whose functions read or change the outputs, with values; what is planned within a function is seen only when it runs."""
+
+AMONG_PARKED: dict[str, dict[str, Any]] = {
+    "publisher/parked/ahead": {"epoch": 1, "lane": 0, "from_batch": 1, "from_key": "", "rows": 100},
+    "publisher/parked/within": PLACE | {"from_batch": 1, "to_batch": "last"},
+    "publisher/parked/up_to": {"epoch": 1, "lane": 0, "to_batch": "last", "to_key": ""},
+    "publisher/parked/list": {"all_states": False, "rows": 100},
+    "publisher/parked/row": {"batch_id": "last", "session_key": "k0001"},
+    "publisher/parked/counts": {"count_limit": 1_000},
+    "publisher/parked/bounded_counts": {"count_limit": 1_000},
+    "publisher/parked/next": BOUNDED["publisher/parked/next"],
+    "publisher/parked/missing": BOUNDED["publisher/parked/missing"],
+    "publisher.audit/rows/parked": BOUNDED["publisher.audit/rows/parked"],
+}
+"""What lane 0 and a look ask of parked rows, with values; there are many of lane 1 in old batches."""
+
 EXEMPT = {
     "publisher.audit/rows/emitted_twice": "two may be any number of batches apart: an audit reads all that is kept, once",
 }
@@ -155,15 +185,15 @@ def window(old: Outbox) -> tuple[int, int]:
     return max(1, last - WINDOW), last
 
 
-def values_of(name: str, window: tuple[int, int]) -> dict[str, Any]:
-    ends = {"first": window[0], "last": window[1]}
+def values_of(given: dict[str, Any], window: tuple[int, int]) -> dict[str, Any]:
+    ends = {"first": window[0], "last": window[1], "ahead": window[1] + AHEAD}
 
     def filled(value: Any) -> Any:
         if isinstance(value, list):
             return [filled(each) for each in value]
         return ends.get(value, value) if isinstance(value, str) else value
 
-    return {parameter: filled(value) for parameter, value in BOUNDED[name].items()}
+    return {parameter: filled(value) for parameter, value in given.items()}
 
 
 def locks(connection: psycopg.Connection[Any]) -> int:
@@ -196,7 +226,7 @@ def blocks(plan: dict[str, Any]) -> int:
 
 
 def test_every_statement_that_is_named_here_is_there() -> None:
-    assert {*BOUNDED, *EXEMPT} <= STATEMENTS.keys()
+    assert {*BOUNDED, *CALLS, *AMONG_PARKED, *EXEMPT} <= STATEMENTS.keys()
 
 
 @pytest.mark.parametrize("name", [name for name in STATEMENTS if name not in {*BOUNDED, *EXEMPT}])
@@ -216,7 +246,7 @@ def test_a_statement_without_bounds_locks_few_relations_whatever_its_plan(old: O
 def test_a_bounded_statement_locks_and_reads_what_its_window_has(
     old: Outbox, window: tuple[int, int], name: str
 ) -> None:
-    text, values = STATEMENTS[name], values_of(name, window)
+    text, values = STATEMENTS[name], values_of(BOUNDED[name], window)
     with psycopg.connect(old.dsn) as connection:
         stage(connection, text)
         explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}".encode()
@@ -231,6 +261,73 @@ def test_a_bounded_statement_locks_and_reads_what_its_window_has(
         connection.rollback()
 
 
+def calls(text: str, function: str) -> bool:
+    """Whether the text calls the function. In quotes it is only named."""
+    return re.search(rf"(?<!')\boutbox\.{function}\(", text) is not None
+
+
+def functions_on_outputs(dsn: str) -> set[str]:
+    """Those of the schema that read or change the outputs, by themselves or by another one."""
+    statement = "SELECT proname::text, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'outbox'::regnamespace"
+    bodies = dict(query(dsn, statement))
+    found = {name for name, body in bodies.items() if "session_output" in body}
+    while more := {n for n, body in bodies.items() if any(calls(body, each) for each in found)} - found:
+        found |= more
+    return found
+
+
+def test_every_statement_that_calls_a_function_on_the_outputs_is_run(old: Outbox) -> None:
+    functions = functions_on_outputs(old.dsn)
+    calling = {name for name, text in STATEMENTS.items() if any(calls(text, each) for each in functions)}
+    assert CALLS.keys() <= calling
+    assert calling <= {*BOUNDED, *CALLS, *EXEMPT}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_locks_few_partitions_whatever_the_plans_within(
+    old: Outbox, window: tuple[int, int], name: str
+) -> None:
+    with psycopg.connect(old.dsn) as connection:
+        # Delivered rows can be erased, parked ones sent again, and the oldest partition can go.
+        connection.execute("UPDATE outbox.lane SET cursor_batch = %s", [window[1]])
+        connection.execute(
+            "INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail)"
+            " VALUES ('k0001', %s, 1, 0, 1, 'invalid', 'test')",
+            [window[1]],
+        )
+        connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        found = connection.execute(STATEMENTS[name], values_of(CALLS[name], window), prepare=False).fetchall()
+        assert found not in ([], [(0,)])
+        assert locks(connection) <= MOST_LOCKS
+        connection.rollback()
+
+
+@pytest.fixture(scope="module")
+def many_parked(old: Outbox) -> None:
+    """Rows of old batches, parked and discarded long ago."""
+    query(
+        old.dsn,
+        "INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail, state)"
+        " SELECT 'k' || n, n + 1000000, 1, 1, 1, 'invalid', repeat('x', 300), 'discarded' FROM generate_series(1, %s) n",
+        PARKED,
+    )
+    query(old.dsn, "VACUUM (ANALYZE) outbox.parked")
+
+
+@pytest.mark.usefixtures("many_parked")
+@pytest.mark.parametrize("name", AMONG_PARKED)
+def test_many_parked_rows_of_old_batches_cost_a_look_nothing(
+    old: Outbox, window: tuple[int, int], name: str
+) -> None:
+    values = values_of(AMONG_PARKED[name], window)
+    with psycopg.connect(old.dsn, autocommit=True) as connection:
+        explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {STATEMENTS[name]}".encode()
+        connection.execute(explained, values, prepare=False)
+        row = connection.execute(explained, values, prepare=False).fetchone()
+    assert row is not None
+    assert blocks(row[0][0]["Plan"]) <= MOST_BLOCKS_AMONG_PARKED
+
+
 def test_many_readers_at_once_leave_the_lock_table_to_the_others(
     old: Outbox, window: tuple[int, int]
 ) -> None:
@@ -242,7 +339,7 @@ def test_many_readers_at_once_leave_the_lock_table_to_the_others(
         with psycopg.connect(old.dsn) as connection:
             for name in names:
                 with connection.transaction(force_rollback=True):
-                    connection.execute(STATEMENTS[name], values_of(name, window), prepare=False)
+                    connection.execute(STATEMENTS[name], values_of(BOUNDED[name], window), prepare=False)
             # What a whole look holds until it ends.
             read_status(connection)
             ready.wait()
