@@ -39,7 +39,7 @@ class WorkFolder:
         """Give an empty directory, as a URI that Spark takes for one on this machine."""
         folder = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=self.path))
         try:
-            yield folder.as_uri()
+            yield f"file://{folder}"  # not escaped: Spark takes each character as it is
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -154,5 +155,6 @@ def test_spark_starts_and_works_on_an_odd_machine(machine: Machine) -> None:
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500, check=False
         )
+        assert not Path(quote(name)).exists()  # as Spark would write a folder that it is given escaped
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == asdict(machine)
