@@ -49,9 +49,14 @@ def cache(tmp_path: Path, served: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def _install_java(home: Path, version: str, served: Path) -> Path:
+    return _install(home, FAKE_JAVA.format(version=version, served=served).encode())
+
+
+def _install(home: Path, content: bytes) -> Path:
+    """Make the file bin/java of a home, which may be run."""
     (home / "bin").mkdir(parents=True)
     java = home / "bin" / "java"
-    java.write_text(FAKE_JAVA.format(version=version, served=served))
+    java.write_bytes(content)
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
     return home
 
@@ -205,11 +210,7 @@ def test_another_java_is_refused_by_its_version(
 def test_a_java_that_ends_before_it_tells_its_version_is_judged_by_how_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, kind: type[OutboxError], words: str
 ) -> None:
-    java = tmp_path / "another" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\n{script}\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "another"))
+    monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "another", f"#!/bin/sh\n{script}\n".encode())))
     with pytest.raises(OutboxError, match=words) as raised:
         jars.java_executable()
     assert type(raised.value) is kind
@@ -217,11 +218,7 @@ def test_a_java_that_ends_before_it_tells_its_version_is_judged_by_how_it_ended(
 
 
 def test_a_file_that_is_no_program_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = tmp_path / "another" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_bytes(b"\x7fELF of another machine")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "another"))
+    monkeypatch.setenv("JAVA_HOME", str(_install(tmp_path / "another", b"\x7fELF of another machine")))
     with pytest.raises(SettingsError, match="JAVA_HOME must lead to"):
         jars.java_executable()
 
