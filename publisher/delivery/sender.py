@@ -13,6 +13,7 @@ from publisher.delivery.context import Context
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS, RefusalBisection
 from publisher.delivery.transaction import OffsetTally, ProgressRecord, Transaction
 from publisher.delivery.transaction_size import TransactionSize, size_may_explain
+from publisher.kafka.clients import discard_producer
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.monitoring import metrics
@@ -174,10 +175,10 @@ class Sender:
             raise StartOverError
 
     def discard(self) -> None:
-        """Close the producer, whatever it was doing; the next fencing ends its transaction."""
+        """Close the producer, whatever it was doing; the next fencing ends its transaction at the latest."""
         producer, self.producer = self.producer, None
         if producer is not None:
-            producer.purge()
+            discard_producer(producer)
 
     def end(self, transactional_id: str) -> None:
         """As `discard`, for whoever does not fence again: also ends a transaction that a failed `send` may have left open.

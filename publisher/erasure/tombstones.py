@@ -10,6 +10,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException, Producer
 
 from contract.output_topics import OutputTopics
+from publisher.kafka.clients import discard_producer
 from publisher.kafka.compaction import compacted_topics
 from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.kafka.topics import Topics
@@ -119,7 +120,7 @@ class TombstoneWriter:
         """End the transaction that failed, if one was begun."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            producer.purge()
+            discard_producer(producer)
             timeout_ms = self._settings.publisher.transaction_timeout_ms
             end_transaction(self._settings.kafka, self._kafka_topics, self._transactional_id, timeout_ms)
 

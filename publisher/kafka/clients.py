@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -19,6 +19,7 @@ _MAX_MESSAGE_BYTES = 1_000_000_000
 _BATCH_BYTES = 1_000_000
 # librdkafka's default of queue.buffering.max.kbytes.
 _QUEUE_KBYTES = 1_048_576
+_ABORT_WITHIN_S = 1.0
 # librdkafka wants a group, though none is joined and no offset is committed.
 _PROGRESS_GROUP = "outbox-publisher-progress"
 
@@ -87,6 +88,20 @@ def lane_producer(
     if batch_bytes is not None:
         options["batch.size"] = min(int(options["batch.size"]), batch_bytes)
     return Producer(options, logger=logger or _silent)
+
+
+def discard_producer(producer: Producer) -> None:
+    """Let a lane's producer go, whatever it was doing. Its transaction ends with the next fencing, if not here.
+
+    The abort comes first because it keeps librdkafka from registering further partitions with the transaction. A producer that is
+    destroyed just as it registers the first one ends the process: the coordinator's thread fails the request at once, before the thread
+    that sent it has counted it (an assertion of librdkafka 2.16, rdkafka_txnmgr.c: txn_req_cnt).
+    """
+    # It fails where no transaction is open, where the transaction can only be fenced, and where Kafka does not answer; in none of these
+    # cases does librdkafka register a first partition later.
+    with suppress(KafkaException):
+        producer.abort_transaction(_ABORT_WITHIN_S)
+    producer.purge()
 
 
 def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:

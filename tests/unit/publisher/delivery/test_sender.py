@@ -104,7 +104,9 @@ def test_a_sender_that_is_ended_leaves_no_failed_transaction_open(
     monkeypatch: pytest.MonkeyPatch, fails: bool, ends: list[str]
 ) -> None:
     ended: list[str] = []
-    producer = SimpleNamespace(poll=lambda _seconds: 0, purge=lambda: None)
+    producer = SimpleNamespace(
+        poll=lambda _seconds: 0, abort_transaction=lambda _seconds: None, purge=lambda: None
+    )
     monkeypatch.setattr("publisher.delivery.sender.fencing_producer", lambda *_: producer)
     monkeypatch.setattr("publisher.delivery.sender.end_transaction", lambda *found: ended.append(found[2]))
     sender = opened(StepOutcome.DELIVERED, breaks=False).sender

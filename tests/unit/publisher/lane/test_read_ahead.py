@@ -49,6 +49,8 @@ class FakeProducer:
     def commit_transaction(self, _seconds: float) -> None:
         self.calls.append("commit")
 
+    def abort_transaction(self, _seconds: float) -> None: ...
+
     def purge(self) -> None: ...
 
 
