@@ -12,18 +12,24 @@ from service.formats.writer import SchemaUnusableError, WriterSchema
 from spark_job.sessions.parsing.formats import why_unusable
 from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.settings import AssemblySettings, Format
+from tests.fuzz.hostile import avro_schema, proto_descriptor
 
 SEPARATOR = b"\x1e"
 KINDS: list[Format] = ["avro", "protobuf", "json-schema"]
+HOSTILE = 0xF0
 _ID = 7
 _MOST_RECORDS = 20
 
 
 def check_schema(data: bytes) -> None:
-    """`data`: a byte that says which format, the schema (of Protobuf a descriptor), and values, with SEPARATOR between them."""
-    format = KINDS[data[0] % len(KINDS)] if data else "avro"
+    """`data`: a byte that says which format, the schema (of Protobuf a descriptor), and values, with SEPARATOR between them.
+
+    From HOSTILE on the byte says that the schema is one that a stranger makes out of these bytes.
+    """
+    kind = data[0] if data else 0
+    format = KINDS[kind % len(KINDS)]
     text, *bodies = data[1:].split(SEPARATOR)
-    schema = _schema(format, text)
+    schema = _hostile(format, text) if kind >= HOSTILE else _schema(format, text)
     values = [framed(_ID, body) for body in bodies[:_MOST_RECORDS]]
     rules = AssemblySettings(format=format, time_path=("time",), time_format="epoch_ms")
     good = _well_formed(values, schema, rules)
@@ -41,6 +47,11 @@ def _schema(format: Format, text: bytes) -> WriterSchema:
         case "avro":
             return WriterSchema("AVRO", text.decode("utf-8", "replace"))
     return WriterSchema("JSON", text.decode("utf-8", "replace"))
+
+
+def _hostile(format: Format, text: bytes) -> WriterSchema:
+    made = proto_descriptor(text) if format == "protobuf" else avro_schema(text).encode()
+    return _schema(format, made)
 
 
 def _well_formed(values: list[bytes], schema: WriterSchema, rules: AssemblySettings) -> list[bool]:
