@@ -3,6 +3,7 @@
 Values with long arrays, or that nest deeply, leave the columns for service/formats/avro/single.py, which says the same of them.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ Bool = npt.NDArray[np.bool_]
 
 _MOST_ITEMS = 16
 _MOST_LEVELS = 12
+_FEW_BRANCHES = 32
 
 
 class Kept:
@@ -33,6 +35,14 @@ class Kept:
         self.text = np.zeros(count, bool)
         """Whether it is a text of the data."""
         self.symbols: list[str] = []
+        self._places: dict[tuple[str, ...], int] = {}
+
+    def place(self, symbols: tuple[str, ...]) -> int:
+        """Where the symbols of an enum begin among those of all enums of the field."""
+        found = self._places.setdefault(symbols, len(self.symbols))
+        if found == len(self.symbols):
+            self.symbols.extend(symbols)
+        return found
 
 
 class AvroColumns:
@@ -74,7 +84,7 @@ class AvroColumns:
             kept.found[row], kept.begin[row] = True, ms
         for path, symbol in value.symbols.items():
             kept = self.fields[path]
-            kept.found[row], kept.symbol[row], kept.begin[row] = True, True, _place(kept.symbols, (symbol,))
+            kept.found[row], kept.symbol[row], kept.begin[row] = True, True, kept.place((symbol,))
 
     def _walk(self, node: Node, rows: Int, level: int) -> Int:
         """Step over a node in some values; return those that go on."""
@@ -111,7 +121,7 @@ class AvroColumns:
                 kept.begin[rows] = values if node.per_ms == 1 else values // node.per_ms
             else:
                 kept.symbol[rows] = True
-                kept.begin[rows] = values + _place(kept.symbols, node.symbols)
+                kept.begin[rows] = values + kept.place(node.symbols)
         return rows
 
     def _text(self, node: Sized, rows: Int) -> Int:
@@ -132,8 +142,8 @@ class AvroColumns:
         rows, branch = self._only(rows, (branch >= 0) & (branch < len(node.branches)), branch)
         going_on = []
         # Those that occur: a schema may have a hundred thousand.
-        for number in np.flatnonzero(np.bincount(branch)).tolist():
-            mine = rows[branch == number]
+        numbers = np.flatnonzero(np.bincount(branch)).tolist()
+        for number, mine in zip(numbers, _by_branch(rows, branch, numbers), strict=True):
             if node.weights[number]:
                 mine = self._charge(mine, node.weights[number])
             if len(mine):
@@ -236,13 +246,9 @@ class AvroColumns:
         return rows[:0]
 
 
-def _place(known: list[str], symbols: tuple[str, ...]) -> int:
-    """Where the symbols of an enum begin among those of all enums of a field."""
-    if not known:
-        known.extend(symbols)
-        return 0
-    for at in range(len(known) - len(symbols) + 1):
-        if tuple(known[at : at + len(symbols)]) == symbols:
-            return at
-    known.extend(symbols)
-    return len(known) - len(symbols)
+def _by_branch(rows: Int, branch: Int, numbers: list[int]) -> Iterable[Int]:
+    """The rows of each branch that occurs: a look at all rows for each of a few, which costs less than to sort them."""
+    if len(numbers) <= _FEW_BRANCHES:
+        return [rows[branch == number] for number in numbers]
+    order = np.argsort(branch, kind="stable")
+    return np.split(rows[order], np.flatnonzero(np.diff(branch[order])) + 1)
