@@ -21,13 +21,19 @@ from service.formats.writer import RegistryAwayError, RegistryRefusedError, Sche
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-_TIMEOUT_S = 60
-_FILE = "schema.proto"
+_TIMEOUT_S = 120
+"""Some ten times what protoc takes for the worst text of _MOST_CHARS, which is by their square: longer than that is the machine's fault."""
+_MOST_CHARS = 1 << 19
+"""Of one file's text."""
+_MOST_MEMORY = 1 << 30
+"""Bytes of address space for protoc: it keeps the full name of everything. Over it, it aborts."""
+_SOURCE, _FILE, _IMPORTS, _OUT = "source", "schema.proto", "imports", "out"
 _SHOWN_CHARS = 2_000
 _REFUSED = 3
 # Not grpc_tools' own main: it adds a folder with google.protobuf's files, which the imports have already. A Python that fails ends with 1.
 _CALL = (
-    "import sys; from grpc_tools import _protoc_compiler as p; "
+    "import resource, sys; from grpc_tools import _protoc_compiler as p; "
+    f"resource.setrlimit(resource.RLIMIT_AS, ({_MOST_MEMORY}, {_MOST_MEMORY})); "
     f"sys.exit({_REFUSED} if p.run_main([each.encode() for each in sys.argv]) else 0)"
 )
 # What a text can do to a compiler. Any other end is the machine's or a person's: a signal to a whole service, want of memory.
@@ -68,14 +74,16 @@ def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescr
     """The descriptor of one text; its imports are `known`."""
     from google.protobuf import descriptor_pb2
 
-    source, imports, out = folder / "source", folder / "imports", folder / "out"
-    source.mkdir(exist_ok=True)
-    (source / _FILE).write_bytes(text.encode("utf-8", "backslashreplace"))
-    imports.write_bytes(known.SerializeToString())
-    options = [f"--proto_path={source}", f"--descriptor_set_in={imports}", f"--descriptor_set_out={out}"]
+    if len(text) > _MOST_CHARS:
+        raise SchemaUnusableError(f"its text, or one that it refers to, has over {_MOST_CHARS} characters")
+    (folder / _SOURCE).mkdir(exist_ok=True)
+    (folder / _SOURCE / _FILE).write_bytes(text.encode("utf-8", "backslashreplace"))
+    (folder / _IMPORTS).write_bytes(known.SerializeToString())
+    options = [f"--proto_path={_SOURCE}", f"--descriptor_set_in={_IMPORTS}", f"--descriptor_set_out={_OUT}"]
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CALL, *options, _FILE],
+            cwd=folder,  # its name would be in what protoc says, and another one each time
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=False,
@@ -88,4 +96,4 @@ def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescr
         if done.returncode == _REFUSED or done.returncode in _CRASHES:
             raise SchemaUnusableError(f"protoc says: {said[:_SHOWN_CHARS]}")
         raise RegistryAwayError(f"protoc ended before it had judged the schema: {said[-_SHOWN_CHARS:]}")
-    return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file[-1]
+    return descriptor_pb2.FileDescriptorSet.FromString((folder / _OUT).read_bytes()).file[-1]

@@ -249,9 +249,18 @@ def test_a_name_out_of_the_registry_reaches_no_command_line_and_no_path(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('syntax = "proto3"; message P { string k = 0; }', "protoc says: .*positive"),
+        ('syntax = "proto3"; message P { string k = 0; }', "^protoc says: source/schema.proto:1:.*positive"),
         ('syntax = "proto3"; import "none.proto";', "protoc says: .*none.proto"),
         ('syntax = "proto3"; message P' + " { message P" * 1_000, "protoc says: "),
+        (
+            'syntax = "proto3";' + " " * (1 << 19),
+            "its text, or one that it refers to, has over 524288 characters",
+        ),
+        # Some gigabytes of full names.
+        (
+            f'syntax = "proto3"; message {"P" * 250_000} {{ {" ".join(f"int32 f{n} = {n};" for n in range(1, 12_000))} }}',
+            "protoc says: .*bad_alloc",
+        ),
     ],
 )
 def test_a_protobuf_text_that_cannot_be_compiled_is_unusable_in_the_compilers_words(
