@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from service.formats.budget import MOST_NAME_CHARS
+from service.formats.faults import fault
 from service.formats.proto_budget import check_claims, forget
 from service.formats.proto_builtin import builtin_files
 from service.formats.proto_text import descriptors
@@ -12,6 +14,7 @@ from service.formats.remembered import SchemaCache
 from service.formats.writer import SchemaUnusableError, WriterSchema
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import Message
 
@@ -25,16 +28,19 @@ def message_class(schema: WriterSchema, path: tuple[int, ...]) -> type["Message"
 
     Raises SchemaUnusableError; ValueError where the file has no such message.
     """
-    from google.protobuf import message_factory
+    from google.protobuf.message import Message
+    from google.protobuf.reflection import GeneratedProtocolMessageType
 
     found: Any = None
     for index in path:
-        below = _file(schema).message_types_by_name.values() if found is None else found.nested_types
-        messages = list(below)
+        messages = _messages(schema) if found is None else found.nested_types
         if not 0 <= index < len(messages):
             raise ValueError(f"the schema has no message {'.'.join(map(str, path))}")
         found = messages[index]
-    made: type[Message] = message_factory.GetMessageClass(found)
+    # Not by message_factory: it makes the classes of all messages below at once, each within that of the one above.
+    made: type[Message] = GeneratedProtocolMessageType(
+        found.name, (Message,), {"DESCRIPTOR": found, "__module__": None}
+    )
     return made
 
 
@@ -65,11 +71,14 @@ def decode(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> dict[str
 
 def plain(message: "Message") -> Any:
     """See `decode`."""
-    if message.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
+    of = type(
+        message
+    )  # a field may have the name of a method, which a message no longer has then, but its class
+    if of.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
         return timestamp(message)
     found = {}
-    for each in message.DESCRIPTOR.fields:
-        if each.has_presence and not message.HasField(each.name):
+    for each in of.DESCRIPTOR.fields:
+        if each.has_presence and not of.HasField(message, each.name):
             continue
         found[each.name] = _field(each, getattr(message, each.name))
     return found
@@ -109,32 +118,32 @@ def enum_name(each: Any, number: int) -> str | int:
 
 def why_unusable(schema: WriterSchema) -> str | None:
     """Return why no message can be read by a schema; None: some can."""
-    found = _file_or_why(schema)
+    found = _messages_or_why(schema)
     return found if isinstance(found, str) else None
 
 
-def _file(schema: WriterSchema) -> Any:
-    found = _file_or_why(schema)
+def _messages(schema: WriterSchema) -> tuple[Any, ...]:
+    found = _messages_or_why(schema)
     if isinstance(found, str):
         raise SchemaUnusableError(found)
     return found
 
 
-_files: SchemaCache[WriterSchema, Any] = SchemaCache()
+_read_schemas: SchemaCache[WriterSchema, tuple[Any, ...] | str] = SchemaCache()
 
 
-def _file_or_why(schema: WriterSchema) -> Any:
-    """The file's descriptor, or what is wrong with the schema: both are kept, because a million records may ask."""
-    if (found := _files.get(schema)) is None:
+def _messages_or_why(schema: WriterSchema) -> tuple[Any, ...] | str:
+    """The descriptors of the file's messages, or what is wrong with the schema: both are kept, because a million records may ask."""
+    if (found := _read_schemas.get(schema)) is None:
         found = _read(schema)
-        if _files.put(schema, found, schema.chars):
+        if _read_schemas.put(schema, found, schema.chars):
             # A file stays in memory for as long as one of its messages.
             message_class.cache_clear()
             forget()
     return found
 
 
-def _read(schema: WriterSchema) -> Any:
+def _read(schema: WriterSchema) -> tuple[Any, ...] | str:
     from google.protobuf.descriptor_pool import DescriptorPool
 
     text, references = schema.text, dict(schema.references)
@@ -148,11 +157,9 @@ def _read(schema: WriterSchema) -> Any:
             if name not in builtin_files():
                 _add(pool, name, each)
         _add(pool, _FILE, text)
-        return pool.FindFileByName(_FILE)
-    except SchemaUnusableError as error:
-        return str(error)
-    except (TypeError, KeyError, ValueError) as error:
-        return f"not a Protobuf schema: {type(error).__name__}: {error}"
+        return tuple(pool.FindFileByName(_FILE).message_types_by_name.values())
+    except Exception as error:  # noqa: BLE001 - of the library, for descriptors that nobody has checked
+        return fault(error, "not a Protobuf schema")
 
 
 def _is_descriptor(text: str) -> bool:
@@ -173,4 +180,19 @@ def _add(pool: "DescriptorPool", name: str, text: str) -> None:
     except DecodeError as error:
         raise SchemaUnusableError(f"the descriptor of {name!r} cannot be read: {error}") from error
     file.name = name
+    _check_names(file)
     pool.Add(file)
+
+
+def _check_names(file: "FileDescriptorProto") -> None:
+    """Refuse names that would be part of the names of a hundred thousand others: the library keeps each in full."""
+    todo: list[tuple[int, Any]] = [(len(file.package), None)]
+    todo += [(len(file.package), each) for each in (*file.message_type, *file.service)]
+    while todo:
+        size, of = todo.pop()
+        size += 0 if of is None else 1 + len(of.name)
+        if size > MOST_NAME_CHARS:
+            raise SchemaUnusableError(
+                f"its package or a message has a full name of over {MOST_NAME_CHARS} characters"
+            )
+        todo += [(size, each) for each in getattr(of, "nested_type", ())]

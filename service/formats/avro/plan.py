@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from service.formats.avro.values import parsed
 from service.formats.budget import MOST_DECIMAL_BYTES, MOST_NAME_CHARS
+from service.formats.faults import fault
 from service.formats.writer import SchemaUnusableError, WriterSchema
 
 FieldPath = tuple[str, ...]
@@ -114,10 +115,8 @@ def plan_of(schema: WriterSchema, wanted: Wanted, *, times_are_text: bool) -> Pl
     document, named = parsed(schema)
     try:
         root = _Compiler(named, times_are_text).node(document, wanted, ())
-    except (SchemaUnusableError, MemoryError):
-        raise
     except Exception as error:  # of a document that nobody has checked, fastavro not wholly
-        raise SchemaUnusableError(f"not an Avro schema: {type(error).__name__}: {error}") from error
+        raise SchemaUnusableError(fault(error, "not an Avro schema")) from error
     weight = _weigh(root)
     if weight == _ENDLESS:
         raise SchemaUnusableError(
@@ -154,14 +153,29 @@ def _weight_of(node: Node, known: dict[int, int]) -> int:
     """How many values come out of a node that have no byte of their own: records, and what is empty; not behind a union or in an array,
     which have one. A record of records of nulls has many.
     """
+    if isinstance(node, Sequence) and id(node) not in known:
+        _weigh_records(node, known)
+    return _known_weight(node, known)
+
+
+def _weigh_records(root: Sequence, known: dict[int, int]) -> None:
+    """Weigh a record, and before it those in it. Not by recursion: a thousand may be in one another."""
+    todo = [(root, False)]
+    while todo:
+        record, has_weighed_fields = todo.pop()
+        if has_weighed_fields:
+            of_fields = sum(_known_weight(each, known) for each in record.fields)
+            known[id(record)] = min(_ENDLESS, 1 + of_fields)
+        elif id(record) not in known:
+            known[id(record)] = _ENDLESS  # for the records below that contain this one
+            todo.append((record, True))
+            todo += [(each, False) for each in record.fields if isinstance(each, Sequence)]
+
+
+def _known_weight(node: Node, known: dict[int, int]) -> int:
     if isinstance(node, Fixed):
         return int(not node.size)
-    if not isinstance(node, Sequence):
-        return 0
-    if (weight := known.get(id(node))) is None:
-        known[id(node)] = _ENDLESS  # for the records below that contain this one
-        weight = known[id(node)] = min(_ENDLESS, 1 + sum(_weight_of(each, known) for each in node.fields))
-    return weight
+    return known[id(node)] if isinstance(node, Sequence) else 0
 
 
 class _Compiler:

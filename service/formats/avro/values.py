@@ -4,10 +4,13 @@ import io
 import json
 from typing import Any
 
+from service.formats.budget import MOST_NAME_CHARS
+from service.formats.faults import fault
 from service.formats.remembered import SchemaCache
 from service.formats.writer import SchemaUnusableError, WriterSchema
 
 MOST_SCHEMA_LEVELS = 500
+_NAMED = ["record", "error", "enum", "fixed"]
 
 
 _parsed: SchemaCache[WriterSchema, tuple[Any, dict[str, Any]]] = SchemaCache()
@@ -33,23 +36,33 @@ def _parse(schema: WriterSchema) -> tuple[Any, dict[str, Any]]:
             parse_schema(_document(text), named_schemas=named)
         # A type that is only a name is one of the references.
         return parse_schema(_document(schema.text), named_schemas=named), named
-    except (SchemaUnusableError, MemoryError):
-        raise
     except Exception as error:  # of fastavro, for documents that nobody has checked
-        raise SchemaUnusableError(f"not an Avro schema: {type(error).__name__}: {error}") from error
+        raise SchemaUnusableError(fault(error, "not an Avro schema")) from error
 
 
 def _document(text: str) -> Any:
-    """A schema's JSON. Nested deeper than MOST_SCHEMA_LEVELS it is refused, and not where Python's stack happens to end."""
+    """A schema's JSON. Nested deeper than MOST_SCHEMA_LEVELS it is refused, and not where Python's stack happens to end; so it is with a
+    name that would be part of the names of a hundred thousand others.
+    """
     document = json.loads(text)
     level, below = 0, [document]
     while below:
         level += 1
         if level > MOST_SCHEMA_LEVELS:
             raise SchemaUnusableError(f"not an Avro schema: it nests deeper than {MOST_SCHEMA_LEVELS} levels")
+        if any(_has_long_name(each) for each in below if isinstance(each, dict)):
+            raise SchemaUnusableError(
+                f"not an Avro schema: it has a name of over {MOST_NAME_CHARS} characters"
+            )
         children = (each.values() if isinstance(each, dict) else each for each in below)
         below = [each for some in children for each in some if isinstance(each, dict | list)]
     return document
+
+
+def _has_long_name(document: dict[str, Any]) -> bool:
+    """Whether a type's namespace, which its name may have in front, is too long. A field's name is nobody's."""
+    names = [document.get("namespace"), document.get("name") if document.get("type") in _NAMED else None]
+    return any(isinstance(each, str) and len(each) > MOST_NAME_CHARS for each in names)
 
 
 def decode(schema: WriterSchema, body: bytes) -> Any:
@@ -61,7 +74,7 @@ def decode(schema: WriterSchema, body: bytes) -> Any:
 
     try:
         return schemaless_reader(io.BytesIO(body), parsed(schema)[0], None)
-    except (SchemaUnusableError, MemoryError):
+    except SchemaUnusableError:
         raise
     except Exception as error:  # of fastavro
-        raise ValueError(f"the value is not of its Avro schema: {type(error).__name__}: {error}") from error
+        raise ValueError(fault(error, "the value is not of its Avro schema")) from error

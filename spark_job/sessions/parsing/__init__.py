@@ -9,6 +9,6 @@ one reader for each `[source] format`:
     protobuf        protobuf          message by message through Google's library
     bytes           formats           nothing is read
 
-`fields` says what a reader is asked for and gives. `heads` reads the schema ids in front of values, or in a header;
-`column_bytes` and `times` are what several of them use.
+`fields` says what a reader is asked for and gives; `boundary` makes a verdict of whatever a reader raises. `heads` reads the schema ids in
+front of values, or in a header; `column_bytes` and `times` are what several of them use.
 """

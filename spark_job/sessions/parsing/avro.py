@@ -31,7 +31,7 @@ class AvroReader:
             path: pa.large_string() if what == "text" else pa.int64() for path, what in kept.items()
         }
 
-    def read(self, payloads: pa.LargeBinaryArray, rows: Int, schema: WriterSchema) -> ReadColumns:
+    def read(self, payloads: pa.LargeBinaryArray, schema: WriterSchema, rows: Int) -> ReadColumns:
         """See formats.SchemaReader."""
         bounds, data = views(payloads)
         plan = _plan(schema, self._settings)

@@ -1,6 +1,7 @@
 """What reads the fields of a value, by `[source] format`. Everything behind it sees columns, and knows no format."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -8,10 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service.formats.faults import fault
 from service.formats.wire import HEAD_BYTES
 from service.formats.writer import Schemas, UnusableSchema, WriterSchema
+from spark_job.sessions.parsing.boundary import joined, read_each, refusal
 from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
-from spark_job.sessions.parsing.fields import ReadColumns, ReadFields, ValueDecoder, text_paths, wanted_fields
+from spark_job.sessions.parsing.fields import ReadColumns, ReadFields, ValueDecoder, wanted_fields
 from spark_job.sessions.parsing.heads import heads
 from spark_job.sessions.parsing.json_documents import Decoder, Fields
 from spark_job.sessions.settings import AssemblySettings, FieldPath, Format
@@ -54,10 +57,10 @@ class BySchema:
         for schema_id in np.unique(ids[good]).tolist():
             schema = self._schemas[schema_id]
             if isinstance(schema, WriterSchema) and schema.kind == self._kind:
-                found.append(self._reader.read(payloads, np.flatnonzero(good & (ids == schema_id)), schema))
-        if len(found) == 1:
-            return found[0]
-        return _joined(found, self._reader.wanted)
+                read = partial(self._reader.read, payloads, schema)
+                mine = np.flatnonzero(good & (ids == schema_id))
+                found.append(read_each(read, mine, self._reader.wanted))
+        return found[0] if len(found) == 1 else joined(found, self._reader.wanted)
 
     def refusal_of(self, payload: bytes) -> str:
         """See ValueDecoder."""
@@ -70,7 +73,7 @@ class BySchema:
             return schema.why
         if schema.kind != self._kind:
             return f"schema {schema_id} is {schema.kind}, not {self._kind}"
-        return f"schema {schema_id}: {self._reader.refusal_of(payload, schema)}"
+        return f"schema {schema_id}: {refusal(partial(self._reader.refusal_of, payload, schema))}"
 
 
 class SchemaReader(Protocol):
@@ -79,7 +82,7 @@ class SchemaReader(Protocol):
     wanted: Mapping[FieldPath, pa.DataType]
     """The fields, and the types of their columns."""
 
-    def read(self, payloads: pa.LargeBinaryArray, rows: Int, schema: WriterSchema) -> ReadFields:
+    def read(self, payloads: pa.LargeBinaryArray, schema: WriterSchema, rows: Int) -> ReadFields:
         """Read some rows, all in the wire format and of this schema; `rows` of the result are those that are right."""
 
     def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
@@ -89,6 +92,29 @@ class SchemaReader(Protocol):
         """Why no value at all can be read by a schema; None: some can."""
 
 
+class Documents:
+    """`json`."""
+
+    def __init__(self, settings: AssemblySettings) -> None:
+        self._decoder = json_decoder(settings)
+        self._wanted = _json_fields(settings)
+
+    def decode(self, payloads: pa.LargeBinaryArray) -> ReadFields:
+        """See ValueDecoder."""
+
+        def read(rows: Int) -> ReadFields:
+            if len(rows) == len(payloads):
+                return self._decoder.decode(payloads)
+            found = self._decoder.decode(payloads.take(pa.array(rows)))
+            return ReadColumns(rows[found.rows], {path: found.column(path) for path in self._wanted})
+
+        return read_each(read, np.arange(len(payloads)), self._wanted)
+
+    def refusal_of(self, payload: bytes) -> str:
+        """See ValueDecoder."""
+        return refusal(partial(self._decoder.refusal_of, payload))
+
+
 class JsonBehindHead:
     """`json-schema`: JSON behind the head. The documents are not compared with the schema: their producer has done that."""
 
@@ -96,7 +122,7 @@ class JsonBehindHead:
         self._decoder = decoder
         self.wanted = wanted
 
-    def read(self, payloads: pa.LargeBinaryArray, rows: Int, schema: WriterSchema) -> ReadFields:
+    def read(self, payloads: pa.LargeBinaryArray, schema: WriterSchema, rows: Int) -> ReadFields:
         """See SchemaReader."""
         bounds, data = views(payloads)
         begin = bounds[rows] + HEAD_BYTES
@@ -128,22 +154,29 @@ def why_unusable(schema: WriterSchema | UnusableSchema, settings: AssemblySettin
     """
     if isinstance(schema, UnusableSchema) or schema.kind != KINDS[settings.format]:
         return None
-    return _schema_reader(settings).why_unusable(schema)
+    try:
+        return _schema_reader(settings).why_unusable(schema)
+    except Exception as error:  # noqa: BLE001 - of any library, for any schema
+        return fault(error, "it cannot be read")
 
 
 def decoder_of(settings: AssemblySettings, schemas: Schemas) -> ValueDecoder:
     """Return what reads values of this format. `schemas`: by id, all that occur."""
     if settings.format == "json":
-        return json_decoder(settings)
+        return Documents(settings)
     return Opaque() if settings.format == "bytes" else BySchema(settings, schemas)
 
 
 def json_decoder(settings: AssemblySettings) -> Decoder:
     """Return what reads JSON documents."""
-    paths = [(path, pa.string()) for path in text_paths(settings)]
-    if settings.time_path is not None:
-        paths.append((settings.time_path, pa.string() if settings.time_format == "iso8601" else pa.int64()))
-    return Decoder(paths)
+    return Decoder(list(_json_fields(settings).items()))
+
+
+def _json_fields(settings: AssemblySettings) -> dict[FieldPath, pa.DataType]:
+    of_time = pa.string() if settings.time_format == "iso8601" else pa.int64()
+    return {
+        path: pa.string() if kept == "text" else of_time for path, kept in wanted_fields(settings).items()
+    }
 
 
 def _schema_reader(settings: AssemblySettings) -> SchemaReader:
@@ -156,24 +189,4 @@ def _schema_reader(settings: AssemblySettings) -> SchemaReader:
         from spark_job.sessions.parsing.protobuf import ProtobufReader
 
         return ProtobufReader(settings)
-    of_time = pa.string() if settings.time_format == "iso8601" else pa.int64()
-    wanted = {
-        path: pa.string() if kept == "text" else of_time for path, kept in wanted_fields(settings).items()
-    }
-    return JsonBehindHead(json_decoder(settings), wanted)
-
-
-def _joined(parts: list[ReadFields], wanted: Mapping[FieldPath, pa.DataType]) -> ReadColumns:
-    """Several groups' rows in ascending order."""
-    if not parts:
-        return ReadColumns(np.zeros(0, np.int64), {path: pa.array([], kind) for path, kind in wanted.items()})
-    rows = np.concatenate([part.rows for part in parts])
-    order = np.argsort(rows)
-    places = pa.array(order)
-    return ReadColumns(
-        rows[order],
-        {
-            path: pa.concat_arrays([part.column(path).cast(kind) for part in parts]).take(places)
-            for path, kind in wanted.items()
-        },
-    )
+    return JsonBehindHead(json_decoder(settings), _json_fields(settings))

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from service.formats.budget import MOST_NAME_CHARS
+from service.formats.faults import fault
 from service.formats.proto_budget import always_fits, check_claims
 from service.formats.protobuf import enum_name, message_class, why_unusable
 from service.formats.wire import HEAD_BYTES, message_path
@@ -37,7 +38,7 @@ class ProtobufReader:
             path: pa.large_string() if kept == "text" else pa.int64() for path, kept in self._kept.items()
         }
 
-    def read(self, payloads: pa.LargeBinaryArray, rows: Int, schema: WriterSchema) -> ReadColumns:
+    def read(self, payloads: pa.LargeBinaryArray, schema: WriterSchema, rows: Int) -> ReadColumns:
         """See formats.SchemaReader."""
         good: list[int] = []
         found: list[list[Any]] = []
@@ -45,7 +46,8 @@ class ProtobufReader:
         for row, value in zip(rows.tolist(), payloads.take(pa.array(rows)).to_pylist(), strict=True):
             try:
                 found.append(self._fields(value, schema, getters))
-            except ValueError:
+            except Exception as error:  # noqa: BLE001 - here, and not at the boundary, which would read all others again
+                fault(error)
                 continue
             good.append(row)
         columns = list(zip(*found, strict=True)) if found else [()] * len(self.wanted)
@@ -93,10 +95,12 @@ class ProtobufReader:
     def _getters(self, schema: WriterSchema, where: tuple[int, ...]) -> _Getters | str:
         try:
             made = message_class(schema, where)
+            getters = [self._getter(made.DESCRIPTOR, path, kept) for path, kept in self._kept.items()]
+            return made.FromString, always_fits(made.DESCRIPTOR), made.DESCRIPTOR, getters
         except (ValueError, SchemaUnusableError) as error:
             return str(error)
-        getters = [self._getter(made.DESCRIPTOR, path, kept) for path, kept in self._kept.items()]
-        return made.FromString, always_fits(made.DESCRIPTOR), made.DESCRIPTOR, getters
+        except Exception as error:  # noqa: BLE001 - of the library, for a schema that nobody has checked
+            return fault(error, "not a Protobuf schema")
 
     def _getter(self, of: Any, path: FieldPath, kept: str) -> Callable[[Any], str | int | None]:
         """What takes a field out of the messages of a class."""
@@ -114,15 +118,16 @@ class ProtobufReader:
     def _at(self, message: Any, path: FieldPath, kept: str) -> str | int | None:
         each = None
         for name in path:
-            if not hasattr(message, "DESCRIPTOR"):
+            if not isinstance(message, Message):
                 raise ValueError(f"field {'.'.join(path)} has a parent that is no message")
-            each = message.DESCRIPTOR.fields_by_name.get(name)
-            if each is None or (each.has_presence and not message.HasField(name)):
+            made = type(message)  # a message's own attributes may be fields
+            each = made.DESCRIPTOR.fields_by_name.get(name)
+            if each is None or (each.has_presence and not made.HasField(message, name)):
                 return None
             message = getattr(message, name)
         if isinstance(message, str) and (kept == "text" or self._texts_are_times):
             return message
-        if each is not None and each.enum_type is not None and kept == "text":
+        if each is not None and each.enum_type is not None and not each.is_repeated and kept == "text":
             name = str(enum_name(each, message))
             if len(name) > MOST_NAME_CHARS:
                 raise ValueError(f"field {'.'.join(path)} is an enum with a name of {len(name)} characters")
@@ -130,7 +135,10 @@ class ProtobufReader:
         if kept == "time":
             if type(message) is int and not self._texts_are_times and message < 2**63:
                 return message
-            if getattr(getattr(message, "DESCRIPTOR", None), "full_name", "") == "google.protobuf.Timestamp":
+            if (
+                isinstance(message, Message)
+                and type(message).DESCRIPTOR.full_name == "google.protobuf.Timestamp"
+            ):
                 return self._milliseconds(message, path)
         raise ValueError(f"field {'.'.join(path)} has another type")
 

@@ -1,0 +1,53 @@
+"""The boundary around what reads values: whatever it raises for a record is a verdict on that record, and the others are read."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from service.formats.faults import fault
+from spark_job.sessions.parsing.fields import ReadColumns, ReadFields
+from spark_job.sessions.settings import FieldPath
+
+Int = npt.NDArray[np.int64]
+Wanted = Mapping[FieldPath, pa.DataType]
+
+
+def read_each(read: Callable[[Int], ReadFields], rows: Int, wanted: Wanted) -> ReadFields:
+    """Return what `read` gives of some rows. Where it raises, they are halved, down to those that it raises for alone: they are left out.
+
+    Raises what the machine is at fault for.
+    """
+    try:
+        return read(rows)
+    except Exception as error:  # noqa: BLE001 - of any library, for any bytes
+        fault(error)
+    if len(rows) < 2:
+        return joined([], wanted)
+    middle = len(rows) // 2
+    return joined([read_each(read, each, wanted) for each in (rows[:middle], rows[middle:])], wanted)
+
+
+def refusal(ask: Callable[[], str]) -> str:
+    """Return what is wrong with a value that was left out, or the error that the question raises. Raises as `read_each`."""
+    try:
+        return ask()
+    except Exception as error:  # noqa: BLE001 - as above
+        return fault(error, "it cannot be read")
+
+
+def joined(parts: Sequence[ReadFields], wanted: Wanted) -> ReadColumns:
+    """Return several groups' rows in ascending order."""
+    if not parts:
+        return ReadColumns(np.zeros(0, np.int64), {path: pa.array([], kind) for path, kind in wanted.items()})
+    rows = np.concatenate([part.rows for part in parts])
+    order = np.argsort(rows)
+    places = pa.array(order)
+    return ReadColumns(
+        rows[order],
+        {
+            path: pa.concat_arrays([part.column(path).cast(kind) for part in parts]).take(places)
+            for path, kind in wanted.items()
+        },
+    )
