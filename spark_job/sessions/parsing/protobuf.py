@@ -26,6 +26,9 @@ Int = npt.NDArray[np.int64]
 _Getters = tuple[Callable[[bytes], Any], int, Any, list[Callable[[Any], str | int | None]]]
 """What parses a message, up to how many bytes it needs no check, its descriptor, and what takes each field out of it."""
 
+_MOST_KNOWN = 1_000
+"""Messages of a schema that are kept while some records are read: each may name another of half a million."""
+
 
 class ProtobufReader:
     """See formats.SchemaReader."""
@@ -80,6 +83,8 @@ class ProtobufReader:
         """
         where, body = message_path(value[HEAD_BYTES:])
         if (of := known.get(where)) is None:
+            if len(known) == _MOST_KNOWN:
+                known.clear()
             of = known[where] = self._getters(schema, where)
         if isinstance(of, str):
             raise ValueError(of)

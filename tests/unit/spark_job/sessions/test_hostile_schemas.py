@@ -17,7 +17,9 @@ from service.formats.values import as_json, decoded
 from service.formats.wire import framed
 from service.formats.writer import RegistryAwayError, WriterSchema
 from spark_job.sessions.parsing import formats
+from spark_job.sessions.parsing import protobuf as protobuf_reader
 from spark_job.sessions.parsing.avro_columns import Kept
+from spark_job.sessions.parsing.protobuf import ProtobufReader
 from spark_job.sessions.parsing.records import Records, read_records
 from spark_job.sessions.settings import AssemblySettings, Format
 from tests.fuzz.schemas import HOSTILE, KINDS, SEPARATOR, check_schema
@@ -134,6 +136,28 @@ def test_each_record_may_name_another_of_many_messages(monkeypatch: pytest.Monke
         f"M{n}" for n in range(50)
     ]
     assert asked == 0
+
+
+def test_few_messages_of_a_schema_are_kept_however_many_its_records_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file, event = proto_event()
+    for number in range(20):
+        file.message_type.add().CopyFrom(event)
+        file.message_type[-1].name = f"M{number}"
+    schema = proto_schema(file)
+    made: list[tuple[int, ...]] = []
+    getters = ProtobufReader._getters
+
+    def counted(self: ProtobufReader, of: WriterSchema, where: tuple[int, ...]) -> object:
+        made.append(where)
+        return getters(self, of, where)
+
+    monkeypatch.setattr(protobuf_reader, "_MOST_KNOWN", 3)
+    monkeypatch.setattr(ProtobufReader, "_getters", counted)
+    bodies = [b"\2" + bytes([2 * number]) + PROTO_EVENT for number in [*range(20), *range(20)]]
+    assert read("protobuf", schema, *bodies).well_formed.all()
+    assert len(made) == 40
 
 
 def test_avro_records_may_be_in_one_another_however_deep() -> None:
