@@ -185,6 +185,8 @@ class _Compiler:
         self._deep = 0
         self._records: dict[tuple[str, FieldPath | None], Node] = {}
         """By name, and by place where something is kept of them: they may contain themselves, and be in many others."""
+        self._enums: dict[str, tuple[str, ...]] = {}
+        """By name: some hundred thousand fields may have one of some hundred thousand symbols."""
 
     def node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
         """`wanted`: below `path`."""
@@ -250,7 +252,7 @@ class _Compiler:
                     Varint(path, per_ms) if kept == "time" and per_ms else self._kept(Varint(), wanted, path)
                 )
             case "enum":
-                symbols = _symbols(schema)
+                symbols = self._symbols(schema)
                 return (
                     Varint(path, 0, symbols)
                     if kept == "text"
@@ -260,6 +262,11 @@ class _Compiler:
                 return Sized(path)
             case _:  # bytes, string
                 return self._kept(Sized(most=_most_bytes(schema)), wanted, path)
+
+    def _symbols(self, schema: Mapping[str, Any]) -> tuple[str, ...]:
+        if (found := self._enums.get(schema["name"])) is None:
+            found = self._enums[schema["name"]] = _symbols(schema)
+        return found
 
     def _kept(self, node: Node, wanted: Wanted, path: FieldPath) -> Node:
         """A node of which nothing can be kept."""

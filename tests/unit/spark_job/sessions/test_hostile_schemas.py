@@ -11,6 +11,7 @@ from google.protobuf import descriptor_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.formats.avro.plan import Sequence, Varint, plan_of
 from service.formats.faults import fault
 from service.formats.protobuf import message_class
 from service.formats.values import as_json, decoded
@@ -193,6 +194,16 @@ def test_a_protobuf_name_that_would_be_in_those_of_many_others_is_refused(place:
     assert "over 1000 characters" in why
 
 
+def test_the_symbols_of_an_enum_are_there_once_however_many_fields_have_it() -> None:
+    """Else a schema of some megabytes takes some hundred gigabytes."""
+    enum = {"type": "enum", "name": "E", "symbols": ["a", "b"]}
+    plan = plan_of(WriterSchema("AVRO", json.dumps(avro_event(enum, "E", "E"))), {}, times_are_text=False)
+    assert isinstance(plan.root, Sequence)
+    symbols = [each.symbols for each in plan.root.fields if isinstance(each, Varint)]
+    assert len(symbols) == 3
+    assert {id(each) for each in symbols} == {id(symbols[0])}
+
+
 @pytest.mark.parametrize("names", [{"namespace": "n" * 1_001}, {"name": f"{'n' * 1_000}.R"}])
 def test_an_avro_name_that_would_be_in_those_of_many_others_is_refused(names: dict[str, str]) -> None:
     schema = WriterSchema("AVRO", json.dumps(avro_event() | names))
@@ -267,6 +278,7 @@ SCHEMA = WriterSchema("AVRO", json.dumps(avro_event("string")))
         TypeError("t"),
     ],
 )
+@pytest.mark.guarantee(13)
 def test_whatever_a_library_raises_for_a_record_is_a_verdict_on_it_alone(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
