@@ -11,6 +11,8 @@ from service.formats.budget import MORE, MORE_FOR_EACH_BYTE, MOST_MORE, most_val
 
 _WITH_PRESENCE = 8
 """So many fields that come out only where they are set, but have a place in the parser's memory, count as one that always does."""
+_MOST_FIELDS = 5_000
+"""Looked at for each message that records name, which may be all of a hundred thousand that are in one another."""
 _LEAST_BYTES = 2
 """Of a message within another one: its tag and its length."""
 _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
@@ -32,20 +34,27 @@ def forget() -> None:
 
 @lru_cache(maxsize=1_000)
 def always_fits(of: Any) -> int:
-    """Return up to how many bytes no message can be over the budget. `of`: its descriptor."""
-    heaviest = max((_weight(each) for each in _below(of)), default=0)
+    """Return up to how many bytes no message can be over the budget; -1 where that would take long to find out. `of`: its descriptor."""
+    if (below := _below(of)) is None:
+        return -1
+    heaviest = max(map(_weight, below), default=0)
     for_each_byte = heaviest / _LEAST_BYTES
     if _weight(of) > MORE or for_each_byte > MORE_FOR_EACH_BYTE + 1:
         return -1
     return int((MOST_MORE - MORE) / for_each_byte) if for_each_byte > 1 else 1 << 40
 
 
-def _below(of: Any) -> list[Any]:
-    """The messages that may be in one, itself among them where it contains itself."""
+def _below(of: Any) -> list[Any] | None:
+    """The messages that may be in one, itself among them where it contains itself; None: they have over _MOST_FIELDS."""
     found: dict[str, Any] = {}
     todo = [of]
+    left = _MOST_FIELDS
     while todo:
-        for each in todo.pop().fields:
+        fields = todo.pop().fields
+        left -= len(fields)
+        if left < 0:
+            return None
+        for each in fields:
             if each.message_type is not None and each.message_type.full_name not in found:
                 found[each.message_type.full_name] = each.message_type
                 todo.append(each.message_type)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from service.formats.avro.plan import Sequence, Varint, plan_of
 from service.formats.faults import fault
+from service.formats.proto_budget import always_fits
 from service.formats.protobuf import message_class
 from service.formats.values import as_json, decoded
 from service.formats.wire import framed
@@ -137,6 +138,19 @@ def test_each_record_may_name_another_of_many_messages(monkeypatch: pytest.Monke
         f"M{n}" for n in range(50)
     ]
     assert asked == 0
+
+
+def test_not_all_messages_are_looked_at_for_each_that_a_record_names() -> None:
+    file, message = proto_event()
+    for number in range(6_000):
+        below = file.message_type.add(name=f"M{number}")
+        name = f".M{(number + 1) % 6_000}"
+        below.field.add(name="m", number=1, type=OF.TYPE_MESSAGE, type_name=name, label=OF.LABEL_OPTIONAL)
+    message.field.add(name="m", number=3, type=OF.TYPE_MESSAGE, type_name=".M0", label=OF.LABEL_OPTIONAL)
+    schema = proto_schema(file)
+    assert always_fits(message_class(schema, (0,)).DESCRIPTOR) == -1
+    value = b"\0" + PROTO_EVENT + b"\x1a\x02\x0a\x00"
+    assert read("protobuf", schema, value).well_formed.tolist() == [True]
 
 
 def test_few_messages_of_a_schema_are_kept_however_many_its_records_name(
