@@ -111,14 +111,16 @@ class Sender:
         *,
         alive: LifeSign = unwatched,
         meanwhile: Callable[[], None] = lambda: None,
+        confirm: Callable[[], None] = lambda: None,
         is_foreign: Callable[[int, int], bool] = lambda _start, _end: False,
     ) -> OffsetTally:
         """Step 5: rows and progress in one transaction. Returns once Kafka has committed it, with the offsets that the records got.
 
         `alive` is called with each step, and how long it may take. `meanwhile` is called when everything is handed to the client and
-        Kafka's commit is about to be waited for, and must not wait itself. `is_foreign`: whether others have written all records of the
-        progress partition from one offset up to another; nobody else writes to a lane's.
-        Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` raises.
+        Kafka's commit is about to be waited for, and must not wait itself; `confirm` last before the commit, which its exception prevents.
+        `is_foreign`: whether others have written all records of the progress partition from one offset up to another; nobody else writes
+        to a lane's.
+        Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` and `confirm` raise.
         """
         if self.producer is None:
             raise RuntimeError("rows are sent only after the fencing")
@@ -141,7 +143,7 @@ class Sender:
             complaints=self._complaints,
         )
         self._may_be_open = True
-        self._run(transaction, rows, progress, meanwhile)
+        self._run(transaction, rows, progress, meanwhile, confirm)
         self._may_be_open = False
         self._unproved_end = None
         self.size.committed(transaction.took_s)
@@ -201,10 +203,11 @@ class Sender:
         rows: list[Row],
         progress: Sequence[ProgressRecord],
         meanwhile: Callable[[], None],
+        confirm: Callable[[], None],
     ) -> None:
         try:
             with metrics.transaction(rows, lambda: transaction.took_s):
-                transaction.run(rows, progress, meanwhile)
+                transaction.run(rows, progress, meanwhile, confirm)
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             nothing_sent = self._complaints.cannot_connect and not transaction.tally.newest()

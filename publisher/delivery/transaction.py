@@ -152,10 +152,12 @@ class Transaction:
         rows: Sequence[Row],
         progress: Sequence[ProgressRecord],
         meanwhile: Callable[[], None] = lambda: None,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself.
+        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself; `confirm` last before the
+        commit.
 
-        Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` raises.
+        Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` and `confirm` raise.
         """
         producer = self._producer
         self._began_at = time.monotonic()
@@ -185,6 +187,7 @@ class Transaction:
             self._flush()
             self._check_end(progress)
             reach("transaction.before_commit")
+            confirm()
             # By itself librdkafka waits for ever. The coordinator ends the transaction once it is older, whatever becomes of the request.
             producer.commit_transaction(max(_LEAST_COMMIT_S, self._timeout_s - self.took_s))
             # What librdkafka logged during the commit (publisher/kafka/coordinator_link.py) is served before the next transaction begins.

@@ -25,7 +25,7 @@ from publisher.protocol.history import DeliveryPosition, Mirror, continue_from
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError
-from publisher.protocol.stop_reasons import StoppedError, StopReason
+from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.replay.admission import ReplayAdmission
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
@@ -146,7 +146,10 @@ class ReplayDelivery:
             reach("delivery.after_admission")
             progress, began_at = self._progress(position, chunk, rows), time.monotonic()
             offsets = self._sender.send(
-                rows, [self._record_of(progress)], is_foreign=self._is_foreign
+                rows,
+                [self._record_of(progress)],
+                confirm=lambda: self._confirm(connection),
+                is_foreign=self._is_foreign,
             ).as_json()
             self._record(connection, progress, began_at, offsets)
             reach("delivery.after_record")
@@ -185,7 +188,8 @@ class ReplayDelivery:
 
     def _acquire(self, connection: Connection) -> None:
         replay_id, holder = self._replay.replay_id, self._context.holder
-        lease_s = self._context.settings.publisher.lease_s
+        # The slowest transaction must not outlast it.
+        lease_s = self._context.settings.publisher.lease_s + self._timeout_ms / 1000
         self._lease = ReplayLease.claim(connection, replay_id, holder, lease_s, paused_too=self._paused_too)
         if self._lease is not None:
             # Paused again later, it stays so: also where Kafka does not answer yet, and the next attempt claims anew.
@@ -242,6 +246,11 @@ class ReplayDelivery:
         self._reader = ReplayReader(self._replay, self._outgoing, position.cursor, self._remediation)
         self._sender.begin(self._partition)
         self._tenure = Tenure(connection, position)
+
+    def _confirm(self, connection: Connection) -> None:
+        """What was read may be committed as long as the lease has held since: `publisher erase` takes nothing from under one."""
+        if not self._held().still_held(connection):
+            raise StartOverError
 
     def _is_foreign(self, start: int, end: int) -> bool:
         """Whether other replays have written all records of the progress partition from `start` up to `end`."""

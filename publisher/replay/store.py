@@ -179,6 +179,10 @@ class ReplayLease:
         """Hold it for another while; return the replay's state. Raises LeaseLostError."""
         return self._state(connection, _REPLAYS["renew"], self._parameters)
 
+    def still_held(self, connection: Connection) -> bool:
+        """Hold it for another while; False where it ran out, or another process has it: then what was read may be erased by now."""
+        return connection.execute(_REPLAYS["hold"], self._parameters).rowcount == 1
+
     def mirror(self, connection: Connection, progress: ReplayProgress, rate: float | None) -> str:
         """Move the mirror after Kafka's commit; return the replay's state. Raises LeaseLostError."""
         return self._state(

@@ -95,6 +95,12 @@ SET lease_until = now() + make_interval(secs => %(lease_s)s)
 WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL
 RETURNING state
 
+-- name: hold
+-- An erasure takes no row from a replay with a lease. Once that has run out, nobody knows what was erased meanwhile.
+UPDATE outbox.replay
+SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
+WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL AND lease_until >= clock_timestamp()
+
 -- name: mirror
 -- Whatever the state: a replay that was paused meanwhile has sent this all the same.
 UPDATE outbox.replay

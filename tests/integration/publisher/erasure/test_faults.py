@@ -18,10 +18,12 @@ from service.settings import Settings
 from tests.support.outbox.audits import counted, failed, run_audit
 from tests.support.outbox.batches import Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver
+from tests.support.outbox.replays import ReplayProcess, seen_of
 from tests.support.processes.erasing import appears, erase, erase_process, erased, whole_dump
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
 from tests.support.reading import read_to_end
+from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
 
@@ -99,6 +101,32 @@ def test_beside_the_job_and_the_publisher_nothing_is_lost_or_comes_twice(
     assert failed(report) == {}
     assert counted(report, "records_of_erased_outputs") == 240
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.audit_reconciliation") == [(0,)]
+
+
+@pytest.mark.guarantee(182)
+def test_a_replay_that_lost_its_lease_in_mid_transaction_sends_nothing_that_was_erased_meanwhile(
+    outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, 4))
+    deliver(settings)
+    plan = FaultPlan(tmp_path / "faults.json")
+    plan.write(Fault("transaction.before_commit", Action.HOLD))
+    with ReplayProcess(settings, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file) as process:
+        wait_until(lambda: not plan.pending(), "the rows in an open transaction")
+        (left,) = erased(settings, "k0001", code=1)["keys"][0]["left"]
+        assert left.startswith("replay 1 needs the row")
+        query(
+            outbox.dsn,
+            "SELECT pg_terminate_backend(lease_backend_pid, 5000) FROM outbox.replay",
+        )
+        assert erased(settings, "k0001")["keys"][0]["rows"] == 1
+        plan.write()
+        assert process.wait() == 5, process.log()
+    ((uuid, state, reason),) = query(outbox.dsn, "SELECT replay_uuid::text, state, reason FROM outbox.replay")
+    assert state == "done"
+    assert reason.startswith("rows_gone: 4 rows were counted when it was made, 3 were sent")
+    watcher.wait_until_all_read()
+    assert {key for key, *_ in seen_of(watcher, uuid)} == {b"k0000", b"k0002", b"k0003"}
 
 
 @pytest.mark.guarantee(182)
