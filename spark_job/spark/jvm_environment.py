@@ -7,6 +7,7 @@ Each of these may be missing or stale on a machine, and the JVM then ends, or wo
 import contextlib
 import os
 import pwd
+import stat
 import time
 from importlib.resources import files
 from pathlib import Path
@@ -37,12 +38,15 @@ def choose_spark_home() -> None:
 def temporary_files(folder: Path, cache: str) -> Path:
     """Return a folder from which the JVM can load native code. Kafka's compression unpacks its own to where temporary files are.
 
-    `folder`: of this process, the first choice; where it is mounted noexec, a folder in `cache`.
+    `folder`: of this process, the first choice; where it is mounted noexec, a folder in `cache` that is this user's alone.
     """
     if not _forbids_code(folder):
         return folder
     other = Path(cache).expanduser().absolute() / "jvm"
     other.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _made_own(other):
+        log.warning("temporary_files_not_ours", folder=str(other))
+        return folder
     if _forbids_code(other):
         log.warning("temporary_files_noexec", folders=[str(folder), str(other)])
         return folder
@@ -88,6 +92,15 @@ def _is_ours(home: Path) -> bool:
     return (home / "bin" / "spark-submit").is_file() and any(
         (home / "jars").glob(f"spark-core_*-{pyspark.__version__}.jar")
     )
+
+
+def _made_own(folder: Path) -> bool:
+    """Make it this user's alone, so that nobody else can plant code in it; False where it is another user's, or a link."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        return False
+    folder.chmod(0o700)
+    return True
 
 
 def _forbids_code(folder: Path) -> bool:

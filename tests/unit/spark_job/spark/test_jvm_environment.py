@@ -62,6 +62,30 @@ def test_temporary_files_are_where_native_code_may_be_loaded(
     assert temporary_files(folder, str(cache)) == folder
 
 
+def test_no_native_code_is_loaded_from_where_others_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, cache, theirs = tmp_path / "work", tmp_path / "cache", tmp_path / "theirs"
+    for each in (folder, cache, theirs):
+        each.mkdir()
+    monkeypatch.setattr(
+        os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC if path == folder else 0)
+    )
+    (theirs / "old").touch()
+    os.utime(theirs / "old", (0, 0))
+    jvm = cache / "jvm"
+    jvm.symlink_to(theirs)
+    assert temporary_files(folder, str(cache)) == folder
+    assert (theirs / "old").exists()
+    jvm.unlink()
+    jvm.mkdir()
+    jvm.chmod(0o777)
+    assert temporary_files(folder, str(cache)) == jvm
+    assert jvm.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert temporary_files(folder, str(cache)) == folder
+
+
 def test_a_user_without_a_name_gets_one_and_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert user_options(tmp_path) == []
 
