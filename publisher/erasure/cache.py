@@ -1,23 +1,40 @@
 """The job's cache of open sessions on this machine. The job can lose it at any time, so all of it goes (docs/architecture.md, Files)."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
 
 def remove_cache(root: str, outbox_uuid: UUID) -> int:
-    """Remove the files of an outbox; return how many there were. A running job finds its open sessions again in Kafka. Raises OSError."""
-    folder = Path(root).expanduser() / str(outbox_uuid)
-    if not folder.is_dir() or folder.is_symlink():
-        return 0
+    """Remove the files of an outbox; return how many there were. A running job finds its open sessions again in Kafka. Raises OSError.
+
+    By descriptors: nobody can put a link to another folder where one of these was, and have that emptied.
+    """
     removed = 0
-    for partition in os.scandir(folder):
-        if not partition.is_dir(follow_symlinks=False):
-            continue
-        for entry in os.scandir(partition.path):
-            try:
-                os.unlink(entry.path)
-            except FileNotFoundError:
-                continue  # the job was faster
-            removed += 1
+    try:
+        folder = os.open(Path(root).expanduser() / str(outbox_uuid), _FOLDER)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    try:
+        for name in [each.name for each in os.scandir(folder) if each.is_dir(follow_symlinks=False)]:
+            with suppress(FileNotFoundError):  # the job was faster
+                removed += _empty(name, folder)
+    finally:
+        os.close(folder)
+    return removed
+
+
+def _empty(name: str, inside: int) -> int:
+    removed = 0
+    folder = os.open(name, _FOLDER, dir_fd=inside)
+    try:
+        for each in os.listdir(folder):
+            with suppress(FileNotFoundError):
+                os.unlink(each, dir_fd=folder)
+                removed += 1
+    finally:
+        os.close(folder)
     return removed
