@@ -194,7 +194,10 @@ def go_on(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Continue with a replay that was paused, interrupted, killed or stopped, exactly where it was."""
+    """Continue with a replay that was paused, interrupted, killed or stopped, exactly where it was.
+
+    Another cluster is named again as at the start: where a replay may lead is not taken from the database.
+    """
     settings = _begin(config)
     stop = threading.Event()
     with database(settings, "replay go-on") as connection:
@@ -210,10 +213,6 @@ def go_on(
         if rate is not None:
             store.set_rate(connection, replay_id, rate or None)
             replay = store.load(connection, replay_id)
-    if to_config is None and to_servers is None:
-        known = replay.requested.get("to_config")
-        to_config = None if known is None else Path(known)
-        to_servers = replay.requested.get("to_servers")
     kafka = kafka_settings(settings, to_config, to_servers)
     with answering():
         target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=create_topics)

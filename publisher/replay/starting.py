@@ -38,7 +38,7 @@ class ReplayRequest:
         return kafka_settings(settings, self.to_config, self.to_servers)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is kept of it: the filter for people, and the way to another cluster for `go-on`."""
+        """Return what is kept of it, for people: whoever may write to the database could have written it."""
         kept: dict[str, Any] = {"filter": as_json(self.filters)}
         if self.to_config is not None:
             kept["to_config"] = str(self.to_config.resolve())
