@@ -9,11 +9,12 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow, tuple_row
 
-from db.refused import failed_connection
+from db.refused import NO_CLEAR_PASSWORD, failed_connection
 from db.statements import queries
 from service.errors import DatabaseMissingError, SettingsError
 from service.lifecycle.tracebacks import release_frames
 from service.settings import PostgresSettings
+from service.settings.dsn import PLAIN_MODES, is_remote, libpq_options
 
 _SESSION = queries("db", "session")
 
@@ -22,6 +23,8 @@ _GONE_S = 30
 _PROBES = 3
 _LOOKS = 10
 _ALWAYS_THERE = ("postgres", "template1")
+# The version of libpq that has it.
+_REQUIRES_AUTH = 160_000
 
 _proven: set[str] = set()
 """DSNs that lead through a pooler which keeps a server connection for each client."""
@@ -55,6 +58,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             keepalives_interval=5,
             keepalives_count=3,
             tcp_user_timeout=_GONE_S * 1000,
+            **_no_clear_password(settings),
             **others,
         )
 
@@ -74,13 +78,32 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             ) from error
         raise failed_connection(settings, error)(
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
-            f"Check [postgres] dsn (OUTBOX_POSTGRES__DSN){_of_certificates(settings)}; `devstack status` shows a local one."
+            f"Check [postgres] dsn (OUTBOX_POSTGRES__DSN){_of_tls(settings, error)}; `devstack status` shows a local one."
         ) from error
     return connection
 
 
-def _of_certificates(settings: PostgresSettings) -> str:
-    """What else may be wrong, where the DSN has the server's certificate checked."""
+def _no_clear_password(settings: PostgresSettings) -> dict[str, Any]:
+    """Return what keeps libpq from telling its password to whoever answers for another machine and asks for it without TLS.
+
+    A DSN with sslmode=require or more, with a `require_auth` of its own, or that names a connection service is left as it is.
+    """
+    if "service" in conninfo_to_dict(settings.dsn.get_secret_value()):
+        return {}
+    options = libpq_options(settings.dsn)
+    is_plain = is_remote(options) and options.get("sslmode", "prefer") in PLAIN_MODES
+    if not is_plain or "require_auth" in options or psycopg.pq.version() < _REQUIRES_AUTH:
+        return {}
+    return {"require_auth": NO_CLEAR_PASSWORD}
+
+
+def _of_tls(settings: PostgresSettings, error: psycopg.Error) -> str:
+    """What else may be wrong, where the DSN has the server's certificate checked, or should."""
+    if NO_CLEAR_PASSWORD in str(error):
+        return (
+            ": the server asks for the password as it is, which another machine gets over TLS alone (sslmode=verify-full with sslrootcert; "
+            "require_auth=password in the DSN allows it all the same)"
+        )
     mode = str(conninfo_to_dict(settings.dsn.get_secret_value()).get("sslmode", ""))
     if not mode.startswith("verify-"):
         return ""
@@ -111,6 +134,7 @@ def _is_missing(settings: PostgresSettings, error: psycopg.Error) -> bool:
                 dbname=other,
                 client_encoding="UTF8",
                 connect_timeout=settings.connect_timeout_s,
+                **_no_clear_password(settings),
             ) as connection:
                 return not _row(connection, _SESSION["database_exists"], database=name)[0]
         except psycopg.Error:

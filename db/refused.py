@@ -17,6 +17,8 @@ from service.settings import PostgresSettings
 
 _QUOTES = "\"'`´«»„“”‘’「」"
 _TLS_SIGNS = ("certificate", "SSL is not enabled", "does not support SSL", "SSL error", "private key")
+NO_CLEAR_PASSWORD = "!password"
+"""Of libpq's `require_auth`, which names it in its error: a server is not told the password as it is."""
 # A role that has all of its connections is let in later.
 _FULL = "too many connections"
 
@@ -28,7 +30,7 @@ def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[
     said = re.sub(r"connection to server (at|on socket) \S+( \(\S+\))?", "", str(error))
     if _names_role(error, given, said) and _FULL not in said:
         return CredentialsRefusedError
-    if "pg_hba.conf" in said or any(sign in said for sign in _TLS_SIGNS):
+    if "pg_hba.conf" in said or NO_CLEAR_PASSWORD in said or any(sign in said for sign in _TLS_SIGNS):
         return CredentialsRefusedError
     if error.pgconn is not None and error.pgconn.needs_password:
         return CredentialsRefusedError

@@ -1,17 +1,13 @@
 """Connections to other machines that anybody on the way could read, or answer: named once, at the start of a service."""
 
-import ipaddress
-import os
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 import structlog
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import Conninfo
 from pydantic import SecretStr
 
 from service.settings import Settings
-from service.settings.dsn import address
+from service.settings.dsn import PLAIN_MODES, address, is_local, is_remote, libpq_options
 
 _log = structlog.get_logger()
 
@@ -42,18 +38,18 @@ def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
             yield from _postgres(login)
     registry = settings.schema_registry.url
     if any(
-        urlsplit(url).scheme == "http" and not _is_local(urlsplit(url).hostname or "")
+        urlsplit(url).scheme == "http" and not is_local(urlsplit(url).hostname or "")
         for url in registry.split(",")
     ):
         yield "the schema registry", registry, _PLAIN
     collector = urlsplit(settings.tracing.endpoint or "")
-    if collector.scheme == "http" and not _is_local(collector.hostname or ""):
+    if collector.scheme == "http" and not is_local(collector.hostname or ""):
         # Without what may stand before an @, or in a query.
         yield "the collector of spans", f"{collector.hostname}:{collector.port or 80}", _PLAIN
     job = settings.job
     if (
         job.master.startswith("spark://")
-        and not _is_local(job.master.removeprefix("spark://").rpartition(":")[0])
+        and not is_local(job.master.removeprefix("spark://").rpartition(":")[0])
         and not ("spark.authenticate.secret" in job.spark_options and _are_on(job.spark_options))
     ):
         yield "Spark's cluster", job.master, f"{_OPEN} (set spark.authenticate.secret)"
@@ -66,7 +62,7 @@ def _are_on(options: Mapping[str, str]) -> bool:
 def _kafka(settings: Settings) -> Iterator[tuple[str, str, str]]:
     options = settings.kafka.client()
     brokers = [each.strip().rpartition("://")[2] for each in settings.kafka.bootstrap_servers.split(",")]
-    if all(_is_local(each.rpartition(":")[0] or each) for each in brokers):
+    if all(is_local(each.rpartition(":")[0] or each) for each in brokers):
         return
     # Spark's client has further options.
     found = [_kafka_client(options), _kafka_client({**options, **settings.kafka.java_options})]
@@ -88,36 +84,13 @@ def _kafka_client(options: Mapping[str, object]) -> str | None:
 
 
 def _postgres(login: SecretStr) -> Iterator[tuple[str, str, str]]:
-    given = {name: str(value) for name, value in conninfo_to_dict(login.get_secret_value()).items() if value}
-    dsn = _defaults_of_libpq(given.get("service")) | given
-    hosts = (dsn.get("hostaddr") or dsn.get("host", "")).split(",")
+    dsn = libpq_options(login)
     mode = dsn.get("sslmode", "prefer")
-    if not all(map(_is_local, hosts)):
-        if mode in ("disable", "allow", "prefer"):
+    if is_remote(dsn):
+        if mode in PLAIN_MODES:
             yield "Postgres", address(login), f"{_PLAIN} (sslmode={mode})"
         # With the system's authorities libpq takes nothing less than verify-full.
         elif mode != "verify-full" and dsn.get("sslrootcert") != "system":
             # libpq compares the certificate where it is given an authority.
             is_checked = mode == "verify-ca" or "sslrootcert" in dsn
             yield "Postgres", address(login), f"{_UNNAMED if is_checked else _UNVERIFIED} (sslmode={mode})"
-
-
-def _defaults_of_libpq(service: str | None) -> dict[str, str]:
-    """What the environment says, and the connection service file of the service that a DSN names: libpq tells by the variable alone."""
-    former = os.environ.get("PGSERVICE")
-    try:
-        if service is not None:
-            os.environ["PGSERVICE"] = service
-        return {each.keyword.decode(): each.val.decode() for each in Conninfo.get_defaults() if each.val}
-    finally:
-        os.environ.pop("PGSERVICE", None)
-        if former is not None:
-            os.environ["PGSERVICE"] = former
-
-
-def _is_local(host: str) -> bool:
-    host = host.strip().strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host in ("", "localhost") or host.startswith(("/", "@"))

@@ -4,7 +4,10 @@ For libpq user name and password end with the first `@`, if no `/` comes before 
 becomes host or database, which messages show. Such a DSN is refused.
 """
 
+import ipaddress
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +48,9 @@ def _usable(secret: SecretStr) -> SecretStr:
     return SecretStr(dsn)
 
 
+PLAIN_MODES = ("disable", "allow", "prefer")
+"""Of `sslmode`: those with which a connection may be made without TLS."""
+
 Dsn = Annotated[SecretStr, AfterValidator(_usable)]
 
 
@@ -73,3 +79,39 @@ def address(dsn: SecretStr) -> str:
     # libpq: one port is every host's.
     places = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
     return f"{','.join(f'{host}:{port}' for host, port in places)}/{parts.get('dbname', '')}"
+
+
+def libpq_options(dsn: SecretStr) -> dict[str, str]:
+    """Return what libpq makes of a DSN: its own options, those of the connection service file, and those of the environment.
+
+    Where the DSN names a service, the environment is changed for a moment: at a start, with one thread.
+    """
+    given = {name: str(value) for name, value in conninfo_to_dict(dsn.get_secret_value()).items() if value}
+    return _defaults_of_libpq(given.get("service")) | given
+
+
+def is_remote(options: Mapping[str, str]) -> bool:
+    """Whether a host of such options is another machine."""
+    return not all(map(is_local, (options.get("hostaddr") or options.get("host", "")).split(",")))
+
+
+def is_local(host: str) -> bool:
+    """Whether this is a name or an address of this machine's own, or a socket."""
+    host = host.strip().strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in ("", "localhost") or host.startswith(("/", "@"))
+
+
+def _defaults_of_libpq(service: str | None) -> dict[str, str]:
+    """What the environment says, and the connection service file of the service that a DSN names: libpq tells by the variable alone."""
+    former = os.environ.get("PGSERVICE")
+    try:
+        if service is not None:
+            os.environ["PGSERVICE"] = service
+        return {each.keyword.decode(): each.val.decode() for each in Conninfo.get_defaults() if each.val}
+    finally:
+        os.environ.pop("PGSERVICE", None)
+        if former is not None:
+            os.environ["PGSERVICE"] = former
