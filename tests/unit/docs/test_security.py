@@ -1,6 +1,7 @@
 """What SECURITY.md says of all code: nothing is unpickled, and the transform is the only code that is found by a name."""
 
 import ast
+import os
 import re
 import stat
 from collections.abc import Iterator
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.private_file import write_private
+from service.errors import SettingsError
+from service.private_file import private, write_private
 from tests.support.paths import ROOT
 
 DEPLOYED = ("spark_job", "publisher", "contract", "service", "db", "outbox_consumer")
@@ -139,6 +141,24 @@ def test_a_file_that_may_hold_session_keys_is_its_owners_alone(tmp_path: Path) -
         if isinstance(node, ast.Call) and called(node) == "write_text"
     }
     assert others == WITHOUT_DATA
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_file_that_another_user_has_put_there_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_linked: bool
+) -> None:
+    theirs, file = tmp_path / "theirs", tmp_path / "keys"
+    theirs.touch()
+    if is_linked:
+        file.symlink_to(theirs)
+    else:
+        theirs.rename(file)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(SettingsError, match="another user's"):
+        write_private(file, "k\n")
+    assert file.read_text("utf-8") == ""
+    with open("/dev/null", "w", opener=private) as nothing:
+        nothing.write("k\n")
 
 
 def test_no_page_puts_a_token_into_a_command_line() -> None:
