@@ -5,6 +5,7 @@ Validated once at the start; unknown keys are refused with the nearest known one
 
 import difflib
 import os
+import stat
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Self, get_args, get_origin
@@ -173,7 +174,7 @@ def _names(variable: str, field: str) -> bool:
 def load_settings(path: str | Path | None = None) -> Settings:
     """Read the TOML file at `path`, else at OUTBOX_CONFIG, else `outbox.toml` where it exists, and the environment.
 
-    Raises SettingsError that names each wrong key, its value and the nearest known key.
+    Raises SettingsError that names each wrong key, its value and the nearest known key, or whose the file is.
     """
     named = path or os.environ.get("OUTBOX_CONFIG")
     file = Path(named or "outbox.toml")
@@ -182,6 +183,8 @@ def load_settings(path: str | Path | None = None) -> Settings:
             f"there is no settings file {str(file)!r}: name one with --config or OUTBOX_CONFIG"
         )
     try:
+        if not named:
+            _refuse_of_others(file)
         values = read_toml(file) if file.is_file() else {}
     except ValueError as error:
         raise SettingsError(f"{file} is not valid TOML: {error}") from error
@@ -202,6 +205,19 @@ def load_settings(path: str | Path | None = None) -> Settings:
             f"wrong settings in {where}:\n"
             + "\n".join(_explain(e["loc"], e["msg"], e["type"]) for e in error.errors())
         ) from error
+
+
+def _refuse_of_others(file: Path) -> None:
+    """Raise SettingsError for a file that lies here by chance and that another user wrote: settings name servers, files and code."""
+    try:
+        found = (file.stat(), file.lstat())
+    except FileNotFoundError:
+        return
+    if any(each.st_uid not in (0, os.geteuid()) for each in found) or found[0].st_mode & stat.S_IWOTH:
+        raise SettingsError(
+            f"{str(file)!r} in this folder is another user's, or everybody may write to it, so it is not read unasked. Name it with "
+            "--config or OUTBOX_CONFIG if it is yours to trust"
+        )
 
 
 def known_keys() -> list[str]:

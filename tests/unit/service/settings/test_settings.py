@@ -1,5 +1,6 @@
 """Settings: one file, the environment wins, and every mistake is named with the way out."""
 
+import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +15,6 @@ from service.settings.removed import REMOVED
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import os
-
     for name in list(os.environ):
         if name.startswith("OUTBOX_"):
             monkeypatch.delenv(name)
@@ -332,3 +331,19 @@ def test_a_dsn_file_is_read_for_each_connection(tmp_path: Path) -> None:
         with pytest.raises(SecretUnreadableError, match="dsn_file") as raised:
             settings.reread()
         assert isinstance(raised.value, UnavailableError)
+
+
+@pytest.mark.parametrize("whose", ["another user's", "everybody's"])
+def test_a_file_of_others_in_the_working_directory_is_read_only_when_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    file = written('[log]\nlevel = "DEBUG"\n')
+    if whose == "everybody's":
+        file.chmod(0o666)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4_711)
+        if os.getuid() == 0:
+            os.chown(file, 4_712, 4_712)
+    with pytest.raises(SettingsError, match="--config or OUTBOX_CONFIG"):
+        load_settings()
+    assert load_settings(file).log.level == "DEBUG"
