@@ -2,6 +2,8 @@
 
     with psycopg.connect(DSN) as connection:
         for output in consume(connection, {"bootstrap.servers": SERVERS, "group.id": "billing"}, ["orders.totals"]):
+            if output.outbox_id is None:
+                continue  # no outbox sent it
             with output:
                 connection.execute("INSERT INTO total (id, body) VALUES (%s, %s)", (str(output.outbox_id), output.value))
 
