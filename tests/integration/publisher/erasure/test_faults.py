@@ -111,7 +111,9 @@ def test_a_replay_that_lost_its_lease_in_mid_transaction_sends_nothing_that_was_
     deliver(settings)
     plan = FaultPlan(tmp_path / "faults.json")
     plan.write(Fault("transaction.before_commit", Action.HOLD))
-    with ReplayProcess(settings, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file) as process:
+    with ReplayProcess(
+        settings, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file
+    ) as process:
         wait_until(lambda: not plan.pending(), "the rows in an open transaction")
         (left,) = erased(settings, "k0001", code=1)["keys"][0]["left"]
         assert left.startswith("replay 1 needs the row")
