@@ -47,10 +47,14 @@ class AuditState:
 
 
 def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
-    """Return the state that a killed audit left, None where there is none. Raises SettingsError for another audit's."""
+    """Return the state that a killed audit left, None where there is none. Raises SettingsError for another audit's, and another user's."""
     path = folder / "state.json"
     if not path.exists():
         return None
+    if any(each.stat().st_uid != os.geteuid() for each in (folder, path)):
+        raise SettingsError(
+            f"{folder} is another user's, who decides what an audit finds that continues from there. Name another --state"
+        )
     value = orjson.loads(path.read_bytes())
     if value.pop("version", None) != _VERSION or value["asked"] != asked:
         raise SettingsError(
