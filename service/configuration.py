@@ -13,11 +13,11 @@ _HEAD = """# Configuration
 
 Generated from `service/settings/` by `make docs`; a test keeps it equal.
 
-Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory, if no
-other user may have written it). Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and
-tables are JSON there. Unknown keys are refused; by `outbox.schema.json`, which `spark-job init` writes beside the file, editors complete
-and check it (in VS Code: Even Better TOML). Secrets come from the environment or from files and are never printed. `[testing]` injects faults,
-only into databases whose name begins with `test_`.
+Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory, if
+no other user may have written it). Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists
+and tables are JSON there. Unknown keys are refused; by `outbox.schema.json`, which `spark-job init` writes beside the file, editors
+complete and check it (in VS Code: Even Better TOML). Secrets come from the environment or from files and are never printed. `[testing]`
+injects faults, only into databases whose name begins with `test_`.
 """
 
 LEFT_OUT = "testing"
