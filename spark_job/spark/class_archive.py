@@ -25,9 +25,14 @@ def archive(java: str) -> Path:
 
 
 def options(java: str) -> list[str]:
-    """Return the JVM's options for using the archive, none where there is none."""
+    """Return the JVM's options for using the archive, none where there is none, or one that others may have written: it is code."""
     path = archive(java)
-    return [f"-XX:SharedArchiveFile={path}", _QUIET] if path.is_file() else []
+    return [f"-XX:SharedArchiveFile={path}", _QUIET] if path.is_file() and _is_trusted(path) else []
+
+
+def _is_trusted(path: Path) -> bool:
+    found = [each.stat() for each in (path, path.parent)]
+    return all(each.st_uid in (0, os.geteuid()) and not each.st_mode & 0o002 for each in found)
 
 
 def recording(path: Path) -> list[str]:

@@ -37,6 +37,23 @@ def test_an_archive_that_is_there_is_used(spark: Path) -> None:
     assert class_archive.options(java_beside(spark))[0] == f"-XX:SharedArchiveFile={path}"
 
 
+def test_an_archive_that_others_may_have_written_is_not_loaded(
+    spark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = class_archive.archive(java_beside(spark))
+    path.parent.mkdir(parents=True)
+    path.touch()
+    for each in (path, path.parent):
+        each.chmod(0o777)
+        assert class_archive.options(java_beside(spark)) == []
+        each.chmod(0o755)
+    assert class_archive.options(java_beside(spark)) != []
+    monkeypatch.setattr(os, "geteuid", lambda: 4_711)
+    if os.getuid() == 0:
+        os.chown(path, 4_712, 4_712)
+    assert class_archive.options(java_beside(spark)) == []
+
+
 def test_another_spark_or_java_has_another_archive(spark: Path) -> None:
     names = {class_archive.archive(java_beside(spark))}
     os.utime(spark, (1, 1))
