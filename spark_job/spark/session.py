@@ -75,6 +75,8 @@ _COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
+_STANDALONE = "spark://"
+_PROTECTED = dict.fromkeys(SPARK_CHANNELS, "true")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JARS = "spark.jars"
 _CONNECTOR = "spark-sql-kafka"
@@ -170,9 +172,12 @@ def polling_delay_ms(period_ms: int) -> int:
 
 def protected_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
     """Return what authenticates and encrypts Spark's own connections: Spark makes a secret itself, except on a standalone cluster."""
-    if master.startswith("spark://") and "spark.authenticate.secret" not in own:
-        return {}
-    return dict.fromkeys(SPARK_CHANNELS, "true")
+    return standalone_channels(master, own) if master.startswith(_STANDALONE) else _PROTECTED
+
+
+def standalone_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the same for a standalone cluster: it is protected where there is a secret. Nothing for other masters."""
+    return _PROTECTED if master.startswith(_STANDALONE) and "spark.authenticate.secret" in own else {}
 
 
 def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:
@@ -197,8 +202,9 @@ def _join(settings: JobSettings, folder: WorkFolder) -> SparkSession:
     SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
     builder = SparkSession.builder  # a new one at each look
-    local = _local_options(given["spark.master"], folder)
-    for name, value in added_options(given, local | _polling(settings) | settings.spark_options).items():
+    master, own = given["spark.master"], settings.spark_options
+    options = _local_options(master, folder) | _polling(settings) | standalone_channels(master, own) | own
+    for name, value in added_options(given, options).items():
         builder.config(name, value)
     session = builder.getOrCreate()
     _configure_log(settings)

@@ -128,6 +128,32 @@ def test_under_spark_submit_its_options_win_over_the_settings_and_these_over_our
     assert added["spark.sql.adaptive.enabled"] == "false"
 
 
+@pytest.mark.parametrize(
+    ("master", "given", "protected"),
+    [
+        ("spark://master:7077", {}, True),
+        ("spark://master:7077", {"spark.authenticate": "false"}, False),
+        ("yarn", {}, False),  # spark-submit has decided that already
+    ],
+)
+def test_under_spark_submit_a_secret_among_the_settings_protects_a_standalone_cluster(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, master: str, given: dict[str, str], protected: bool
+) -> None:
+    options = {"spark.master": master, "spark.jars": "/jars/spark-sql-kafka.jar"} | given
+    context = SimpleNamespace(master=master, appName="sessions")
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(session, "SparkContext", SimpleNamespace(_ensure_initialized=lambda: None))
+    monkeypatch.setattr(session, "SparkConf", lambda: SimpleNamespace(getAll=options.items))
+    monkeypatch.setattr(session, "_configure_log", lambda _settings: None)
+    monkeypatch.setattr(builder, "getOrCreate", lambda: SimpleNamespace(sparkContext=context))
+    work = WorkFolder()
+    session.start_session(JobSettings(spark_options={"spark.authenticate.secret": SECRET}), work)
+    work.remove()
+    assert builder.configured["spark.authenticate.secret"] == SECRET
+    found = options | builder.configured
+    assert all(found.get(name) == "true" for name in SPARK_CHANNELS) is protected
+
+
 def test_threads_that_share_one_of_the_jvms_are_refused(
     start: Starting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
