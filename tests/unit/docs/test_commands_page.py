@@ -1,4 +1,4 @@
-"""docs/commands.md says what `--help` says."""
+"""docs/commands.md and docs/commands.txt say what `--help` says."""
 
 import re
 import subprocess
@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from tests.support.pages.commands import SHARED, markdown
+from tests.support.pages.commands import SHARED, markdown, texts
 from tests.support.paths import ROOT
 
-PAGE = ROOT / "docs" / "commands.md"
+PAGE, TEXTS = ROOT / "docs" / "commands.md", ROOT / "docs" / "commands.txt"
 
 
-def test_the_page_is_what_the_commands_say() -> None:
+def test_the_page_and_the_texts_are_what_the_commands_say() -> None:
     assert PAGE.read_text("utf-8") == markdown(), "run `make docs`"
+    assert TEXTS.read_text("utf-8") == texts(), "run `make docs`"
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_command_says_the_same_by_itself(heading: str, arguments: list[str]) -
     done = subprocess.run(
         [sys.executable, "-m", *arguments, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    block = PAGE.read_text("utf-8").partition(f"### {heading}\n\n```\n")[2].partition("```")[0]
+    block = TEXTS.read_text("utf-8").partition(f"\n{heading}\n{'=' * len(heading)}\n\n")[2].partition("\n\n\n")[0]
     own, _, shared = block.partition("\n  Also ")
     said = " ".join(done.stdout.split("[OPTIONS]")[1].split())
     for option in shared.rstrip(".\n").split(", "):
@@ -41,4 +42,4 @@ def test_a_command_says_the_same_by_itself(heading: str, arguments: list[str]) -
 
 
 def test_hidden_commands_are_not_shown() -> None:
-    assert "publisher find" not in PAGE.read_text("utf-8")
+    assert "publisher find" not in PAGE.read_text("utf-8") + TEXTS.read_text("utf-8")
