@@ -13,11 +13,10 @@ _HEAD = """# Configuration
 
 Generated from `service/settings/` by `make docs`; a test keeps it equal.
 
-Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory, if
-no other user may have written it). Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists
-and tables are JSON there. Unknown keys are refused; by `outbox.schema.json`, which `spark-job init` writes beside the file, editors
-complete and check it (in VS Code: Even Better TOML). Secrets come from the environment or from files and are never printed. `[testing]`
-injects faults, only into databases whose name begins with `test_`.
+Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory).
+Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are JSON there. Unknown
+keys are refused; editors complete and check the file by `outbox.schema.json`, which `spark-job init` writes beside it (in VS Code: Even
+Better TOML). Secrets are never printed.
 """
 
 LEFT_OUT = "testing"
@@ -38,10 +37,11 @@ def markdown() -> str:
 
 
 def _section(name: str, section: type[Section]) -> str:
-    lines = [f"## [{name}]", "", "| key | default | values | meaning |", "| --- | --- | --- | --- |"]
+    lines = [f"## [{name}]", "", "| key | default, values | meaning |", "| --- | --- | --- |"]
     for key, field in section.model_fields.items():
         meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-        lines.append(f"| `{key}` | {_default(field)} | {_values(field)} | {meaning} |")
+        values = "; ".join(filter(None, (_default(field), _values(field))))
+        lines.append(f"| `{key}` | {values} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
@@ -71,7 +71,7 @@ def _number(value: Any) -> str:
 def _type(annotation: Any) -> str:
     origin = get_origin(annotation)
     if origin is Literal:
-        return " or ".join(f"`{value}`" for value in get_args(annotation))
+        return "/".join(f"`{value}`" for value in get_args(annotation))
     if origin in (tuple, list):
         return f"list of {_type(get_args(annotation)[0])}"
     if origin is dict:
