@@ -17,10 +17,10 @@ _PROJECT = Path(__file__).parent / "flink"
 _MAIN = "peers.SessionJob"
 _CHECKPOINTS = "checkpoints"
 
-# Each with its reason in README.md, section Flink.
 _JVM = [
     "-Xms2g",
     "-Xmx2g",
+    # Less CPU than G1 at about the same rate: 20.5 against 24.5 s for 60,000 sessions.
     "-XX:+UseParallelGC",
     "-XX:MaxDirectMemorySize=1g",
     *(
@@ -44,16 +44,24 @@ _JVM = [
 _FLINK = {
     "execution.target": "local",
     "execution.attached": "true",
+    # Assembler and sink are one chain: nothing is copied between them.
     "pipeline.object-reuse": "true",
+    # Refuses Kryo, which would be slower than Flink's own serializers.
     "pipeline.generic-types": "false",
+    # The default, 100 ms, would be part of every latency; under load buffers are full before that.
     "execution.buffer-timeout.interval": "10 ms",
+    # Twice the local default.
     "taskmanager.memory.network.min": "128 mb",
     "taskmanager.memory.network.max": "128 mb",
+    # RocksDB's cache and write buffers, far above the open state (some 30 MB in the checkpoints).
     "taskmanager.memory.managed.size": "768 mb",
     "execution.checkpointing.mode": "EXACTLY_ONCE",
+    # RocksDB writes only what is new.
     "execution.checkpointing.incremental": "true",
+    # A kill leaves the checkpoint. The job that continues owns it, so its first checkpoint need not be a full one.
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
     "execution.state-recovery.claim-mode": "CLAIM",
+    # A failure is tried again, for ever.
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "2147483647",
     "restart-strategy.fixed-delay.delay": "1 s",
@@ -66,8 +74,9 @@ class Flink:
 
     state: Literal["hashmap", "rocksdb"] = "hashmap"
     checkpoint_ms: int = 1_000
+    """Outputs become visible with a checkpoint: the interval is the latency. None took longer than 0.7 s under full load."""
     transaction_timeout_s: int = 900
-    """The broker's default maximum: an outage that is longer loses what was prepared."""
+    """The broker's default maximum: a longer outage loses what was prepared. Brokers refuse the sink's own default, an hour."""
 
     @property
     def name(self) -> str:
@@ -107,6 +116,7 @@ class Flink:
             "job.input-topic": work.input_topic,
             "job.output-topic": work.output_topic,
             "job.transactional-id-prefix": prefix,
+            # The connector's default: a new transactional id for each checkpoint and subtask.
             "job.transaction-naming": "INCREMENTING",
             **prefixed("flink.", flink),
             **prefixed("source.", source),

@@ -1,4 +1,7 @@
-"""Settings of the Kafka clients of all peers on the JVM, under the names of Kafka's Java clients; the reasons are in README.md."""
+"""Settings of the Kafka clients of all peers on the JVM, under the names of Kafka's Java clients.
+
+Consumers fetch as this project's job does, producers compress as its publisher.
+"""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The settings of the Connect worker and of the connector, as an operator writes them; README.md gives the reason of each."""
+"""The settings of the Connect worker and of the connector, as an operator writes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Choice:
     is_exactly_once: bool = False
     """Kafka Connect's transactions for source connectors (KIP-618)."""
     offset_flush_ms: int = 1_000
-    """How often Connect stores how far it is, where it is not exactly once. Its default is 60,000."""
+    """How often Connect stores how far it is, where it is not exactly once: a kill repeats the rest. Its default is 60,000."""
 
     @property
     def name(self) -> str:
@@ -54,10 +54,13 @@ def worker_settings(
         "value.converter": _BYTES,
         "header.converter": _TEXT,
         "plugin.path": str(plugins),
+        # A quicker start.
         "plugin.discovery": "service_load",
         "connector.client.config.override.policy": "All",
         "offset.flush.interval.ms": str(choice.offset_flush_ms),
+        # The only worker need not wait for others.
         "scheduled.rebalance.max.delay.ms": "0",
+        # A restarted worker waits until the group has forgotten the killed one; the broker allows no less.
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "1500",
         "exactly.once.source.support": "enabled" if choice.is_exactly_once else "disabled",
@@ -84,16 +87,20 @@ def connector_settings(dsn: str, name: str, choice: Choice) -> Mapping[str, str]
         "database.dbname": str(address["dbname"]),
         "topic.prefix": name,
         "slot.name": name,
+        # Instead of 10,000, for the slot of a killed worker.
         "slot.retry.delay.ms": "1000",
         "slot.max.retries": "60",
         "publication.name": name,
         "publication.autocreate.mode": "filtered",
         "table.include.list": TABLE,
+        # The table is empty when the connector begins, and nothing is deleted.
         "snapshot.mode": "no_data",
         "tombstones.on.delete": "false",
         "binary.handling.mode": "bytes",
+        # Four times the defaults: a backlog is to be measured.
         "max.batch.size": "8192",
         "max.queue.size": "32768",
+        # The default of 500 would show in each single event's latency.
         "poll.interval.ms": "10",
         "transforms": "outbox",
         "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",

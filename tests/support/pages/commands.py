@@ -1,7 +1,10 @@
-"""docs/commands.md has a line for every command, docs/commands.txt beside it what `--help` says: `python -m tests.support.pages.commands > docs/commands.md`, `… texts > docs/commands.txt`."""
+"""docs/commands.md, a line for every command, and docs/commands.txt, what `--help` says of it.
+
+python -m tests.support.pages.commands > docs/commands.md
+python -m tests.support.pages.commands texts > docs/commands.txt
+"""
 
 import sys
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What each role of the outbox may do, column by column: the tests of the rights hold Postgres to these tables, and db/README.md links here."""
+"""What each role of the outbox may do, column by column: tests hold Postgres to these tables, and db/README.md links here."""
 
 from db.migrate import ROLES
 from tests.support.outbox.valid_rows import VALID

@@ -31,7 +31,9 @@ def test_a_command_says_the_same_by_itself(heading: str, arguments: list[str]) -
     done = subprocess.run(
         [sys.executable, "-m", *arguments, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    block = TEXTS.read_text("utf-8").partition(f"\n{heading}\n{'=' * len(heading)}\n\n")[2].partition("\n\n\n")[0]
+    block = (
+        TEXTS.read_text("utf-8").partition(f"\n{heading}\n{'=' * len(heading)}\n\n")[2].partition("\n\n\n")[0]
+    )
     own, _, shared = block.partition("\n  Also ")
     said = " ".join(done.stdout.split("[OPTIONS]")[1].split())
     for option in shared.rstrip(".\n").split(", "):
