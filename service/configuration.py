@@ -16,7 +16,7 @@ Generated from `service/settings/` by `make docs`; a test keeps it equal.
 Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory).
 Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are JSON there. Unknown
 keys are refused; editors complete and check the file by `outbox.schema.json`, which `spark-job init` writes beside it (in VS Code: Even
-Better TOML). Secrets are never printed.
+Better TOML). A key without a type has that of its default. Secrets are never printed.
 """
 
 LEFT_OUT = "testing"
@@ -58,10 +58,16 @@ def _values(field: FieldInfo) -> str:
     bounds = {type(bound).__name__.lower(): bound for bound in field.metadata}
     low = getattr(bounds.get("ge"), "ge", None) or getattr(bounds.get("gt"), "gt", None)
     high = getattr(bounds.get("le"), "le", None)
-    text = _type(field.annotation)
+    default = field.get_default(call_default_factory=True)
+    # A number, a text or a truth value shows its type.
+    parts = (
+        []
+        if field.annotation in (int, float, str, bool) and default is not None
+        else [_type(field.annotation)]
+    )
     if high is not None:
-        text += f", {_number(low or 0)} to {_number(high)}"
-    return text
+        parts.append(f"{_number(low or 0)} to {_number(high)}")
+    return ", ".join(parts)
 
 
 def _number(value: Any) -> str:
