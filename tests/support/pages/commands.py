@@ -40,13 +40,13 @@ SHARED = {
 
 
 def markdown() -> str:
-    """Return the page: the first paragraph of each command's help."""
+    """Return the page: the first sentence of each command's help."""
     parts = [_HEAD, "".join(f"- `{name}`: {text}\n" for name, text in SHARED.items())]
     for program, app in APPS.items():
         group = typer.main.get_group(app)
-        parts.append(f"## {program}\n\n{_first_paragraph(group)}\n")
+        parts.append(f"## {program}\n\n{_first_sentence(group)}\n")
         parts.append(
-            "".join(f"- `{name}`: {_first_paragraph(found)}\n" for name, found in commands(group, program))
+            "".join(f"- `{name}`: {_first_sentence(found)}\n" for name, found in commands(group, program))
         )
     return "\n".join(parts)
 
@@ -60,8 +60,9 @@ def texts() -> str:
     return "\n\n".join(parts)
 
 
-def _first_paragraph(command: Any) -> str:
-    return " ".join((command.help or "").partition("\n\n")[0].split())
+def _first_sentence(command: Any) -> str:
+    text = " ".join((command.help or "").partition("\n\n")[0].split())
+    return text.partition(". ")[0].removesuffix(".")
 
 
 def commands(group: Any, name: str) -> Iterator[tuple[str, Any]]:
