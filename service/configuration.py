@@ -16,7 +16,7 @@ Generated from `service/settings/` by `make docs`; a test keeps it equal.
 Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory).
 Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file; lists and tables are JSON there. Unknown
 keys are refused; editors complete and check the file by `outbox.schema.json`, which `spark-job init` writes beside it (in VS Code: Even
-Better TOML). A key without a type has that of its default. Secrets are never printed.
+Better TOML). In brackets: default, type where the default does not show it, and bounds. Secrets are never printed.
 """
 
 LEFT_OUT = "testing"
@@ -37,11 +37,10 @@ def markdown() -> str:
 
 
 def _section(name: str, section: type[Section]) -> str:
-    lines = [f"## [{name}]", "", "| key | default, values | meaning |", "| --- | --- | --- |"]
+    lines = [f"## [{name}]", ""]
     for key, field in section.model_fields.items():
-        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
         values = "; ".join(filter(None, (_default(field), _values(field))))
-        lines.append(f"| `{key}` | {values} | {meaning} |")
+        lines.append(f"- `{key}` ({values}): {' '.join((field.description or '').split())}")
     return "\n".join(lines) + "\n"
 
 
