@@ -16,7 +16,8 @@ Generated from `service/settings/` by `make docs`; a test keeps it equal.
 Both services and `outbox-migrate` read one TOML file (`--config`, else `$OUTBOX_CONFIG`, else `outbox.toml` in the working directory,
 if no other user may have written it). Every key is also an environment variable `OUTBOX_<SECTION>__<KEY>`, which wins over the file;
 lists and tables are JSON there. Unknown keys are refused; editors complete and check the file by `outbox.schema.json`, which
-`spark-job init` writes beside it (in VS Code: Even Better TOML). In brackets: default, type where the default does not show it, and bounds. Secrets are never printed.
+`spark-job init` writes beside it (in VS Code: Even Better TOML). Secrets are never printed. In brackets: default, type where the
+default does not show it, and bounds.
 """
 
 LEFT_OUT = "testing"
