@@ -6,10 +6,14 @@ SHELL := /bin/bash
 PYTHON ?= python3
 WORKERS ?= 3
 KUSTOMIZE ?= go run sigs.k8s.io/kustomize/kustomize/v5@v5.8.1 build
+ACTIONLINT ?= go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DIST := dist
+BUILD ?= docker build
+IMAGES ?= spark-outbox
+TAG ?= $(or $(VERSION),latest)
 AUDIT := build/audit-tools
 SITE := build/site
 FUZZER := build/fuzz/atheris
@@ -75,6 +79,10 @@ check-dashboard: ## The Grafana dashboard against Grafana's own schema (its foun
 .PHONY: check-manifests
 check-manifests: $(INSTALLED) ## deploy/kubernetes as kustomize builds it; needs Go, or KUSTOMIZE="kubectl kustomize" (`make test` reads the files)
 	KUSTOMIZE="$(KUSTOMIZE)" $(BIN)/pytest tests/unit/deploy
+
+.PHONY: check-workflows
+check-workflows: ## .github/workflows as actionlint reads them; needs Go, or ACTIONLINT=/path (`make test` checks targets, rights and pins)
+	$(ACTIONLINT)
 
 .PHONY: test-containers
 test-containers: $(INSTALLED) ## What needs a container engine: docker-compose.yml, a part of the integration tests on containers (tests/containers/README.md)
@@ -200,11 +208,17 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/fuzz.in -o requirements/fuzz.txt
 
 .PHONY: dist
-dist: $(INSTALLED) ## Build the sdist and the wheel of the last commit into dist/: the same bytes each time, and only what is committed
+dist: $(INSTALLED) ## The sdist and the wheel of the last commit in dist/: the same bytes each time, only what is committed; VERSION=1.2.3: an error if that is another version
 	@if [ "$$(git rev-parse --is-shallow-repository)" = true ]; then echo "error: this clone is shallow, so the version is not known; git fetch --unshallow --tags"; exit 1; fi
 	@clone=$$(mktemp -d); trap 'rm -rf "$$clone"' EXIT; git clone --quiet . "$$clone"; \
 	SOURCE_DATE_EPOCH=$$(git -C "$$clone" log -1 --format=%ct) && export SOURCE_DATE_EPOCH; \
 	cd "$$clone" && $(abspath $(BIN))/hatchling build --directory $(abspath $(DIST))
+	@$(if $(VERSION),test -e $(DIST)/spark_outbox-$(VERSION).tar.gz || { echo "error: $(DIST)/ has no spark_outbox-$(VERSION): is the last commit tagged v$(VERSION)?"; exit 1; })
+
+.PHONY: images
+images: ## Both images for this machine's architecture: IMAGES/publisher and IMAGES/spark-job (IMAGES=registry.example.com/shop VERSION=1.2.3)
+	$(BUILD) --build-arg VERSION=$(or $(VERSION),unknown) --file publisher/Dockerfile --tag $(IMAGES)/publisher:$(TAG) .
+	$(BUILD) --build-arg VERSION=$(or $(VERSION),unknown) --file spark_job/Dockerfile --tag $(IMAGES)/spark-job:$(TAG) .
 
 .PHONY: guarantees
 guarantees: $(INSTALLED) ## Each promise of docs/guarantees.md with the tests that check it
