@@ -6,6 +6,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 WORKERS ?= 3
 KUSTOMIZE ?= go run sigs.k8s.io/kustomize/kustomize/v5@v5.8.1 build
+HELM ?= go run helm.sh/helm/v3/cmd/helm@v3.22.0
 ACTIONLINT ?= go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 VENV := .venv
 BIN := $(VENV)/bin
@@ -79,6 +80,19 @@ check-dashboard: ## The Grafana dashboard against Grafana's own schema (its foun
 .PHONY: check-manifests
 check-manifests: $(INSTALLED) ## deploy/kubernetes as kustomize builds it; needs Go, or KUSTOMIZE="kubectl kustomize" (`make test` reads the files)
 	KUSTOMIZE="$(KUSTOMIZE)" $(BIN)/pytest tests/unit/deploy
+
+.PHONY: helm-chart
+helm-chart: $(INSTALLED) ## Make deploy/helm/spark-outbox out of deploy/kubernetes
+	$(BIN)/python deploy/helm/make.py deploy/helm/spark-outbox
+
+.PHONY: check-chart
+check-chart: $(INSTALLED) ## The chart as helm renders it equals what kustomize builds; needs Go, or HELM=helm and KUSTOMIZE="kubectl kustomize"
+	$(HELM) lint --strict deploy/helm/spark-outbox
+	HELM="$(HELM)" KUSTOMIZE="$(KUSTOMIZE)" $(BIN)/pytest tests/unit/deploy/test_chart.py
+
+.PHONY: helm-package
+helm-package: ## The chart as build/helm/spark-outbox-VERSION.tgz (VERSION=1.2.3); needs Go, or HELM=helm
+	$(HELM) package --destination build/helm --version $(subst rc,-rc,$(VERSION)) --app-version $(VERSION) deploy/helm/spark-outbox
 
 .PHONY: check-workflows
 check-workflows: ## .github/workflows as actionlint reads them; needs Go, or ACTIONLINT=/path (`make test` checks targets, rights and pins)

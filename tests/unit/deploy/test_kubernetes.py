@@ -6,9 +6,6 @@ Read file by file, which needs no program. With KUSTOMIZE in the environment (`m
 import copy
 import os
 import re
-import shlex
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +17,14 @@ from service.lifecycle.shutdown import LONGEST_END_S
 from service.observability import endpoint
 from service.observability.verdict import HealthVerdict
 from service.settings import PublisherSettings, Settings, load_settings
+from tests.support.deploy.manifests import BASE, EXAMPLE, kustomization, objects
 from tests.support.paths import ROOT
 from tests.support.processes.publishers import EIGHT_LANES_BYTES
 
-FOLDER = ROOT / "deploy" / "kubernetes"
-EXAMPLE = FOLDER / "overlays" / "example"
-KUSTOMIZE = os.environ.get("KUSTOMIZE")
 VERSIONS = ("1.31", "1.37")
 """The oldest that has all we use, and the newest whose schemas the validator carries."""
 DOCKERFILES = {"publisher": "publisher/Dockerfile", "spark-job": "spark_job/Dockerfile"}
 PYTHON_AND_ARROW = 2 << 30
-
-
-def objects(folder: Path) -> list[Any]:
-    """What is applied: built by KUSTOMIZE, or read from the files that the folder's kustomization names."""
-    if KUSTOMIZE:
-        command = [*shlex.split(KUSTOMIZE), str(folder)]
-        built = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=300)
-        return list(yaml.safe_load_all(built.stdout))
-    return list(read(folder))
-
-
-def read(folder: Path) -> Iterator[Any]:
-    for name in kustomization(folder)["resources"]:
-        if (folder / name).is_dir():
-            yield from read(folder / name)
-        else:
-            yield from yaml.safe_load_all((folder / name).read_text("utf-8"))
-
-
-def kustomization(folder: Path) -> Any:
-    return yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
 
 
 EVERYTHING = objects(EXAMPLE)
@@ -131,7 +105,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("folder", [FOLDER / "base", EXAMPLE], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [BASE, EXAMPLE], ids=lambda folder: folder.name)
 def test_the_schemas_accept_every_object(folder: Path, version: str) -> None:
     found = objects(folder)
     assert len(found) >= 8
@@ -147,7 +121,7 @@ def test_a_misspelt_field_is_refused() -> None:
         kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
 
 
-@pytest.mark.parametrize("folder", [FOLDER / "base", EXAMPLE], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [BASE, EXAMPLE], ids=lambda folder: folder.name)
 def test_every_file_is_part_of_its_kustomization(folder: Path) -> None:
     named = kustomization(folder)
     files = {
