@@ -202,13 +202,16 @@ format: $(INSTALLED) ## Format the code
 	$(BIN)/ruff check --fix .
 
 .PHONY: docs
-docs: $(INSTALLED) ## Generate docs/configuration.md, docs/commands.md and commands.txt, the JSON schema of the settings and dbt's sources; copy the runbook for the console
+docs: $(INSTALLED) ## Generate docs/configuration.md, docs/commands.md and commands.txt, the JSON schema of the settings, dbt's sources and the PrometheusRule; copy the runbook for the console
 	$(BIN)/python -m service.configuration > docs/configuration.md
 	$(BIN)/python -m service.json_schema > service/outbox.schema.json
 	$(BIN)/python -m db.dbt_sources > deploy/dbt/sources.yml
 	$(BIN)/python -m tests.support.pages.commands > docs/commands.md
 	$(BIN)/python -m tests.support.pages.commands texts > docs/commands.txt
 	cp docs/runbook.md publisher/console/alerts/runbook.txt
+	{ printf '%s\n' '# Made from deploy/monitoring/outbox.rules.yml by `make docs`.' 'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' \
+		'metadata:' '  name: spark-outbox' '  labels: {app.kubernetes.io/part-of: spark-outbox}' 'spec:'; \
+		sed 's/^./  &/' deploy/monitoring/outbox.rules.yml; } > deploy/kubernetes/operators/prometheus-rule.yaml
 
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without addresses
