@@ -56,11 +56,11 @@ _SHOWN: dict[str, dict[str, Any]] = {
 """What is shown as a comment: {section: {key: an example}}; None: the default."""
 
 _STARTERS = {
-    "transform.py": ("spark_job.commands", "starter.py"),
-    "test_transform.py": ("spark_job.commands", "starter_test.py"),
-    SCHEMA: ("service", SCHEMA),
+    "transform.py": files("spark_job.commands") / "starter.py",
+    "test_transform.py": files("spark_job.commands") / "starter_test.py",
+    SCHEMA: files("service") / SCHEMA,
 }
-"""{file: the package and the file in it that it is a copy of}."""
+"""{file: what it is a copy of}."""
 
 
 def init(
@@ -74,8 +74,7 @@ def init(
     Beside them `outbox.schema.json`, by which editors complete and check `outbox.toml`.
     """
     contents = {"outbox.toml": _settings_file()} | {
-        name: files(package).joinpath(source).read_text("utf-8")
-        for name, (package, source) in _STARTERS.items()
+        name: source.read_text("utf-8") for name, source in _STARTERS.items()
     }
     there = [name for name in contents if (folder / name).exists()]
     if there and not force:

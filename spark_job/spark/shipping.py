@@ -37,16 +37,16 @@ def modules(function: str) -> Iterator[tuple[str, Path]]:
     A package's modules all go: the transform may import any of them.
     """
     for package in _PACKAGES:
-        yield from _package(Path(package.__path__[0]))
+        yield from _package(Path(package.__path__[0]), package.__name__.replace(".", "/"))
     top = function.partition(":")[0].partition(".")[0]
     found = importlib.util.find_spec(top)
-    if found is None or top in {package.__name__ for package in _PACKAGES}:
+    if found is None or top in {package.__name__.partition(".")[0] for package in _PACKAGES}:
         return
     if found.submodule_search_locations:
         # A package without `__init__.py` may be found twice, by two ways to its folder.
         for folder in {Path(each).resolve() for each in found.submodule_search_locations}:
             if not _is_installed(folder):
-                yield from _package(folder)
+                yield from _package(folder, top)
     elif found.origin is not None and not _is_installed(Path(found.origin)):
         yield Path(found.origin).name, Path(found.origin)
 
@@ -65,9 +65,9 @@ def zipped(files: Iterator[tuple[str, Path]]) -> bytes:
     return out.getvalue()
 
 
-def _package(folder: Path) -> Iterator[tuple[str, Path]]:
+def _package(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
     for path in folder.rglob("*.py"):
-        yield f"{folder.name}/{path.relative_to(folder).as_posix()}", path
+        yield f"{name}/{path.relative_to(folder).as_posix()}", path
 
 
 def _is_installed(path: Path) -> bool:

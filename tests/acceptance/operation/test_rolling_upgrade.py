@@ -83,7 +83,7 @@ def test_schema_then_publisher_then_job_are_upgraded_while_the_others_run(
             return Service(module, variables, log, installed.python)
 
         old_job, old_publisher = service(before, "spark_job"), service(before, "publisher")
-        pipeline.job, pipeline.publisher = service(now, "spark_job"), service(now, "publisher")
+        pipeline.job, pipeline.publisher = service(now, "spark_job"), service(now, "spark_outbox.publisher")
         try:
             pipeline.hold_open(6)
             with pipeline.load(7, sessions_per_second=5):

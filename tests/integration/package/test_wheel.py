@@ -17,6 +17,20 @@ from tests.support.releases import Installed, install
 PACKAGES = ("spark_job", "publisher", "outbox_consumer", "contract", "service", "db", "devstack")
 COMMANDS = ("spark-job", "publisher", "outbox-migrate", "devstack")
 LEFT_OUT = ("Dockerfile", "README.md")
+MOVED = ("publisher", "contract", "service", "db", "devstack")
+"""Names that anybody may have: in the wheel they are below `spark_outbox`."""
+IMPORT_ALL = """
+import importlib, pathlib, sys, sysconfig
+packages = pathlib.Path(sysconfig.get_path("purelib"))
+roots = [packages / name for name in ("spark_job", "outbox_consumer", "spark_outbox")]
+paths = [path.relative_to(packages) for root in roots for path in root.rglob("*.py")]
+names = {".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths}
+# Alembic runs the migrations; the other two are for programs and for a folder with a transform.
+names = {name for name in names if ".migrations" not in name and not name.endswith((".__main__", ".starter_test"))}
+for name in sorted(names):
+    importlib.import_module(name)
+print(len(names), [name for name in ("publisher", "contract", "service", "db", "devstack") if name in sys.modules])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +56,51 @@ def test_the_wheel_has_every_file_of_the_packages_and_nothing_else(installed: In
         text=True,
         check=True,
     )
-    expected = {name for name in listed.stdout.split() if not name.endswith(LEFT_OUT)}
+    expected = {
+        f"spark_outbox/{name}" if name.startswith(tuple(f"{each}/" for each in MOVED)) else name
+        for name in listed.stdout.split()
+        if not name.endswith(LEFT_OUT)
+    }
     with zipfile.ZipFile(installed.wheel) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert found == expected
-    assert {"spark_job/py.typed", "spark_job/spark/jars.lock", "service/outbox.schema.json"} <= found
+    assert {
+        "spark_job/py.typed",
+        "spark_job/spark/jars.lock",
+        "spark_outbox/service/outbox.schema.json",
+    } <= found
+
+
+def test_the_wheel_takes_no_name_that_anybody_may_have(installed: Installed, tmp_path: Path) -> None:
+    """Every module can be imported, and none imports another one by the name that it has in a checkout."""
+    with zipfile.ZipFile(installed.wheel) as archive:
+        names = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == {"spark_job", "outbox_consumer", "spark_outbox"}
+    done = installed.run("python", "-c", IMPORT_ALL, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    number, _, others = done.stdout.strip().partition(" ")
+    assert int(number) > 300
+    assert others == "[]"
+
+
+def test_modules_run_under_their_new_names(installed: Installed, tmp_path: Path) -> None:
+    asked = installed.run("python", "-m", "spark_outbox.service.probe", folder=tmp_path)
+    assert asked.stderr == "usage: python -m spark_outbox.service.probe URL\n"
+
+
+def test_a_users_own_packages_may_have_these_names(
+    installed: Installed, empty_database: str, tmp_path: Path
+) -> None:
+    """They are in the folder from which a command runs, and so before everything else on a program's path."""
+    for name in MOVED:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('this is the user’s own')\n")
+    variables = {"OUTBOX_POSTGRES__DSN": empty_database, "PYTHONPATH": str(tmp_path)}
+    up = installed.run("outbox-migrate", "up", folder=tmp_path, variables=variables)
+    assert up.returncode == 0, up.stderr
+    assert installed.run("publisher", "status", folder=tmp_path, variables=variables).returncode != 10
+    for command in COMMANDS:
+        assert installed.run(command, "--help", folder=tmp_path, variables=variables).returncode == 0
 
 
 @pytest.mark.parametrize("command", COMMANDS)
