@@ -65,7 +65,7 @@ def retry(connection: Connection, consumer: str) -> Iterator[Output]:
         for letter in store.letters():
             output = store.take(letter)
             if output is not None:
-                claimed = store.claim(output.place, [output])
+                claimed = store.claim(output.place, [output], retried=True)
                 if output.outbox_id is None or output.outbox_id in claimed:
                     output.replaces = claimed.get(output.outbox_id) if output.outbox_id else None
                     yield output

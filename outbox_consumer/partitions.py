@@ -254,5 +254,5 @@ def _repair(place: Place, next_offset: int, topic_id: str | None = None) -> str:
     if topic_id is None:
         where += f" AND partition = {place.partition}"
     else:
-        change += f", topic_id = '{topic_id}'"
+        change += f", first_offset = {next_offset}, topic_id = '{topic_id}'"
     return f"UPDATE outbox_consumer_position SET {change} WHERE consumer = … AND {where}"  # noqa: S608  # for people

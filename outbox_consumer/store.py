@@ -64,7 +64,7 @@ class Store:
             raise SettingsError(f"{module.__name__} is none of psycopg, psycopg2 and sqlite3")
         if getattr(connection, "autocommit", False) is True:
             raise SettingsError("the connection commits each statement: connect without autocommit")
-        self._queries = _queries(dialect)
+        self._queries = dialect_queries(dialect)
         self._connection = connection
         self._consumer = consumer
         self._idle_ms = str(idle_ms)
@@ -103,8 +103,11 @@ class Store:
             raise PositionError(f"the position of {place} is gone from outbox_consumer_position")
         return Position(*rows[0][:3])
 
-    def claim(self, place: Place, outputs: Iterable[Output]) -> dict[OutboxId, int | None]:
+    def claim(
+        self, place: Place, outputs: Iterable[Output], *, retried: bool = False
+    ) -> dict[OutboxId, int | None]:
         """Remember outputs of a partition, each once. Return the new ones, with the revision that each replaces.
+        `retried`: they were set aside, and are consumed later than what follows them.
 
         A process that claims the same output waits for the end of this transaction.
         """
@@ -115,7 +118,7 @@ class Store:
         ]
         if not asked:
             return {}
-        rows = self._all("claim", **place._asdict(), outputs=json.dumps(asked))
+        rows = self._all("claim", **place._asdict(), outputs=json.dumps(asked), retried=retried)
         return {_outbox_id(source, end, output): replaces for source, end, output, replaces in rows}
 
     def unclaim(self, outbox_id: OutboxId) -> None:
@@ -237,6 +240,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 @cache
-def _queries(dialect: str) -> dict[str, str]:
+def dialect_queries(dialect: str) -> dict[str, str]:
+    """Return the statements on the tables by name; `dialect`: postgres or sqlite."""
     text = files("outbox_consumer").joinpath("sql", f"{dialect}.sql").read_text("utf-8")
     return dict(re.findall(r"-- name: (\w+)\n(.*?)(?=\n-- name: |\Z)", text, re.DOTALL))

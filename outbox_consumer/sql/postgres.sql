@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS outbox_consumer_position (
     topic text COLLATE "C",
     partition int,
     topic_id text NOT NULL,
+    first_offset bigint NOT NULL,
     next_offset bigint NOT NULL CHECK (next_offset >= 0),
     leader_epoch int,
     moved_at timestamptz NOT NULL DEFAULT now(),
@@ -28,7 +29,8 @@ CREATE TABLE IF NOT EXISTS outbox_consumer_seen (
     topic text NOT NULL,
     partition int NOT NULL,
     "offset" bigint NOT NULL,
-    seen_at timestamptz NOT NULL DEFAULT now(),
+    seen_at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    retried boolean NOT NULL,
     CONSTRAINT outbox_consumer_seen_key PRIMARY KEY (consumer, source, end_offset, output)
 )
 
@@ -69,8 +71,8 @@ FROM outbox_consumer_position
 WHERE consumer = %(consumer)s AND topic = %(topic)s
 
 -- name: first_position
-INSERT INTO outbox_consumer_position (consumer, topic, partition, topic_id, next_offset)
-VALUES (%(consumer)s, %(topic)s, %(partition)s, %(topic_id)s, %(next_offset)s)
+INSERT INTO outbox_consumer_position (consumer, topic, partition, topic_id, first_offset, next_offset)
+VALUES (%(consumer)s, %(topic)s, %(partition)s, %(topic_id)s, %(next_offset)s, %(next_offset)s)
 ON CONFLICT (consumer, topic, partition) DO NOTHING
 
 -- name: lock
@@ -81,14 +83,16 @@ WHERE consumer = %(consumer)s AND topic = %(topic)s AND partition = %(partition)
 FOR UPDATE
 
 -- name: claim
-INSERT INTO outbox_consumer_seen AS seen (consumer, source, end_offset, output, revision, topic, partition, "offset")
-SELECT %(consumer)s::text, asked.source, asked.end_offset, asked.output, asked.revision, %(topic)s::text, %(partition)s::int, asked."offset"
+-- The statement begins when the position's row is locked: within a partition `seen_at` never falls, whenever the transactions began.
+INSERT INTO outbox_consumer_seen AS seen (consumer, source, end_offset, output, revision, topic, partition, "offset", retried)
+SELECT %(consumer)s::text, asked.source, asked.end_offset, asked.output, asked.revision, %(topic)s::text, %(partition)s::int,
+    asked."offset", %(retried)s::boolean
 FROM jsonb_to_recordset(%(outputs)s::jsonb)
     AS asked (source text, end_offset bigint, output int, revision int, "offset" bigint)
 ORDER BY asked.source COLLATE "C", asked.end_offset, asked.output
 ON CONFLICT (consumer, source, end_offset, output) DO UPDATE
 SET revision = EXCLUDED.revision, replaces = seen.revision, topic = EXCLUDED.topic, partition = EXCLUDED.partition,
-    "offset" = EXCLUDED."offset", seen_at = now()
+    "offset" = EXCLUDED."offset", seen_at = statement_timestamp(), retried = EXCLUDED.retried
 WHERE seen.revision < EXCLUDED.revision
 RETURNING source, end_offset, output, replaces
 
@@ -138,3 +142,35 @@ FOR UPDATE
 -- name: discard
 DELETE FROM outbox_consumer_letter
 WHERE consumer = %(consumer)s AND topic = %(topic)s AND topic_id = %(topic_id)s AND partition = %(partition)s AND "offset" = %(offset)s
+
+-- name: all_positions
+SELECT consumer, topic, partition, topic_id, first_offset, next_offset
+FROM outbox_consumer_position
+ORDER BY consumer, topic, partition
+
+-- name: count
+SELECT count(*) FROM outbox_consumer_seen WHERE consumer = %(consumer)s
+
+-- name: consumed
+SELECT source, end_offset, output, revision, topic, partition, "offset", (extract(epoch FROM seen_at) * 1000000)::bigint, retried
+FROM outbox_consumer_seen
+WHERE consumer = %(consumer)s
+
+-- name: kept_aside
+-- Of the topics that are there now: the position is of them.
+SELECT outbox_id, revision, topic, partition, "offset"
+FROM outbox_consumer_letter
+JOIN outbox_consumer_position USING (consumer, topic, partition, topic_id)
+WHERE consumer = %(consumer)s AND outbox_id IS NOT NULL
+
+-- name: consumed_as
+SELECT consumer, revision, replaces, topic, partition, "offset", seen_at::timestamptz(0)::text, retried
+FROM outbox_consumer_seen
+WHERE source = %(source)s AND end_offset = %(end_offset)s AND output = %(output)s
+ORDER BY consumer
+
+-- name: kept_aside_as
+SELECT consumer, revision, topic, partition, "offset", set_aside_at::timestamptz(0)::text, reason
+FROM outbox_consumer_letter
+WHERE outbox_id = %(outbox_id)s
+ORDER BY consumer, topic, partition, "offset"

@@ -7,6 +7,7 @@ CREATE TABLE IF NOT EXISTS outbox_consumer_position (
     topic text,
     partition int,
     topic_id text NOT NULL,
+    first_offset bigint NOT NULL,
     next_offset bigint NOT NULL CHECK (next_offset >= 0),
     leader_epoch int,
     moved_at text NOT NULL DEFAULT CURRENT_TIMESTAMP,
@@ -26,6 +27,7 @@ CREATE TABLE IF NOT EXISTS outbox_consumer_seen (
     partition int NOT NULL,
     "offset" bigint NOT NULL,
     seen_at text NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    retried boolean NOT NULL,
     CONSTRAINT outbox_consumer_seen_key PRIMARY KEY (consumer, source, end_offset, output)
 )
 
@@ -65,8 +67,8 @@ FROM outbox_consumer_position
 WHERE consumer = :consumer AND topic = :topic
 
 -- name: first_position
-INSERT INTO outbox_consumer_position (consumer, topic, partition, topic_id, next_offset)
-VALUES (:consumer, :topic, :partition, :topic_id, :next_offset)
+INSERT INTO outbox_consumer_position (consumer, topic, partition, topic_id, first_offset, next_offset)
+VALUES (:consumer, :topic, :partition, :topic_id, :next_offset, :next_offset)
 ON CONFLICT (consumer, topic, partition) DO NOTHING
 
 -- name: lock
@@ -76,14 +78,14 @@ WHERE consumer = :consumer AND topic = :topic AND partition = :partition
 RETURNING topic_id, next_offset, leader_epoch, :idle_ms
 
 -- name: claim
-INSERT INTO outbox_consumer_seen AS seen (consumer, source, end_offset, output, revision, topic, partition, "offset")
+INSERT INTO outbox_consumer_seen AS seen (consumer, source, end_offset, output, revision, topic, partition, "offset", retried)
 SELECT :consumer, json_extract(value, '$.source'), json_extract(value, '$.end_offset'), json_extract(value, '$.output'),
-    json_extract(value, '$.revision'), :topic, :partition, json_extract(value, '$.offset')
+    json_extract(value, '$.revision'), :topic, :partition, json_extract(value, '$.offset'), :retried
 FROM json_each(:outputs)
 WHERE true
 ON CONFLICT (consumer, source, end_offset, output) DO UPDATE
 SET revision = EXCLUDED.revision, replaces = seen.revision, topic = EXCLUDED.topic, partition = EXCLUDED.partition,
-    "offset" = EXCLUDED."offset", seen_at = CURRENT_TIMESTAMP
+    "offset" = EXCLUDED."offset", seen_at = CURRENT_TIMESTAMP, retried = EXCLUDED.retried
 WHERE seen.revision < EXCLUDED.revision
 RETURNING source, end_offset, output, replaces
 
@@ -132,3 +134,35 @@ WHERE consumer = :consumer AND topic = :topic AND topic_id = :topic_id AND parti
 -- name: discard
 DELETE FROM outbox_consumer_letter
 WHERE consumer = :consumer AND topic = :topic AND topic_id = :topic_id AND partition = :partition AND "offset" = :offset
+
+-- name: all_positions
+SELECT consumer, topic, partition, topic_id, first_offset, next_offset
+FROM outbox_consumer_position
+ORDER BY consumer, topic, partition
+
+-- name: count
+SELECT count(*) FROM outbox_consumer_seen WHERE consumer = :consumer
+
+-- name: consumed
+SELECT source, end_offset, output, revision, topic, partition, "offset", CAST(strftime('%s', seen_at) AS integer) * 1000000, retried
+FROM outbox_consumer_seen
+WHERE consumer = :consumer
+
+-- name: kept_aside
+-- Of the topics that are there now: the position is of them.
+SELECT outbox_id, revision, topic, partition, "offset"
+FROM outbox_consumer_letter
+JOIN outbox_consumer_position USING (consumer, topic, partition, topic_id)
+WHERE consumer = :consumer AND outbox_id IS NOT NULL
+
+-- name: consumed_as
+SELECT consumer, revision, replaces, topic, partition, "offset", seen_at, retried
+FROM outbox_consumer_seen
+WHERE source = :source AND end_offset = :end_offset AND output = :output
+ORDER BY consumer
+
+-- name: kept_aside_as
+SELECT consumer, revision, topic, partition, "offset", set_aside_at, reason
+FROM outbox_consumer_letter
+WHERE outbox_id = :outbox_id
+ORDER BY consumer, topic, partition, "offset"

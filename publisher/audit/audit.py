@@ -30,12 +30,16 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """What was asked for. `folder`: where the state is kept, None for a temporary one; `keys_file`: for many lost keys."""
+    """What was asked for. `folder`: where the state is kept, None for a temporary one; `keys_file`: for many lost keys.
+
+    `consumed`: a consumer's database or group to compare with the topics, too; `with_kafka` then.
+    """
 
     limits: Limits
     with_kafka: bool
     folder: Path | None
     keys_file: Path
+    consumed: str | None = None
 
 
 def audit(
@@ -64,7 +68,7 @@ def audit(
             _undelivered(connection),
         ]
         if state is not None:
-            found = kafka.run(connection, settings, state, folder, request.keys_file, phase)
+            found = kafka.run(connection, settings, state, folder, request.keys_file, request.consumed, phase)
             report.checks += found.checks
             report.counted |= found.counted
             report.mend += [found.mend] if found.mend is not None else []

@@ -35,6 +35,15 @@ def audit(
         bool,
         typer.Option("--kafka", help="Also read the output topics back and compare them with the outbox."),
     ] = False,
+    consumed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DSN|GROUP",
+            help="With all of --kafka: also compare what a consumer has consumed. The database of `outbox_consumer` (postgresql://…, "
+            "key=value words, sqlite:///PATH), or the consumer group of another client.",
+            show_default=False,
+        ),
+    ] = None,
     from_batch: Annotated[
         int | None, typer.Option(min=1, help="First batch; default: the oldest that is kept.")
     ] = None,
@@ -54,9 +63,12 @@ def audit(
 ) -> None:
     """Prove that ledger, rows and deliveries agree, and with --kafka that every output is in its topic exactly once.
 
+    With --consumed also that a consumer has consumed each of them, once and in order, and what waits for it.
+
     Reads only. All services may run meanwhile. Exit codes: 0 clean, 1 something is wrong, 6 Postgres or Kafka did not answer,
     2 wrong settings, 3 wrong schema.
     """
+    kafka = kafka or consumed is not None
     if state is not None and not kafka:
         raise typer.BadParameter("--state is for --kafka", param_hint="--state")
     settings = load_settings(config)
@@ -64,7 +76,7 @@ def audit(
     if kafka:
         check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     moment = None if since is None else parse_moment(since, "--since").here()
-    request = AuditRequest(Limits(from_batch, to_batch, moment), kafka, state, keys_file.resolve())
+    request = AuditRequest(Limits(from_batch, to_batch, moment), kafka, state, keys_file.resolve(), consumed)
     with (
         database(settings, "audit") as connection,
         progress_bar(quiet=as_json) as progress,

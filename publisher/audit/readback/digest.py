@@ -80,6 +80,8 @@ class ReceivedOutput(NamedTuple):
     """See `place_number`."""
     replay: bytes
     """8 bytes for the replay that sent it, NOT_REPLAYED for live publishing."""
+    output: int = NONE
+    """Which of its session's outputs; NONE: no such number."""
 
     @property
     def replayed(self) -> bool:
@@ -88,7 +90,7 @@ class ReceivedOutput(NamedTuple):
 
 
 EXPECTED = Struct("<16s16s8s8sqHiiHiqHB")
-FOUND = Struct("<16s16sHiqqiqq8s")
+FOUND = Struct("<16s16sHiqqiqq8si")
 
 
 def place_number(topic: int, partition: int) -> int:

@@ -111,7 +111,7 @@ class FoundReader:
         if ends_erased and not outbox_id:
             self._count("tombstones_of_erasure")
             return
-        session, _, _ = outbox_id.rpartition(b"/")
+        session, _, output = outbox_id.rpartition(b"/")
         place, _, input_offset = session.rpartition(b"/")
         topic_id, _, partition = place.rpartition(b"/")
         if not all(each.isdigit() and len(each) < 19 for each in (partition, input_offset)):
@@ -138,6 +138,7 @@ class FoundReader:
                 int(input_offset),
                 place_number(number, int(partition)),
                 replay,
+                int(output) if output.isdigit() and len(output) < 10 else NONE,
             ),
         )
 

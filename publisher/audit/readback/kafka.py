@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from db.statements import queries
+from publisher.audit.consumer.checks import ReadBack, check_consumed
 from publisher.audit.erased import ErasedPlaces, read_places, read_topics
 from publisher.audit.findings import Check
 from publisher.audit.readback import state as states
@@ -134,9 +135,13 @@ def run(
     state: AuditState,
     folder: Path,
     keys_file: Path,
+    consumed: str | None,
     phase: Phase,
 ) -> KafkaAudit:
-    """Read, compare and explain. A killed audit is taken up again with the state that it left in `folder`."""
+    """Read, compare and explain. A killed audit is taken up again with the state that it left in `folder`.
+
+    `consumed`: the database of a consumer, or a group, that is compared with both.
+    """
     scope = Scope.from_json(state.scope)
     found = Spill(folder, "found", FOUND, state.buckets)
     expected = Spill(folder, "expected", EXPECTED, state.buckets)
@@ -166,10 +171,11 @@ def run(
     ExpectedReader(scope, state, folder, expected).run(
         connection, state.known_to, phase("reading the outbox", sessions[0] if sessions is not None else 0)
     )
+    judge = _judge(scope, state.inputs, read_places(connection), revision, bounds)
     with LostRows(folder) as lost:
         numbers = {name: number for number, name in enumerate(state.topics)}
         comparison = Comparison(
-            judge=_judge(scope, state.inputs, read_places(connection), revision, bounds),
+            judge=judge,
             on_lost=lost.add,
             compacted=frozenset(numbers[name] for name in state.compacted),
             shared=frozenset(
@@ -183,6 +189,11 @@ def run(
         finally:
             explainer.close()
         counted = {**state.counted, **comparison.counted}
+        if consumed is not None:
+            read = ReadBack(state, folder, expected, found, judge)
+            consumers = check_consumed(consumed, read, Broker(settings.kafka), phase)
+            checks += consumers.checks
+            counted |= consumers.counted
         return KafkaAudit(checks, counted, mending_command(connection, lost, state.topics, keys_file))
 
 

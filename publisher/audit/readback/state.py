@@ -11,7 +11,7 @@ import orjson
 from service.errors import SettingsError
 from service.private_file import private
 
-_VERSION = 5
+_VERSION = 6
 
 
 @dataclass(slots=True)
@@ -78,7 +78,10 @@ def save(folder: Path, state: AuditState) -> None:
 def forget(folder: Path) -> None:
     """Remove the state and the files of a finished audit."""
     # As Spill names them: the folder is the user's, who may keep other files there.
-    spills = (f"{name}-{'[0-9]' * 5}" for name in ("found", "expected", "order", "emitted", "compacted"))
+    spills = (
+        f"{name}-{'[0-9]' * 5}"
+        for name in ("found", "expected", "order", "emitted", "compacted", "consumed", "visited")
+    )
     for pattern in (*spills, "state.json", "state.json.new"):
         for path in folder.glob(pattern):
             path.unlink()

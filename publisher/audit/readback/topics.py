@@ -4,8 +4,9 @@ import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
+from outbox_consumer.reading import ConsumerPosition
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
@@ -74,6 +75,24 @@ class Broker:
     def lows(self, topics: Sequence[Topic]) -> Offsets:
         """Return the low watermarks: what was below them is deleted."""
         return self._settled(topics, "earliest")
+
+    def group_positions(self, group: str, names: Sequence[str]) -> list[ConsumerPosition]:
+        """Return how far a consumer group has committed in these topics, as they are now."""
+        asked = [ConsumerGroupTopicPartitions(group)]
+        try:
+            answers = self._admin.answers_within(
+                self._settings.request_timeout_s,
+                lambda client, wait_s: client.list_consumer_group_offsets(asked, request_timeout=wait_s),
+            )
+            committed = answers[group].result().topic_partitions
+        except KafkaException as error:
+            raise unavailable(self._settings, error) from error
+        ids = {topic.name: topic.topic_id or "" for topic in self.describe(names)}
+        return [
+            ConsumerPosition(group, each.topic, each.partition, ids[each.topic], 0, each.offset)
+            for each in committed
+            if each.topic in ids and each.offset >= 0
+        ]
 
     def _settled(self, topics: Sequence[Topic], which: Literal["earliest", "latest"]) -> Offsets:
         """Ask again while the leaders of a topic that was just made, or whose leader moved, are not known."""

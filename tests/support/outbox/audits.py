@@ -30,9 +30,10 @@ def run_audit(
     kafka: bool = False,
     limits: Limits = Limits(),  # noqa: B008 - it never changes
     state: Path | None = None,
+    consumed: str | None = None,
 ) -> AuditReport:
     """What `publisher audit` does, without its command line."""
-    request = AuditRequest(limits, kafka, state, folder / "lost-keys.txt")
+    request = AuditRequest(limits, kafka, state, folder / "lost-keys.txt", consumed)
     with connect(settings.postgres, "audit test", autocommit=True) as connection:
         return audit(connection, settings, request, lambda name, steps: lambda done: None)
 

@@ -1,0 +1,115 @@
+"""What a consumer's tables say, for `publisher audit --consumed` and `publisher trace --consumer`. Reads only."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Literal, NamedTuple
+
+from contract.places import OutboxId
+from outbox_consumer.store import dialect_queries
+
+_ROWS = 10_000
+
+
+class ConsumerPosition(NamedTuple):
+    """How far a consumer is in a partition: it began at `first_offset`, and has consumed all below `next_offset`."""
+
+    consumer: str
+    topic: str
+    partition: int
+    topic_id: str
+    first_offset: int
+    next_offset: int
+
+
+class ConsumedOutput(NamedTuple):
+    """An output with the greatest revision that was consumed, and the record that it came from. `at_us`: microseconds since 1970.
+
+    `retried`: it had been set aside, so it came later than what follows it.
+    """
+
+    source: str
+    end_offset: int
+    output: int
+    revision: int
+    topic: str
+    partition: int
+    offset: int
+    at_us: int
+    retried: bool
+
+
+class ConsumedAs(NamedTuple):
+    """What a consumer has of one output. `set_aside`: why it was not consumed; None: it was."""
+
+    consumer: str
+    revision: int
+    topic: str
+    partition: int
+    offset: int
+    at: str
+    replaces: int | None = None
+    retried: bool = False
+    set_aside: str | None = None
+
+
+class ConsumerTables:
+    """The tables of every consumer in one database, over a connection in a transaction that sees one state of them."""
+
+    def __init__(self, connection: Any, dialect: Literal["postgres", "sqlite"]) -> None:
+        self._connection = connection
+        self._queries = dialect_queries(dialect)
+        self._streams = dialect == "postgres"
+
+    def positions(self) -> list[ConsumerPosition] | None:
+        """Return every consumer's positions; None: there are no such tables."""
+        if self._rows("missing")[0][0]:
+            return None
+        return [ConsumerPosition(*row) for row in self._rows("all_positions")]
+
+    def forgotten(self, consumer: str) -> dict[str, int]:
+        """Return for each source (topic id/partition) the end of the last session of which outputs were forgotten."""
+        return dict(self._rows("forgotten", consumer=consumer))
+
+    def count(self, consumer: str) -> int:
+        """Return how many outputs a consumer remembers."""
+        return int(self._rows("count", consumer=consumer)[0][0])
+
+    def consumed(self, consumer: str) -> Iterator[ConsumedOutput]:
+        """Yield what a consumer remembers, in no order, and in bounded memory."""
+        for row in self._stream("consumed", consumer=consumer):
+            yield ConsumedOutput._make(row)
+
+    def set_aside(self, consumer: str) -> Iterator[tuple[str, int, str, int, int]]:
+        """Yield the outputs among the dead letters: outbox-id, revision, topic, partition, offset."""
+        yield from self._stream("kept_aside", consumer=consumer)
+
+    def of_output(self, outbox_id: OutboxId) -> list[ConsumedAs]:
+        """Return what each consumer has of an output."""
+        source = f"{outbox_id.topic_id}/{outbox_id.partition}"
+        rows = self._rows(
+            "consumed_as", source=source, end_offset=outbox_id.end_offset, output=outbox_id.output
+        )
+        found = [
+            ConsumedAs(consumer, revision, topic, partition, offset, at, replaces, bool(retried))
+            for consumer, revision, replaces, topic, partition, offset, at, retried in rows
+        ]
+        found += [
+            ConsumedAs(consumer, revision, topic, partition, offset, at, set_aside=reason)
+            for consumer, revision, topic, partition, offset, at, reason in self._rows(
+                "kept_aside_as", outbox_id=str(outbox_id)
+            )
+        ]
+        return found
+
+    def _rows(self, name: str, **parameters: object) -> list[Any]:
+        cursor = self._connection.cursor()
+        cursor.execute(self._queries[name], parameters)
+        rows: list[Any] = cursor.fetchall()
+        return rows
+
+    def _stream(self, name: str, **parameters: object) -> Iterator[Any]:
+        cursor = self._connection.cursor(f"outbox_{name}") if self._streams else self._connection.cursor()
+        with closing(cursor):
+            cursor.execute(self._queries[name], parameters)
+            while rows := cursor.fetchmany(_ROWS):
+                yield from rows

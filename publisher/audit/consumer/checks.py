@@ -1,0 +1,333 @@
+"""The audit of a consumer: what it remembers is spread over the buckets of the outbox's outputs and the topics' records, and compared.
+
+1. The topics are read up to ends that were frozen, and the outbox beyond them (`readback`).
+2. Only then is the consumer asked, in one snapshot: what it consumed beyond those ends is counted, and nothing else of it.
+So the consumer, the publisher and the job may run meanwhile.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from contract.places import OutboxId, parse_place
+from outbox_consumer.reading import ConsumerPosition, ConsumerTables
+from publisher.audit.consumer.compare import (
+    CONSUMED,
+    ONCE,
+    RETRIED,
+    SET_ASIDE,
+    UNKNOWN,
+    VISITED,
+    ConsumerComparison,
+    Partition,
+    Range,
+    Remembered,
+    Visited,
+)
+from publisher.audit.findings import Check
+from publisher.audit.readback.digest import (
+    NONE,
+    ExpectedOutput,
+    ReceivedOutput,
+    bucket_of,
+    identity_of,
+    place_number,
+)
+from publisher.audit.readback.spill import Spill
+from publisher.audit.readback.state import AuditState
+from publisher.audit.readback.topics import Broker
+from publisher.trace.consumer_database import consumer_tables, is_database
+from service.errors import SettingsError
+
+_OFFSETS_A_BUCKET = 250_000
+_MOST_BUCKETS = 20_000
+_AT_ONCE = 10_000
+
+
+class ReadBack(NamedTuple):
+    """What was read of the outbox and the topics. `judge`: as `Comparison.judge`."""
+
+    state: AuditState
+    folder: Path
+    expected: Spill
+    found: Spill
+    judge: Callable[[ReceivedOutput], str | None]
+
+
+class ConsumerAudit(NamedTuple):
+    """What was found, over all consumers of a database."""
+
+    checks: list[Check]
+    counted: dict[str, int]
+
+
+def check_consumed(
+    consumed: str, read: ReadBack, broker: Broker, phase: Callable[[str, int], Callable[[int], None]]
+) -> ConsumerAudit:
+    """Compare the consumers of a database, or a group's offsets. Raises SettingsError, UnavailableError."""
+    findings = _Findings(read.state)
+    with ExitStack() as opened:
+        if is_database(consumed):
+            tables = opened.enter_context(consumer_tables(consumed, "publisher audit"))
+            positions = tables.positions()
+            if not positions:
+                raise SettingsError(
+                    "--consumed names a database without a position of `outbox_consumer`: name the one whose connection "
+                    "`consume` gets"
+                )
+        else:
+            tables, positions = None, broker.group_positions(consumed, read.state.topics)
+            if not positions:
+                raise SettingsError(
+                    f"the consumer group {consumed!r} has committed no offset in an output topic. A database is named by its DSN, as "
+                    "postgresql://… or sqlite:///PATH"
+                )
+        topic_ids = {topic.name: topic.topic_id for topic in broker.describe(read.state.topics)}
+        for consumer, own in groupby(positions, attrgetter("consumer")):
+            compared = _compare(consumer, findings.ranges(own, topic_ids), tables, read, phase)
+            findings.add(consumer, compared)
+    return ConsumerAudit(findings.checks(), findings.counted)
+
+
+def _compare(
+    consumer: str,
+    positions: Mapping[Partition, Range],
+    tables: ConsumerTables | None,
+    read: ReadBack,
+    phase: Callable[[str, int], Callable[[int], None]],
+) -> ConsumerComparison:
+    state = read.state
+    numbers = {topic_id: number for number, topic_id in enumerate(state.inputs)}
+    compared = ConsumerComparison(
+        positions=positions,
+        ends={
+            (topic, int(partition)): end
+            for topic, offsets in enumerate(state.ends)
+            for partition, end in offsets.items()
+        },
+        judge=read.judge,
+        forgotten={}
+        if tables is None
+        else {_place(source, numbers): end for source, end in tables.forgotten(consumer).items()},
+        remembers=tables is not None,
+    )
+    spill = Spill(read.folder, "consumed", CONSUMED, state.buckets)
+    spill.restore([])
+    if tables is not None:
+        advance = phase(f"reading consumer {consumer}", tables.count(consumer))
+        _spill(
+            _remembered(tables, consumer, state, numbers), spill, bytes.fromhex(state.seed), state, advance
+        )
+    order = _Order(read.folder, state)
+    advance = phase(f"comparing consumer {consumer}", state.buckets)
+    for bucket in range(state.buckets):
+        for visit in compared.look_at(
+            map(ExpectedOutput._make, read.expected.read(bucket)),
+            map(ReceivedOutput._make, read.found.read(bucket)),
+            map(Remembered._make, spill.read(bucket)),
+        ):
+            order.add(visit)
+        advance(1)
+    order.compare(compared)
+    return compared
+
+
+def _remembered(
+    tables: ConsumerTables, consumer: str, state: AuditState, numbers: Mapping[str, int]
+) -> Iterator[tuple[OutboxId, Remembered]]:
+    topics = {name: number for number, name in enumerate(state.topics)}
+    for row in tables.consumed(consumer):
+        topic_id, _, partition = row.source.rpartition("/")
+        outbox_id = OutboxId(topic_id, int(partition), row.end_offset, row.output)
+        kind = RETRIED if row.retried else ONCE
+        topic = topics.get(row.topic, UNKNOWN)
+        yield (
+            outbox_id,
+            _row(
+                outbox_id, row.revision, numbers, topic, row.partition, row.offset, at_us=row.at_us, kind=kind
+            ),
+        )
+    for text, revision, name, number, offset in tables.set_aside(consumer):
+        try:
+            place = parse_place(text)
+        except ValueError:
+            continue
+        if isinstance(place, OutboxId):
+            topic = topics.get(name, UNKNOWN)
+            yield place, _row(place, revision, numbers, topic, number, offset, at_us=0, kind=SET_ASIDE)
+
+
+def _row(
+    outbox_id: OutboxId,
+    revision: int,
+    numbers: Mapping[str, int],
+    topic: int,
+    partition: int,
+    offset: int,
+    *,
+    at_us: int,
+    kind: int,
+) -> Remembered:
+    place = _place(f"{outbox_id.topic_id}/{outbox_id.partition}", numbers)
+    identity = identity_of(f"{outbox_id}".encode(), revision)
+    return Remembered(
+        identity,
+        place,
+        outbox_id.end_offset,
+        outbox_id.output,
+        revision,
+        topic,
+        partition,
+        offset,
+        at_us,
+        kind,
+    )
+
+
+def _spill(
+    rows: Iterable[tuple[OutboxId, Remembered]],
+    spill: Spill,
+    seed: bytes,
+    state: AuditState,
+    advance: Callable[[int], None],
+) -> None:
+    done = 0
+    for outbox_id, row in rows:
+        session = f"{outbox_id.end}".encode()
+        spill.append(bucket_of(session, state.buckets, seed), CONSUMED.pack(*row))
+        done += 1
+        if done == _AT_ONCE:
+            advance(done)
+            done = 0
+    advance(done)
+
+
+def _place(source: str, numbers: Mapping[str, int]) -> int:
+    topic_id, _, partition = source.rpartition("/")
+    number = numbers.get(topic_id)
+    return NONE if number is None else place_number(number, int(partition))
+
+
+class _Order:
+    """What was consumed in its turn, by ranges of offsets: a range fits in memory, and ranges follow each other."""
+
+    def __init__(self, folder: Path, state: AuditState) -> None:
+        total = sum(
+            end - state.begins[topic].get(partition, 0)
+            for topic, offsets in enumerate(state.ends)
+            for partition, end in offsets.items()
+        )
+        self._width = max(_OFFSETS_A_BUCKET, total // (_MOST_BUCKETS // 2))
+        self._first: dict[Partition, tuple[int, int]] = {}
+        self._buckets: list[Partition] = []
+        for topic, offsets in enumerate(state.ends):
+            for partition, end in offsets.items():
+                begin = state.begins[topic].get(partition, 0)
+                self._first[topic, int(partition)] = (len(self._buckets), begin)
+                self._buckets += [(topic, int(partition))] * (1 + (end - begin) // self._width)
+        self._spill = Spill(folder, "visited", VISITED, len(self._buckets))
+        self._spill.restore([])
+
+    def add(self, visit: Visited) -> None:
+        bucket, begin = self._first[visit.topic, visit.partition]
+        self._spill.append(bucket + (visit.offset - begin) // self._width, VISITED.pack(*visit))
+
+    def compare(self, compared: ConsumerComparison) -> None:
+        newest: dict[Partition, int] = {}
+        for bucket, place in enumerate(self._buckets):
+            visits = map(Visited._make, self._spill.read(bucket))
+            newest[place] = compared.look_at_order(visits, newest.get(place, 0))
+
+
+class _Findings:
+    """The checks over all consumers, in words."""
+
+    def __init__(self, state: AuditState) -> None:
+        self._state = state
+        self.counted: dict[str, int] = {}
+        self._topics = Check("consumer_topics", "Is each position of the topic that is there now?")
+        self._deleted = Check("deleted_unconsumed", "Do the topics still have all that is not consumed?")
+        self._missing = Check(
+            "not_consumed", "Has the consumer consumed every delivered output below its position?"
+        )
+        self._twice = Check("consumed_twice", "Did the consumer consume each output once?")
+        self._undelivered = Check("consumed_undelivered", "Was every output delivered that was consumed?")
+        self._order = Check("consumed_order", "Were the outputs of each partition consumed in its order?")
+        self._behind = Check("unconsumed", "Do delivered outputs wait to be consumed?", fails=False)
+        self._aside = Check("set_aside", "Did the consumer set outputs aside?", fails=False)
+
+    def checks(self) -> list[Check]:
+        return [
+            self._topics,
+            self._deleted,
+            self._missing,
+            self._twice,
+            self._undelivered,
+            self._order,
+            self._behind,
+            self._aside,
+        ]
+
+    def ranges(
+        self, positions: Iterable[ConsumerPosition], topic_ids: Mapping[str, str | None]
+    ) -> dict[Partition, Range]:
+        """Return what was consumed of the outbox's topics as they are now; look at what the topics have deleted meanwhile."""
+        found = {}
+        topics = {name: number for number, name in enumerate(self._state.topics)}
+        for each in positions:
+            number = topics.get(each.topic)
+            if number is None:
+                continue
+            place = f"{each.consumer}: {each.topic}[{each.partition}]"
+            low = (self._state.lows or [])[number].get(str(each.partition))
+            if topic_ids.get(each.topic) != each.topic_id or low is None:
+                self._topics.add(f"{place}: its position is of another topic, with id {each.topic_id}")
+                continue
+            if each.next_offset < low:
+                self._deleted.add(
+                    f"{place}: offsets {each.next_offset} to {low - 1} were deleted before they were consumed",
+                    low - each.next_offset,
+                )
+            found[number, each.partition] = Range(each.first_offset, each.next_offset)
+        return found
+
+    def add(self, consumer: str, compared: ConsumerComparison) -> None:
+        for name, count in compared.counted.items():
+            self.counted[name] = self.counted.get(name, 0) + count
+        for copy in compared.missing.kept:
+            self._missing.examples.append(f"{consumer}: {self._of_record(copy)}")
+        for check, tally in (
+            (self._twice, compared.twice),
+            (self._undelivered, compared.undelivered),
+            (self._aside, compared.set_aside),
+        ):
+            check.examples += [f"{consumer}: {self._of_row(row)}" for row in tally.kept]
+            check.count += tally.count
+        self._missing.count += compared.missing.count
+        self._order.count += compared.disordered.count
+        self._order.examples += [
+            f"{consumer}: {self._where(visit.topic, visit.partition, visit.offset)} was consumed before a lower offset"
+            for visit in compared.disordered.kept
+        ]
+        for (topic, partition), count in sorted(compared.behind.items()):
+            self._behind.add(f"{consumer}: {self._state.topics[topic]}[{partition}]: {count} records", count)
+
+    def _of_record(self, copy: ReceivedOutput) -> str:
+        name = self._id(copy.input_place, copy.input_offset, copy.output, copy.revision)
+        return f"{name} at {self._where(copy.topic, copy.partition, copy.offset)}"
+
+    def _of_row(self, row: Remembered) -> str:
+        name = self._id(row.place, row.end_offset, row.output, row.revision)
+        return f"{name} at {self._where(row.topic, row.partition, row.offset)}"
+
+    def _id(self, place: int, end_offset: int, output: int, revision: int) -> str:
+        topic = "?" if place == NONE else self._state.inputs[place >> 32]
+        name = OutboxId(topic, place & 0xFFFFFFFF, end_offset, output)
+        return f"{name} revision {revision}" if revision else f"{name}"
+
+    def _where(self, topic: int, partition: int, offset: int) -> str:
+        name = "another topic" if topic == UNKNOWN else self._state.topics[topic]
+        return f"{name}[{partition}]@{offset}"

@@ -1,0 +1,189 @@
+"""What a consumer remembers against what was delivered, bucket by bucket. Pure.
+
+An output was delivered where its topic has a record of it, or where its lane is past its row. In memory are a bucket's outputs in the
+outbox and their records: what a consumer remembers besides is counted and not kept.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+
+from publisher.audit.readback.compare import MOST_COPIES, BucketTally
+from publisher.audit.readback.digest import NONE, NOT_REPLAYED, ExpectedOutput, Mark, ReceivedOutput
+
+CONSUMED = Struct("<16sqqiiHiqqB")
+VISITED = Struct("<Hiqq")
+UNKNOWN = 0xFFFF
+"""Number of a topic, or an input topic, that is none of the outbox's."""
+
+Partition = tuple[int, int]
+"""(topic number, partition)"""
+Key = tuple[int, int, int]
+"""(place, end offset, output): an outbox-id."""
+
+
+class Remembered(NamedTuple):
+    """What a consumer remembers of an output: it consumed this record, or set it aside."""
+
+    identity: bytes
+    place: int
+    end_offset: int
+    output: int
+    revision: int
+    topic: int
+    partition: int
+    offset: int
+    at_us: int
+    kind: int
+
+    @property
+    def key(self) -> Key:
+        """Which output it is, in whatever revision."""
+        return self.place, self.end_offset, self.output
+
+    @property
+    def record(self) -> tuple[int, int, int]:
+        """Where it came from."""
+        return self.topic, self.partition, self.offset
+
+
+ONCE, RETRIED, SET_ASIDE = range(3)
+"""Kinds: consumed in its turn, consumed later by `retry`, not consumed."""
+
+
+class Visited(NamedTuple):
+    """An output that was consumed in its turn, from a record that is there."""
+
+    topic: int
+    partition: int
+    offset: int
+    at_us: int
+
+
+class Range(NamedTuple):
+    """The records of a partition that a consumer has consumed: from where it began up to its position."""
+
+    first: int
+    end: int
+
+
+@dataclass(slots=True)
+class ConsumerComparison:
+    """What the buckets showed of one consumer. `judge`: as what to count an output that no audited row explains; None: nobody sent it.
+
+    `ends`: where the topics ended when the audit began. `forgotten`: place -> end of the last session of which outputs were forgotten.
+    `remembers`: whether the consumer has tables; else its position stands for all below it.
+    """
+
+    positions: Mapping[Partition, Range]
+    ends: Mapping[Partition, int]
+    judge: Callable[[ReceivedOutput], str | None]
+    forgotten: Mapping[int, int] = field(default_factory=dict)
+    remembers: bool = True
+    missing: BucketTally = field(default_factory=BucketTally)
+    twice: BucketTally = field(default_factory=BucketTally)
+    undelivered: BucketTally = field(default_factory=BucketTally)
+    disordered: BucketTally = field(default_factory=BucketTally)
+    set_aside: BucketTally = field(default_factory=BucketTally)
+    behind: dict[Partition, int] = field(default_factory=lambda: defaultdict(int))
+    counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def look_at(
+        self,
+        expected: Iterable[ExpectedOutput],
+        found: Iterable[ReceivedOutput],
+        remembered: Iterable[Remembered],
+    ) -> Iterator[Visited]:
+        """Compare one bucket; yield what was consumed in its turn, for `look_at_order`."""
+        delivered = {
+            output.identity: output.marks & (Mark.DEMANDED | Mark.PARKED | Mark.SKIPPED) == Mark.DEMANDED
+            for output in expected
+        }
+        records: dict[Key, list[ReceivedOutput]] = {}
+        for record in found:
+            if record.identity not in delivered:
+                continue
+            delivered[record.identity] = True
+            copies = records.setdefault((record.input_place, record.input_offset, record.output), [])
+            if len(copies) < MOST_COPIES:
+                copies.append(record)
+        consumed: dict[Key, Remembered] = {}
+        aside: set[tuple[int, int, int]] = set()
+        for each in remembered:
+            if each.kind == SET_ASIDE:
+                self.set_aside.add(each)
+                if each.key in records:
+                    aside.add(each.record)
+                continue
+            if each.key in consumed:
+                self.twice.add(each)
+            elif each.identity in delivered or each.key in records:
+                consumed[each.key] = each
+            self._explain(each, delivered)
+            if each.kind == ONCE and any(
+                copy.identity == each.identity and (copy.topic, copy.partition, copy.offset) == each.record
+                for copy in records.get(each.key, ())
+            ):
+                yield Visited(*each.record, each.at_us)
+        for key, copies in records.items():
+            for copy in copies:
+                self._demand(copy, consumed.get(key), aside)
+
+    def look_at_order(self, visits: Iterable[Visited], newest: int) -> int:
+        """Compare when the outputs of some offsets of a partition were consumed, with their order. `newest`: the time of what came before.
+
+        Return the newest time of all.
+        """
+        for visit in sorted(visits):
+            if visit.at_us < newest:
+                self.disordered.add(visit)
+            newest = max(newest, visit.at_us)
+        return newest
+
+    def _explain(self, each: Remembered, delivered: Mapping[bytes, bool]) -> None:
+        was_sent = delivered.get(each.identity)
+        if each.offset >= self.ends.get((each.topic, each.partition), each.offset + 1):
+            self.counted["consumed_during_the_audit"] += 1
+        elif was_sent:
+            self.counted["outputs_consumed"] += 1
+        elif was_sent is None and (name := self._unexplained(each)) is not None:
+            self.counted[name] += 1
+        else:
+            self.undelivered.add(each)
+
+    def _unexplained(self, each: Remembered) -> str | None:
+        if each.place == NONE:
+            return "consumed_of_other_outboxes"
+        name = self.judge(
+            ReceivedOutput(
+                each.identity, b"", each.topic, each.partition, each.offset, NONE, each.revision, each.end_offset,
+                each.place, NOT_REPLAYED, each.output,
+            )
+        )  # fmt: skip
+        return None if name is None else f"consumed_{name.removeprefix('records_')}"
+
+    def _demand(
+        self, copy: ReceivedOutput, consumed: Remembered | None, aside: set[tuple[int, int, int]]
+    ) -> None:
+        """Whether a record was consumed, or its output from another one."""
+        position = self.positions.get((copy.topic, copy.partition))
+        if position is None or copy.offset < position.first:
+            self.counted["records_not_subscribed_to"] += 1
+        elif copy.offset >= position.end:
+            self.behind[copy.topic, copy.partition] += 1
+        elif not self.remembers:
+            self.counted["records_below_the_position"] += 1
+        elif consumed is not None and consumed.revision >= copy.revision:
+            if consumed.revision > copy.revision:
+                self.counted["records_superseded_by_reissue"] += 1
+            elif consumed.record != (copy.topic, copy.partition, copy.offset):
+                name = "replays" if copy.replayed else "repetitions"
+                self.counted[f"{name}_dropped"] += 1
+        elif (copy.topic, copy.partition, copy.offset) in aside:
+            pass  # counted with the others that were set aside
+        elif copy.input_offset <= self.forgotten.get(copy.input_place, NONE):
+            self.counted["forgotten_by_the_consumer"] += 1
+        else:
+            self.missing.add(copy)
