@@ -11,6 +11,7 @@ from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.commands.common import database
 from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
 from publisher.trace import shown
+from publisher.trace.consumers import Consumptions, consumptions
 from publisher.trace.meaning import SessionKey, meaning
 from publisher.trace.outputs import (
     Identity,
@@ -37,6 +38,16 @@ _Scan = Annotated[
         help="Of a session key: read the topics from end to end, for replayed copies too, and outputs whose delivery is not kept.",
     ),
 ]
+_Consumer = Annotated[
+    str | None,
+    typer.Option(
+        "--consumer",
+        metavar="DSN",
+        help="Also what became of each output at consumers: the database of `outbox_consumer` (postgresql://…, key=value words, "
+        "sqlite:///PATH).",
+        show_default=False,
+    ),
+]
 _Document = dict[str, Any]
 
 
@@ -51,6 +62,7 @@ def trace(
     ],
     topic: _Topic = None,
     scan: _Scan = False,
+    consumer: _Consumer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
@@ -72,7 +84,9 @@ def trace(
         wanted = meaning(connection, what)
         if wanted is None:
             wanted = what  # no place, so a session key that the outbox does not have
-        found = _traced(settings, connection, wanted, topic=topic, scan=scan, text=not as_json)
+        found = _traced(
+            settings, connection, wanted, topic=topic, scan=scan, consumer=consumer, text=not as_json
+        )
     if as_json:
         print_json(found.document)
     raise typer.Exit(0 if found.is_whole else 1)
@@ -143,13 +157,14 @@ def _traced(
     *,
     topic: str | None = None,
     scan: bool = False,
+    consumer: str | None = None,
     text: bool,
 ) -> _Traced:
     if isinstance(wanted, OutboxId):
-        return _of_id(settings, connection, wanted, text=text)
+        return _of_id(settings, connection, wanted, consumer, text=text)
     if isinstance(wanted, RecordPlace):
-        return _of_record(settings, connection, wanted, text=text)
-    return _of_key(settings, connection, wanted, topic, scan=scan, text=text)
+        return _of_record(settings, connection, wanted, consumer, text=text)
+    return _of_key(settings, connection, wanted, topic, consumer, scan=scan, text=text)
 
 
 def _of_key(
@@ -157,60 +172,86 @@ def _of_key(
     connection: psycopg.Connection[Any],
     key: str,
     topic: str | None,
+    consumer: str | None,
     *,
     scan: bool,
     text: bool,
 ) -> _Traced:
     outputs = outputs_of_key(connection, key, topic)
+    consumed = _consumed(consumer, outputs)
     erased = erased_of_key(connection, key)
     copies = found_in_kafka(settings.kafka, outputs, scan=scan)
     if text:
         shown.print_erased(erased)
         if outputs:
-            shown.print_outputs(outputs, copies, scan=scan)
+            shown.print_outputs(outputs, copies, consumed, scan=scan)
         elif not erased:
             console().print(
                 f"the outbox has no output of session key {key!r}: `spark-job dead-letters list --key` shows its dead letters"
             )
-    return _outputs("session_key", outputs, copies, erased, scan=scan)
+    return _outputs("session_key", outputs, copies, consumed, erased, scan=scan)
 
 
 def _of_id(
-    settings: Settings, connection: psycopg.Connection[Any], wanted: OutboxId, *, text: bool
+    settings: Settings,
+    connection: psycopg.Connection[Any],
+    wanted: OutboxId,
+    consumer: str | None,
+    *,
+    text: bool,
 ) -> _Traced:
     outputs = outputs_of_id(connection, wanted)
+    consumed = _consumed(consumer, outputs)
     copies = found_in_kafka(settings.kafka, outputs)
     erased = erased_at_end(connection, *wanted.end) if not outputs else []
     if text:
         shown.print_erased(erased)
         if outputs:
             shown.print_deliveries(outputs)
-            shown.print_outputs(outputs, copies)
+            shown.print_outputs(outputs, copies, consumed)
         elif not erased:
             console().print(
                 f"the outbox has no output {wanted}: it was never made, or retention has dropped it"
             )
-    return _outputs("outbox_id", outputs, copies, erased)
+    return _outputs("outbox_id", outputs, copies, consumed, erased)
 
 
 def _outputs(
     meant: str,
     outputs: Sequence[Output],
     copies: Mapping[Identity, list[Copy]],
+    consumed: Consumptions | None,
     erased: Sequence[ErasedSession],
     *,
     scan: bool = False,
 ) -> _Traced:
     lost = [each for each in outputs if looked_for(each, scan=scan) and each.identity not in copies]
     found = [
-        each._asdict() | {"copies": [copy._asdict() for copy in copies.get(each.identity, [])]}
+        each._asdict()
+        | {"copies": [copy._asdict() for copy in copies.get(each.identity, [])]}
+        | _consumed_json(each, consumed)
         for each in outputs
     ]
     return _Traced(meant, erased, bool(outputs) and not lost, outputs=found)
 
 
+def _consumed(consumer: str | None, outputs: Sequence[Output]) -> Consumptions | None:
+    return None if consumer is None else consumptions(consumer, {each.outbox_id for each in outputs})
+
+
+def _consumed_json(output: Output, consumed: Consumptions | None) -> _Document:
+    if consumed is None:
+        return {}
+    return {"consumed": [each.as_json() for each in consumed.get(output.outbox_id, [])]}
+
+
 def _of_record(
-    settings: Settings, connection: psycopg.Connection[Any], wanted: RecordPlace, *, text: bool
+    settings: Settings,
+    connection: psycopg.Connection[Any],
+    wanted: RecordPlace,
+    consumer: str | None,
+    *,
+    text: bool,
 ) -> _Traced:
     record, unread = None, ""
     try:
@@ -222,6 +263,7 @@ def _of_record(
     sent = None if record is None else _output_of(record)
     outputs = [] if sent is None else outputs_of_id(connection, sent)
     outputs = [each for each in outputs if record is not None and each.revision == record.revision]
+    consumed = _consumed(consumer, outputs)
     # One that a publisher sent is no input of this job, unless somebody feeds an output topic to it.
     there = find_there(connection, wanted)
     ends = [*([] if sent is None else [sent.end]), *(wanted._replace(topic=t) for t in there.topic_ids)]
@@ -229,13 +271,14 @@ def _of_record(
     if text:
         shown.print_erased(erased)
         shown.print_record(wanted, record, unread, outputs, there, is_erased=bool(erased))
+        shown.print_consumed(outputs, consumed)
     return _Traced(
         "position",
         erased,
         bool(outputs or there.candidates or there.letters),
         record=None if record is None else record._asdict(),
         unread=unread or None,
-        outputs=[each._asdict() for each in outputs],
+        outputs=[each._asdict() | _consumed_json(each, consumed) for each in outputs],
         sessions=[each._asdict() for each in there.candidates],
         letters=[each._asdict() for each in there.letters],
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from contract.places import RecordPlace
 from publisher.outbox.erased import ErasedSession
+from publisher.trace.consumers import Consumptions
 from publisher.trace.outputs import Identity, Output, looked_for
 from publisher.trace.positions import FoundThere
 from publisher.trace.records import Copy, RecordThere
@@ -28,9 +29,13 @@ def print_deliveries(outputs: Sequence[Output]) -> None:
 
 
 def print_outputs(
-    outputs: Sequence[Output], copies: Mapping[Identity, list[Copy]], *, scan: bool = False
+    outputs: Sequence[Output],
+    copies: Mapping[Identity, list[Copy]],
+    consumed: Consumptions | None = None,
+    *,
+    scan: bool = False,
 ) -> None:
-    """Print the table of outputs, with where Kafka has each of them."""
+    """Print the table of outputs, with where Kafka has each of them, and what became of it at consumers."""
     table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
     for output in outputs:
         places = [_place(copy) for copy in copies.get(output.identity, [])]
@@ -42,9 +47,23 @@ def print_outputs(
             ]
         table.add(
             *(str(output.batch_id), str(output.revision), output.state, output.outbox_id, output.topic),
-            note="\n".join(places),
+            note="\n".join([*places, *_consumed(output, consumed)]),
         )
     table.print(console())
+
+
+def print_consumed(outputs: Sequence[Output], consumed: Consumptions | None) -> None:
+    """Print what became of each output at consumers."""
+    for output in outputs:
+        for line in _consumed(output, consumed):
+            console().print(line)
+
+
+def _consumed(output: Output, consumed: Consumptions | None) -> list[str]:
+    if consumed is None:
+        return []
+    rows = consumed.get(output.outbox_id, [])
+    return [row.of_revision(output.revision) for row in rows] or ["no consumer has it (yet)"]
 
 
 def _place(copy: Copy) -> str:

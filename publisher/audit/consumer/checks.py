@@ -39,7 +39,7 @@ from publisher.audit.readback.digest import (
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker
-from publisher.trace.consumer_database import consumer_tables, is_database
+from publisher.trace.consumers import consumer_tables, is_database
 from service.errors import SettingsError
 
 _OFFSETS_A_BUCKET = 250_000
@@ -257,6 +257,9 @@ class _Findings:
         self._undelivered = Check("consumed_undelivered", "Was every output delivered that was consumed?")
         self._order = Check("consumed_order", "Were the outputs of each partition consumed in its order?")
         self._behind = Check("unconsumed", "Do delivered outputs wait to be consumed?", fails=False)
+        self._expired = Check(
+            "expired_unconsumed", "Does the consumer remember what its topics have deleted?", fails=False
+        )
         self._aside = Check("set_aside", "Did the consumer set outputs aside?", fails=False)
 
     def checks(self) -> list[Check]:
@@ -268,6 +271,7 @@ class _Findings:
             self._undelivered,
             self._order,
             self._behind,
+            self._expired,
             self._aside,
         ]
 
@@ -314,6 +318,9 @@ class _Findings:
         ]
         for (topic, partition), count in sorted(compared.behind.items()):
             self._behind.add(f"{consumer}: {self._state.topics[topic]}[{partition}]: {count} records", count)
+
+        for topic, count in sorted(compared.expired.items()):
+            self._expired.add(f"{consumer}: {self._state.topics[topic]}: {count} outputs", count)
 
     def _of_record(self, copy: ReceivedOutput) -> str:
         name = self._id(copy.input_place, copy.input_offset, copy.output, copy.revision)

@@ -88,6 +88,8 @@ class ConsumerComparison:
     disordered: BucketTally = field(default_factory=BucketTally)
     set_aside: BucketTally = field(default_factory=BucketTally)
     behind: dict[Partition, int] = field(default_factory=lambda: defaultdict(int))
+    expired: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """Topic number -> outputs that it has deleted, and the consumer does not remember in this revision."""
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def look_at(
@@ -97,14 +99,19 @@ class ConsumerComparison:
         remembered: Iterable[Remembered],
     ) -> Iterator[Visited]:
         """Compare one bucket; yield what was consumed in its turn, for `look_at_order`."""
-        delivered = {
-            output.identity: output.marks & (Mark.DEMANDED | Mark.PARKED | Mark.SKIPPED) == Mark.DEMANDED
-            for output in expected
-        }
+        delivered: dict[bytes, bool] = {}
+        expired: dict[bytes, int] = {}
+        topics = {topic for topic, _ in self.positions} if self.remembers else set()
+        for output in expected:
+            sent = output.marks & (Mark.DEMANDED | Mark.PARKED | Mark.SKIPPED) == Mark.DEMANDED
+            delivered[output.identity] = sent
+            if sent and output.marks & Mark.EXPIRED and output.topic in topics:
+                expired[output.identity] = output.topic
         records: dict[Key, list[ReceivedOutput]] = {}
         for record in found:
             if record.identity not in delivered:
                 continue
+            expired.pop(record.identity, None)
             delivered[record.identity] = True
             copies = records.setdefault((record.input_place, record.input_offset, record.output), [])
             if len(copies) < MOST_COPIES:
@@ -117,6 +124,7 @@ class ConsumerComparison:
                 if each.key in records:
                     aside.add(each.record)
                 continue
+            expired.pop(each.identity, None)
             if each.key in consumed:
                 self.twice.add(each)
             elif each.identity in delivered or each.key in records:
@@ -127,6 +135,8 @@ class ConsumerComparison:
                 for copy in records.get(each.key, ())
             ):
                 yield Visited(*each.record, each.at_us)
+        for topic in expired.values():
+            self.expired[topic] += 1
         for key, copies in records.items():
             for copy in copies:
                 self._demand(copy, consumed.get(key), aside)

@@ -134,12 +134,12 @@ def test_each_fate_of_an_output_is_told(fates: list[str], order: object) -> None
 def test_an_output_that_nobody_sent_is_told_and_one_of_another_scope_is_not() -> None:
     found = compare([expected(1)], [record(1, 10)], [remembered(1, 10), remembered(2, 11)])
     assert [row.end_offset for row in found.undelivered.kept] == [2]
-    undelivered = expected(3)._replace(marks=0)
-    found = compare([undelivered], [], [remembered(3, 11)])
-    assert found.undelivered.count == 1
+    # A row that no lane is past, and one that is not looked at.
+    waiting = expected(3)._replace(marks=0)
     found = ConsumerComparison({}, {(0, 0): END}, lambda row: "records_out_of_scope")
-    assert list(found.look_at([], [], [remembered(4, 11)])) == []
-    assert (found.undelivered.count, found.counted["consumed_out_of_scope"]) == (0, 1)
+    assert list(found.look_at([waiting], [], [remembered(3, 11), remembered(4, 12)])) == []
+    assert [row.end_offset for row in found.undelivered.kept] == [3]
+    assert found.counted["consumed_out_of_scope"] == 1
 
 
 def test_what_was_consumed_beyond_the_audit_is_not_judged() -> None:
@@ -158,3 +158,11 @@ def test_the_order_is_compared_over_the_ranges() -> None:
     newest = found.look_at_order([Visited(0, 0, 1, 50), Visited(0, 0, 0, 40)], 0)
     found.look_at_order([Visited(0, 0, 2, 45)], newest)
     assert [visit.offset for visit in found.disordered.kept] == [2]
+
+
+def test_what_a_topic_deleted_and_the_consumer_does_not_remember_is_counted() -> None:
+    expired = [expected(n)._replace(marks=Mark.DEMANDED | Mark.EXPIRED) for n in range(4)]
+    elsewhere = expected(5)._replace(marks=Mark.DEMANDED | Mark.EXPIRED, topic=1)
+    # A replay has sent one of them again, which waits; one is remembered.
+    found = compare([*expired, elsewhere], [record(1, 20, replay=True)], [remembered(2, 3)], position=20)
+    assert (found.expired, found.behind, found.missing.count) == ({0: 2}, {(0, 0): 1}, 0)

@@ -1,0 +1,106 @@
+"""The database of consumers, a Postgres or a SQLite file with the tables of `outbox_consumer`, and what they made of some outputs."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import psycopg
+from pydantic import SecretStr
+
+from contract.places import OutboxId, parse_place
+from db.connection import connect, snapshot
+from outbox_consumer.reading import ConsumedAs, ConsumerTables
+from service.errors import SettingsError, UnavailableError
+from service.settings import PostgresSettings
+
+_SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def is_database(text: str) -> bool:
+    """Whether a text names a database: a Postgres URI, `key=value` words of libpq, or `sqlite:///PATH`."""
+    return text.startswith((_SQLITE, *_POSTGRES)) or "=" in text
+
+
+@contextmanager
+def consumer_tables(dsn: str, application: str) -> Iterator[ConsumerTables]:
+    """Open it and see one state of it, until the end. Raises SettingsError, UnavailableError."""
+    try:
+        if dsn.startswith(_SQLITE):
+            yield from _sqlite(dsn.removeprefix(_SQLITE))
+            return
+        with (
+            connect(PostgresSettings(dsn=SecretStr(dsn)), application, autocommit=True) as connection,
+            snapshot(connection),
+        ):
+            # The kit's tables are where the consumer's own login finds them.
+            connection.execute("SET LOCAL search_path TO DEFAULT")
+            yield ConsumerTables(connection, "postgres")
+    except UnavailableError as error:
+        raise UnavailableError(f"the consumer's database: {error}") from error
+    except (psycopg.OperationalError, sqlite3.OperationalError) as error:
+        raise UnavailableError(f"the consumer's database cannot be read: {str(error).strip()}") from error
+    except (psycopg.Error, sqlite3.Error) as error:
+        raise SettingsError(
+            f"the tables outbox_consumer_* in the consumer's database cannot be read: {str(error).strip()}. Grant SELECT on them, or name "
+            "the database whose connection `outbox_consumer.consume` gets"
+        ) from error
+
+
+def _sqlite(path: str) -> Iterator[ConsumerTables]:
+    with closing(
+        sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
+    ) as connection:
+        connection.execute("BEGIN")
+        yield ConsumerTables(connection, "sqlite")
+
+
+class Consumption(NamedTuple):
+    """What a consumer has of an output, and how far it is in that partition; None: it has no position there any more."""
+
+    row: ConsumedAs
+    next_offset: int | None
+
+    def of_revision(self, revision: int) -> str:
+        """Say what became of that revision of the output."""
+        row = self.row
+        if row.set_aside is not None:
+            what = f"set aside at {row.at}: {row.set_aside}"
+        elif row.revision < revision:
+            what = f"has revision {row.revision} only, consumed at {row.at}"
+        elif row.revision > revision:
+            what = f"superseded by revision {row.revision}, consumed at {row.at}"
+        else:
+            what = f"consumed at {row.at}{' by retry' if row.retried else ''}"
+        position = "" if self.next_offset is None else f", whose position is {self.next_offset}"
+        return f"consumer {row.consumer}: {what}, from {row.topic} partition {row.partition} offset {row.offset}{position}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return self.row._asdict() | {"next_offset": self.next_offset}
+
+
+Consumptions = Mapping[str, list[Consumption]]
+"""By outbox-id: every consumer's row of it."""
+
+
+def consumptions(dsn: str, outbox_ids: Iterable[str]) -> Consumptions:
+    """Return what the consumers of a database have of some outputs. Raises SettingsError, UnavailableError."""
+    with consumer_tables(dsn, "publisher trace") as tables:
+        positions = tables.positions()
+        if positions is None:
+            raise SettingsError(
+                "--consumer names a database without the tables of `outbox_consumer`: name the one whose connection `consume` gets"
+            )
+        ends = {(each.consumer, each.topic, each.partition): each.next_offset for each in positions}
+        found = {}
+        for text in outbox_ids:
+            outbox_id = parse_place(text)
+            if isinstance(outbox_id, OutboxId):
+                found[text] = [
+                    Consumption(row, ends.get((row.consumer, row.topic, row.partition)))
+                    for row in tables.of_output(outbox_id)
+                ]
+        return found
