@@ -24,10 +24,10 @@ def test_the_file_is_what_the_comments_of_the_schema_generate() -> None:
 def test_it_has_every_audit_view_with_every_column_comment() -> None:
     schema = (ROOT / "db" / "schema.sql").read_text("utf-8")
     assert sorted(tables()) == sorted(
-        re.findall(r"^CREATE VIEW outbox\.(audit_\w+) AS$", schema, re.MULTILINE)
+        re.findall(r"^CREATE VIEW outbox\.(audit_\w+|output_lineage) AS$", schema, re.MULTILINE)
     )
     columns = [f"{view}.{column['name']}" for view, each in tables().items() for column in each["columns"]]
-    assert columns == re.findall(r"^COMMENT ON COLUMN outbox\.(audit_\w+\.\w+) IS ", schema, re.MULTILINE)
+    assert columns == re.findall(r"^COMMENT ON COLUMN outbox\.((?:audit_\w+|output_lineage)\.\w+) IS ", schema, re.MULTILINE)
 
 
 def test_a_comment_arrives_as_postgres_has_it() -> None:

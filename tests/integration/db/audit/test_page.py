@@ -30,10 +30,10 @@ def test_the_page_has_a_query_for_every_view(shared_audited_outbox: OutboxRows) 
     views = {
         name
         for (name,) in shared_audited_outbox.rows(
-            "SELECT relname::text FROM pg_class WHERE relkind = 'v' AND relname ~ '^audit_'"
+            "SELECT relname::text FROM pg_class WHERE relkind = 'v' AND relname ~ '^(audit_|output_lineage$)'"
         )
     }
-    asked = set(re.findall(r"outbox\.(audit_\w+)", "".join(QUERIES.values())))
+    asked = set(re.findall(r"outbox\.(audit_\w+|output_lineage)", "".join(QUERIES.values())))
     assert views == asked - {"audit_reconcile"}
 
 
@@ -43,6 +43,6 @@ def test_dbt_gets_every_column_of_every_view_in_its_order(shared_audited_outbox:
     assert sorted(declared) == shared_audited_outbox.rows(
         """SELECT c.relname::text, array_agg(a.attname::text ORDER BY a.attnum)
            FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-           WHERE c.relkind = 'v' AND c.relname ~ '^audit_'
+           WHERE c.relkind = 'v' AND c.relname ~ '^(audit_|output_lineage$)'
            GROUP BY c.relname ORDER BY c.relname"""
     )

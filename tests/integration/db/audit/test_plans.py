@@ -12,6 +12,8 @@ BY_INDEX = {
     "session_history": ("session_output_p", "delivery"),
     "session": ("session_output_p", "delivery"),
     "session_output": ("session_output_p", "delivery"),
+    "lineage": ("session_output_p", "delivery"),
+    "lineage_of_batch": ("session_output_p", "delivery"),
     "sent": ("session_output_p", "delivery"),
     "topic_minute": ("session_output_p", "delivery"),
     "minute": ("session_output_p", "delivery", "batch"),
@@ -77,6 +79,12 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", []):
         yield from _nodes(child)
+
+
+def test_the_lineage_of_a_batch_touches_its_partition_alone(loaded: OutboxRows) -> None:
+    plan = loaded.value("EXPLAIN (FORMAT JSON) SELECT * FROM outbox.output_lineage WHERE batch_id = 15001")[0]
+    touched = {node.get("Relation Name", "") for node in _nodes(plan["Plan"])}
+    assert [name for name in touched if name.startswith("session_output_p")] == ["session_output_p00000001"]
 
 
 def test_a_plan_that_reads_a_partition_from_end_to_end_would_be_seen(loaded: OutboxRows) -> None:

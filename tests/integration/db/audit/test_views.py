@@ -82,6 +82,33 @@ def test_each_output_tells_where_it_went(shared_audited_outbox: OutboxRows) -> N
     ]  # fmt: skip
 
 
+def test_the_lineage_leads_from_the_input_to_kafka(audited_outbox: OutboxRows) -> None:
+    lineage = """SELECT input_topic_id, input_partition, first_offset, last_offset, batch_kind, generation, run_id IS NOT NULL,
+                        transform_fingerprint, outbox_id, topic, state, lane, delivery_seq, kafka_offsets
+                 FROM outbox.output_lineage WHERE session_key = 'b' AND batch_id = 2 ORDER BY outbox_id"""
+    of_session = ("topic", 0, 110, 119, "stream", 1, True, "fingerprint")
+    assert audited_outbox.rows(lineage) == [
+        (*of_session, "topic/0/119/0", "out", "delivered", 0, 2, {"0": [200, 204]}),
+        (*of_session, "topic/0/119/1", "log", "delivered", 0, 2, {"0": [0, 9], "1": [0, 9]}),
+    ]
+    # Several sessions of a key in a row: each output has its own.
+    audited_outbox.connection.execute(
+        """UPDATE outbox.session_output SET session_topic_ids = session_topic_ids || session_topic_ids,
+               session_partitions = session_partitions || 0, session_starts = session_starts || 120::bigint,
+               session_ends = session_ends || 125::bigint, session_started_ms = session_started_ms || session_started_ms,
+               session_ended_ms = session_ended_ms || session_ended_ms, session_events = session_events || session_events,
+               session_outputs = '{1,1}' WHERE session_key = 'b' AND batch_id = 2"""
+    )
+    places = "SELECT first_offset, outbox_id FROM outbox.output_lineage WHERE session_key = 'b' AND batch_id = 2 ORDER BY 1"
+    assert audited_outbox.rows(places) == [(110, "topic/0/119/0"), (120, "topic/0/125/0")]
+
+
+def test_the_lineage_has_one_row_for_each_output(shared_audited_outbox: OutboxRows) -> None:
+    both = "SELECT (SELECT count(*) FROM outbox.output_lineage), (SELECT count(*) FROM outbox.audit_session_output)"
+    ((lineage, outputs),) = shared_audited_outbox.rows(both)
+    assert lineage == outputs == 34
+
+
 def test_an_output_for_a_partition_of_its_own_shows_the_offsets_there(audited_outbox: OutboxRows) -> None:
     audited_outbox.connection.execute(
         "UPDATE outbox.session_output SET partitions = ARRAY[NULL, 1] WHERE session_key = 'b' AND batch_id = 2"
