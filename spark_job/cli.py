@@ -21,6 +21,11 @@ app = command_line(
             "spark_job.trial.cli:try_transform",
         ),
         DeferredCommand(
+            "diff",
+            "Run the present transform on the sessions that closed since a batch, and show which outputs a reissue would change.",
+            "spark_job.trial.diff:diff",
+        ),
+        DeferredCommand(
             "status",
             "Show who writes, where the ledger is, and what is open. Exits with 1 when no run is alive.",
             "spark_job.commands.status:status",

@@ -91,6 +91,15 @@ def read_before(connection: Connection, bounds: Offsets) -> InputPosition | None
     return None
 
 
+def before_batch(connection: Connection, generation: int, batch_id: int) -> InputPosition | None:
+    """Return where a generation was before a batch of it; None: there is no such generation."""
+    of = newest_generation(connection, before=generation + 1)
+    if of is None:
+        return None
+    where = {"generation": of.number, "batch_id": batch_id - 1}
+    return InputPosition(of, _row(connection, _LEDGER["stream_row"], where))
+
+
 def _row_before(connection: Connection, generation: int, bounds: Offsets) -> StreamRow | None:
     span = connection.execute(_LEDGER["stream_span"], {"generation": generation}).fetchone()
     assert span is not None

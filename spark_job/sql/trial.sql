@@ -1,4 +1,4 @@
--- What the outbox has of some sessions of the input: `spark-job try`.
+-- What the outbox has of some sessions of the input: `spark-job try`, `spark-job diff`.
 
 -- name: rows
 -- Out of a range of batches, the newest first.
@@ -25,3 +25,13 @@ FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], 
 JOIN outbox.erased x ON x.key_hash = outbox.key_hash(k.session_key)
 CROSS JOIN LATERAL unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)
 WHERE e.topic_id = k.topic_id AND e.partition = k.partition AND e.end_offset = k.end_offset
+
+-- name: first_since
+-- The first stream batch from a batch, or a time, on.
+(SELECT b.batch_id, b.generation FROM outbox.batch b
+ WHERE b.kind = 'stream' AND b.batch_id >= %(batch_id)s
+ ORDER BY b.batch_id LIMIT 1)
+UNION ALL
+(SELECT b.batch_id, b.generation FROM outbox.batch b
+ WHERE b.kind = 'stream' AND b.created_at >= coalesce(%(at)s, now() - make_interval(secs => %(age_s)s))
+ ORDER BY b.created_at, b.batch_id LIMIT 1)

@@ -1,7 +1,7 @@
 """`spark-job try`: what the present transform would send, for the newest sessions of the input or those of a file."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.reading import NoAnswerError, RecordsGoneError
 from spark_job.input.topics import InputTopics, kafka_input
 from spark_job.testing.records import table_of
-from spark_job.testing.running import TransformRunner, WholeSession
+from spark_job.testing.running import SessionRun, TransformRunner, WholeSession
 from spark_job.trial.compared import Compared
 from spark_job.trial.newest import NewestRecords, ReadLimits
 from spark_job.trial.outbox import look_up
@@ -59,7 +59,7 @@ def try_transform(
     """
     settings = load_settings(config)
     sys.dont_write_bytecode = True  # of the transform's module
-    with redirect_stdout(sys.stderr), _explained():  # what a transform prints is no part of the answer
+    with redirect_stdout(sys.stderr), explained_clients():  # what a transform prints is no part of the answer
         function = transform.load(settings.transform.function)
         found = (
             _of_input(settings, function, last, ReadLimits(max_bytes, timeout))
@@ -103,14 +103,12 @@ def _of_input(settings: Settings, function: transform.Transform, last: int, limi
     with kafka_input(settings) as kafka:
         topics = kafka.describe()
         starts, ends = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "readable")
-    newest = NewestRecords(settings.kafka, _by_name(starts, topics), _by_name(ends, topics), limits)
-    found = _newest_sessions(runner, newest, last)
+    newest = NewestRecords(settings.kafka, by_name(starts, topics), by_name(ends, topics), limits)
+    found = newest_sessions(runner, newest, last)
     sessions = [runner.transformed(each) for each in found]
     not_compared, compared = None, [Compared(each, None) for each in sessions]
     try:
-        closings = [each.closed.closing_offset for each in found]
-        stored = look_up(settings, [each.session for each in sessions], closings, topics.ids)
-        compared = [Compared(each, its) for each, its in zip(sessions, stored, strict=True)]
+        compared = compared_with_outbox(settings, found, sessions, topics)
     except (OutboxError, psycopg.Error) as error:
         not_compared = reason_of(error)
     return Trial(
@@ -122,8 +120,20 @@ def _of_input(settings: Settings, function: transform.Transform, last: int, limi
     )
 
 
-def _newest_sessions(runner: TransformRunner, newest: NewestRecords, last: int) -> list[WholeSession]:
-    """The sessions that ended last, in the order of their ends."""
+def compared_with_outbox(
+    settings: Settings, found: Sequence[WholeSession], sessions: Sequence[SessionRun], topics: InputTopics
+) -> list[Compared]:
+    """Return what the transform makes of each session beside what the outbox has of it. Raises OutboxError, psycopg.Error."""
+    closings = [each.closed.closing_offset for each in found]
+    stored = look_up(settings, [each.session for each in sessions], closings, topics.ids)
+    return [Compared(each, its) for each, its in zip(sessions, stored, strict=True)]
+
+
+def newest_sessions(
+    runner: TransformRunner, newest: NewestRecords, last: int, since: Mapping[Place, int] | None = None
+) -> list[WholeSession]:
+    """Return the sessions that ended last, in the order of their ends; `since`: that closed at these offsets or later."""
+    froms = since or {}
     found: list[WholeSession] = []
     with error_console().status("reading the newest records of the input") as shown:
         while len(found) < last and newest.extend():
@@ -136,6 +146,7 @@ def _newest_sessions(runner: TransformRunner, newest: NewestRecords, last: int) 
                     runner.settings.session,
                     is_whole=newest.is_whole(place),
                 )
+                if session.closed.closing_offset >= froms.get(place, 0)
             ]
             shown.update(
                 f"reading the input backwards: {len(found):,} of {last:,} sessions in {newest.n_records:,} records, "
@@ -165,12 +176,13 @@ def begun_within(
     return found
 
 
-def _by_name(offsets: Offsets, topics: InputTopics) -> dict[Place, int]:
+def by_name(offsets: Offsets, topics: InputTopics) -> dict[Place, int]:
+    """Return the offsets by topic and partition."""
     return {(topics.names[where.topic_id], where.partition): offset for where, offset in offsets.items()}
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained_clients() -> Iterator[None]:
     """Turn what the clients of Kafka and of a schema registry raise into an OutboxError."""
     # Imported here: it knows Spark's failures, too.
     from spark_job.failures.explain import explained

@@ -31,12 +31,17 @@ class NewestRecords:
         starts: Mapping[Place, int],
         ends: Mapping[Place, int],
         limits: ReadLimits,
+        wholes: Mapping[Place, int] | None = None,
     ) -> None:
-        """`starts`: the first offset of each partition that Kafka has; `ends`: behind its last committed record."""
+        """`starts`: the first offset of each partition that Kafka has, or that is asked for; `ends`: behind its last committed record.
+
+        `wholes`: offsets at which no session was open, of partitions; None: 0 of all.
+        """
         self._kafka = kafka
         self._starts = starts
         self._low = dict(ends)
         self._limits = limits
+        self._wholes = wholes or {}
         self._width = -(-_FIRST // max(1, len(ends)))
         self._until = time.monotonic() + limits.timeout_s
         self.records: dict[Place, list[Any]] = {place: [] for place in ends}
@@ -89,8 +94,8 @@ class NewestRecords:
         return True
 
     def is_whole(self, place: Place) -> bool:
-        """Whether nothing ever stood before what was read of a partition."""
-        return self._low[place] == 0
+        """Whether no session had begun before what was read of a partition."""
+        return self._low[place] == self._wholes.get(place, 0)
 
     def _is_late(self) -> bool:
         return time.monotonic() > self._until

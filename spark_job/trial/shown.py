@@ -39,7 +39,7 @@ class Trial:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON-ready values."""
         return {
-            "sessions": [_session_json(each) for each in self.sessions],
+            "sessions": [session_json(each) for each in self.sessions],
             "failed": self.failed,
             "records_read": self.records,
             "limited_by": self.limited_by,
@@ -59,13 +59,13 @@ class Trial:
 
     def _lines(self) -> Iterator[str]:
         for each in self.sessions:
-            yield from _session_lines(each)
+            yield from session_lines(each)
         for letter in self.letters:
             yield f"record {letter.first_offset} becomes a dead letter {letter.reason}: {letter.detail}"
         if self.open:
             yield f"not ended: {', '.join(self.open[:_SHOWN])}{' …' if len(self.open) > _SHOWN else ''}"
         states = Counter(each.state for each in self.sessions if each.state is not None)
-        found = [f"{_STATES[state]} {count}" for state, count in sorted(states.items())]
+        found = [f"{STATES[state]} {count}" for state, count in sorted(states.items())]
         failed = [f"failed {self.failed}"] if self.failed else []
         yield f"sessions {len(self.sessions)}{''.join(f', {each}' for each in failed + found)}; read: {self.read}"
         if self.limited_by is not None:
@@ -75,7 +75,7 @@ class Trial:
 
 
 _SHOWN = 10
-_STATES = {
+STATES = {
     "same": "same as in the outbox",
     "altered": "altered",
     "begins_earlier": "not compared, begun before what was read",
@@ -86,7 +86,8 @@ _STATES = {
 }
 
 
-def _session_lines(of: Compared) -> Iterator[str]:
+def session_lines(of: Compared) -> Iterator[str]:
+    """Yield a session for people: a line, and its outputs or how they differ from the outbox."""
     session = of.run.session
     verdict = _verdict(of)
     of_part = f" of part {session.part}" if session.part > 1 else ""
@@ -126,7 +127,8 @@ def _one_line(output: StoredOutput) -> str:
     return "  ".join([*parts, shown_bytes(output.value)])
 
 
-def _session_json(of: Compared) -> dict[str, Any]:
+def session_json(of: Compared) -> dict[str, Any]:
+    """Return a session as JSON-ready values."""
     session = of.run.session
     found: dict[str, Any] = {
         "session_key": session.key,

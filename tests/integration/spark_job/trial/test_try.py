@@ -1,4 +1,4 @@
-"""`spark-job try` on a real input and a real outbox: what it finds, what differs, and that it leaves nothing behind."""
+"""`spark-job try` and `diff` on a real input and a real outbox: what they find, what differs, and that they leave nothing behind."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from service.errors import SettingsError
+from service.errors import RefusedError, SettingsError
 from service.kafka.topic_ids import topic_id_text
 from service.settings import load_settings
 from spark_job import OutputEvent
@@ -124,6 +124,10 @@ def tried(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["try", *arguments])
 
 
+def differed(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["diff", *arguments])
+
+
 def rows(dsn: str) -> list[Any]:
     """How many rows were ever changed, of each table."""
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -228,3 +232,33 @@ def test_a_limit_that_was_reached_is_named(stand: Input) -> None:
 def test_a_topic_that_is_not_there_is_named(stand: Input, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTBOX_SOURCE__TOPICS", json.dumps([f"{stand.topic}-missing"]))
     assert isinstance(tried().exception, SettingsError)
+
+
+def test_a_reissue_since_a_batch_is_foretold(stand: Input) -> None:
+    before = rows(stand.dsn)
+    done = differed("--since", "1", "--json")
+    assert done.exit_code == 1, done.output
+    found = json.loads(done.stdout)
+    # The one that the job has not read yet is none of them.
+    assert found["states"] == {"same": 1, "altered": 2, "begins_earlier": 1, "dead_letter": 1}
+    assert found["outputs"] == {"changed": 1, "added": 3, "vanished": 1, "same": 4}
+    assert [each["session_key"] for each in found["differing"]] == ["k-1", "k-2", "k-4"]
+    text = differed("--since", "1h").stdout
+    assert "  -gone  key k-1" in text.splitlines()
+    assert text.splitlines()[-1] == "outputs: 1 changed, 3 added, 1 vanished, 4 same"
+    assert rows(stand.dsn) == before
+    assert isinstance(differed("--since", "2").exception, RefusedError)
+
+
+def test_a_session_that_was_open_when_the_batch_began_is_compared_whole(stand: Input) -> None:
+    """Its events lie before the batch; what closed before is left out."""
+    stand.sink.plan(1, (20, 0), (22, 0))
+    stand.sink.write(1, still_open(0, 20))
+    stand.sink.plan(2, (22, 0), (25, 0))
+    stand.sink.write(2, stand.stored(5, right(5)), still_open(0, 24))
+    done = differed("--since", "3", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["states"], found["outputs"]["same"]) == ({"same": 1}, 2)
+    found = json.loads(differed("--since", "1", "--limit", "1", "--json").stdout)
+    assert (found["sessions"], found["limited_by"]) == (1, "--limit 1")
