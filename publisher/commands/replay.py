@@ -13,6 +13,7 @@ from publisher.commands.common import database
 from publisher.delivery.context import Context
 from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
+from publisher.protocol.target_topics import TargetTopics
 from publisher.replay import store
 from publisher.replay.delivery import ReplayDelivery
 from publisher.replay.filters import Filters
@@ -86,8 +87,12 @@ def start(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="No filter: all that was delivered.")] = False,
     to_topic: Annotated[
-        str | None,
-        typer.Option("--to-topic", help="Send all of it to this topic instead of each output's own."),
+        list[str] | None,
+        typer.Option(
+            "--to-topic",
+            metavar="NAME|OLD=NEW",
+            help="Send all of it to this topic instead of each output's own; or outputs for OLD to NEW. Repeatable.",
+        ),
     ] = None,
     to_config: ToConfig = None,
     to_servers: ToServers = None,
@@ -141,11 +146,7 @@ def start(
             "sends them as they are. Say --keep-schema-ids if the other cluster's consumers use this registry, or one that has its schemas "
             "under the same ids; values are not encoded anew (docs/formats.md)"
         )
-    if to_topic is not None:
-        refused = OutputTopics(progress_topic=settings.publisher.progress_topic).refusal(to_topic)
-        if refused is not None:
-            raise SettingsError(f"--to-topic: {refused}")
-    request = ReplayRequest(filters, to_topic, to_config, to_servers, rate, create_topics)
+    request = ReplayRequest(filters, _targets(settings, to_topic), to_config, to_servers, rate, create_topics)
     stop = threading.Event()
     kafka = request.kafka(settings)
     with database(settings, "replay start") as connection:
@@ -259,6 +260,18 @@ def cancel(replay_id: ReplayId, config: Config = None, as_json: Json = False) ->
     _change(replay_id, "cancelled", config, as_json)
 
 
+def _targets(settings: Settings, words: list[str] | None) -> TargetTopics:
+    try:
+        targets = TargetTopics.of_words(words) if words else TargetTopics()
+    except ValueError as error:
+        raise SettingsError(f"--to-topic: {error}") from error
+    for name in targets.named:
+        refused = OutputTopics(progress_topic=settings.publisher.progress_topic).refusal(name)
+        if refused is not None:
+            raise SettingsError(f"--to-topic: {refused}")
+    return targets
+
+
 def _change(replay_id: int, state: str, config: Path | None, as_json: bool) -> None:
     with database(load_settings(config), f"replay {state}") as connection:
         found = store.change(connection, replay_id, state)
@@ -337,7 +350,7 @@ def _show_plan(plan: ReplayPlan, *, to_stdout: bool) -> None:
         out.print(note)
     _warn_of_unknown_keys(plan)
     if plan.count.events:
-        count_table(plan.count, plan.request.to_topic).print(out)
+        count_table(plan.count, plan.request.targets).print(out)
         if plan.request.rate is not None and plan.seconds_at_rate is not None:
             out.print(duration_line(plan.request.rate, plan.seconds_at_rate))
 

@@ -16,17 +16,18 @@ from publisher.protocol.records import (
     produce_plain,
     records,
 )
+from publisher.protocol.target_topics import TargetTopics
 
 
 class Outgoing(NamedTuple):
     """How rows become records: a lane's as they are; a replay's marked, and perhaps only some of them, or elsewhere.
 
-    `replay_uuid`: marks every record. `topics` None: the outputs of every topic; `target_topic` None: each to its own.
+    `replay_uuid`: marks every record. `topics` None: the outputs of every topic.
     """
 
     replay_uuid: UUID | None = None
     topics: frozenset[str] | None = None
-    target_topic: str | None = None
+    targets: TargetTopics = TargetTopics()
     headers: ExtraHeaders = NO_EXTRAS
 
     def records(self, row: Row) -> Iterator[OutputRecord]:
@@ -37,8 +38,9 @@ class Outgoing(NamedTuple):
         marks = self.marks()
         for topic, value, key, partition, timestamp_ms, headers in records(row, self.headers):
             if self.topics is None or topic in self.topics:
-                to = self.target_topic or topic
-                yield OutputRecord(to, value, key, partition, timestamp_ms, [*headers, *marks])
+                yield OutputRecord(
+                    self.targets.of(topic), value, key, partition, timestamp_ms, [*headers, *marks]
+                )
 
     def destinations(self, rows: Iterable[Row]) -> set[str]:
         """Return the topics that the rows' records go to."""
@@ -47,7 +49,7 @@ class Outgoing(NamedTuple):
         wanted = {
             topic for topics in lists for topic in topics if self.topics is None or topic in self.topics
         }
-        return {self.target_topic} if wanted and self.target_topic is not None else wanted
+        return self.targets.of_all(wanted)
 
     def events(self, row: Row) -> int:
         """Return how many records go out of a row."""
@@ -63,7 +65,7 @@ class Outgoing(NamedTuple):
         self, produce: Produce, row: Row, start: int, reached: list[int], report: DeliveryReport
     ) -> None:
         """Send a plain row, as records.produce_plain does."""
-        topic = self.target_topic or row.topics[0]
+        topic = self.targets.of(row.topics[0])
         produce_plain(produce, row, topic, self.marks(), start, reached, report)
 
     def marks(self) -> list[Header]:

@@ -66,7 +66,7 @@ def refusal(
     `client_max_bytes`: see `clients.client_max_bytes`; `topics` names every topic that the row goes to.
     """
     if outgoing.is_plain(row):
-        limit = topics[outgoing.target_topic or row.topics[0]].max_bytes
+        limit = topics[outgoing.targets.of(row.topics[0])].max_bytes
         least = client_max_bytes if limit is None else min(client_max_bytes, limit)
         if value_bytes(row) + _PLAIN_OVERHEAD <= least:
             return None

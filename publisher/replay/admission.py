@@ -36,11 +36,11 @@ class ReplayAdmission(Admission):
     def __init__(self, context: Context, replay: Replay, outgoing: Outgoing, *, skip_refused: bool) -> None:
         open_transactions = OpenTransactions(context.topics, context.give_up)
         publisher = context.settings.publisher
-        allowed = (
-            OutputTopics(publisher.output_topics, publisher.progress_topic)
-            if replay.target_topic is None
-            else OutputTopics([replay.target_topic], publisher.progress_topic)  # a person has named it
-        )
+        targets = replay.targets
+        # What a person has named is allowed; what keeps its own topic must be by the settings.
+        named = targets.named if targets.every is not None or publisher.output_topics else ()
+        others = () if targets.every is not None else publisher.output_topics
+        allowed = OutputTopics([*others, *named], publisher.progress_topic)
         super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
         self._replay_id = replay.replay_id
         self._skip_refused = skip_refused

@@ -71,7 +71,7 @@ class ReplayDelivery:
         self._outgoing = Outgoing(
             replay.replay_uuid,
             None if replay.topics is None else frozenset(replay.topics),
-            replay.target_topic,
+            replay.targets,
             ExtraHeaders.of(publisher),
         )
         self._connection = OutboxConnection(context, f"publisher replay {replay.replay_id}")

@@ -11,6 +11,7 @@ import structlog
 from rich.console import Console
 from rich.progress import TextColumn
 
+from publisher.protocol.target_topics import TargetTopics
 from publisher.replay.delivery import Progressed
 from publisher.replay.progress import ReplayProgress
 from publisher.replay.selection import Count, ReplayRange
@@ -73,11 +74,11 @@ def counting(batches: ReplayRange) -> Iterator[Callable[[int], None]]:
         yield lambda looked_at: bar.advance(task, looked_at)
 
 
-def count_table(found: Count, target_topic: str | None) -> Table:
+def count_table(found: Count, targets: TargetTopics) -> Table:
     """Return what would go out, by output topic."""
     table = Table(["rows", "sessions", "events", "bytes", "output topic", "to"])
     for topic, part in sorted(found.topics.items()):
-        table.add(part.rows, None, part.events, part.bytes, topic, target_topic or topic)
+        table.add(part.rows, None, part.events, part.bytes, topic, targets.of(topic))
     table.add(found.rows, found.sessions, found.events, found.bytes, "all", None)
     return table
 

@@ -10,6 +10,7 @@ import psycopg
 from confluent_kafka import KafkaException
 
 from publisher.delivery.context import Context
+from publisher.protocol.target_topics import TargetTopics
 from publisher.replay import store
 from publisher.replay.filters import Filters, as_json
 from publisher.replay.selection import Count, ReplayRange, count, resolve, unknown_keys
@@ -27,7 +28,7 @@ class ReplayRequest:
     """What `publisher replay start` was asked for."""
 
     filters: Filters
-    to_topic: str | None
+    targets: TargetTopics
     to_config: Path | None
     to_servers: str | None
     rate: int | None
@@ -67,8 +68,7 @@ class ReplayPlan:
     @property
     def destinations(self) -> set[str]:
         """The topics it writes to."""
-        topics = set(self.count.topics)
-        return {self.request.to_topic} if topics and self.request.to_topic is not None else topics
+        return self.request.targets.of_all(self.count.topics)
 
     @property
     def seconds_at_rate(self) -> float | None:
@@ -86,7 +86,7 @@ class ReplayPlan:
             "events": self.count.events,
             "bytes": self.count.bytes,
             "topics": {name: part._asdict() for name, part in self.count.topics.items()},
-            "target_topic": self.request.to_topic,
+            "target_topic": self.request.targets.text,
             "destinations": sorted(self.destinations),
             "seconds_at_rate": self.seconds_at_rate,
             "unknown_keys": self.unknown_keys,
@@ -117,7 +117,7 @@ def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context)
             to_batch=batches.last,
             topics=None if request.filters.topics is None else list(request.filters.topics),
             requested=request.as_json(),
-            target_topic=request.to_topic,
+            target_topic=request.targets.text,
             target_cluster_id=target.identity.cluster_id,
             target_servers=target.settings.kafka.bootstrap_servers,
             events_per_second=request.rate,

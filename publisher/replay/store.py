@@ -14,6 +14,7 @@ from contract.cursor import Cursor
 from db import operations
 from db.statements import queries
 from publisher.outbox.lease import LeaseLostError
+from publisher.protocol.target_topics import TargetTopics
 from publisher.replay.progress import ReplayProgress
 from service.errors import SettingsError
 
@@ -52,6 +53,11 @@ class Replay:
     measured_rate: float | None
     created_at: datetime
     state_changed_at: datetime
+
+    @property
+    def targets(self) -> TargetTopics:
+        """Where it sends to."""
+        return TargetTopics.of_text(self.target_topic)
 
     @property
     def shown_state(self) -> str:

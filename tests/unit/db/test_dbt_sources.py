@@ -27,7 +27,9 @@ def test_it_has_every_audit_view_with_every_column_comment() -> None:
         re.findall(r"^CREATE VIEW outbox\.(audit_\w+|output_lineage) AS$", schema, re.MULTILINE)
     )
     columns = [f"{view}.{column['name']}" for view, each in tables().items() for column in each["columns"]]
-    assert columns == re.findall(r"^COMMENT ON COLUMN outbox\.((?:audit_\w+|output_lineage)\.\w+) IS ", schema, re.MULTILINE)
+    assert columns == re.findall(
+        r"^COMMENT ON COLUMN outbox\.((?:audit_\w+|output_lineage)\.\w+) IS ", schema, re.MULTILINE
+    )
 
 
 def test_a_comment_arrives_as_postgres_has_it() -> None:

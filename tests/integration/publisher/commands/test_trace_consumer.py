@@ -13,7 +13,7 @@ from outbox_consumer import Output, retry
 from publisher.cli import app
 from service.settings import Settings
 from tests.support.consumer.consuming import consume_there
-from tests.support.outbox.batches import TOPIC_ID, Outbox, Session
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, read_offsets
 from tests.support.outbox.deliveries import deliver
 from tests.support.processes.environment import variables_of
 
@@ -33,7 +33,7 @@ def test_the_story_goes_on_to_the_rows_of_consumers(
 ) -> None:
     path = tmp_path / "consumer.db"
     dsn = f"sqlite:///{path}"
-    outbox.batch({"wanted": [Session([b"good", b"bad"], 90)]})
+    outbox.batch({"wanted": [Session([b"good", b"bad"], 100_001)]})
     deliver(settings)
     group = f"{outbox.topic}-group"
 
@@ -50,9 +50,10 @@ def test_the_story_goes_on_to_the_rows_of_consumers(
     assert f"consumer {group}: consumed at 2" in words
     assert f"consumer {group}: set aside at 2" in words
     assert "ValueError: no such customer, from" in words
-    outbox.batch({"wanted": [Session([b"mended", b"as well"], 90)]}, revision=1)
+    outbox.batch({"wanted": [Session([b"mended", b"as well"], 100_001)]}, revision=1)
     deliver(settings)
-    good = f"{TOPIC_ID}/0/90/0"
+    read_offsets(outbox.dsn)
+    good = f"{TOPIC_ID}/0/100001/0"
     by_id = json.loads(trace(settings, good, "--consumer", dsn, "--json").stdout)["outputs"]
     # The newer revision is delivered, and not consumed yet.
     assert [(each["revision"], [row["revision"] for row in each["consumed"]]) for each in by_id] == [
@@ -73,14 +74,14 @@ def test_the_story_goes_on_to_the_rows_of_consumers(
         for output in retry(connection, group):
             with output:
                 pass
-    outbox.batch({"later": [Session([b"x"], 91)]})
+    outbox.batch({"later": [Session([b"x"], 100_002)]})
     deliver(settings)
     assert "no consumer has it (yet)" in trace(settings, "later", "--consumer", dsn).stdout
     assert "consumed" not in json.loads(trace(settings, "later", "--json").stdout)["outputs"][0]
 
 
 def test_a_database_without_the_tables_is_refused(outbox: Outbox, settings: Settings) -> None:
-    outbox.batch({"wanted": [Session([b"1"], 90)]})
+    outbox.batch({"wanted": [Session([b"1"], 100_001)]})
     told = trace(settings, "wanted", "--consumer", outbox.dsn)
     assert told.exit_code != 0
     assert "without the tables of `outbox_consumer`" in f"{told.exception}"

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from devstack.kafka import KafkaServer
+from devstack.topics import create_topics
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
-from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.batches import Outbox, Session, simple
 from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.replays import ReplayProcess, assert_replayed, replay, replayed
 from tests.support.queries import query
@@ -66,6 +68,33 @@ def killed_at_each(
     assert query(outbox.dsn, "SELECT state, rows_sent, events_sent, lease_holder FROM outbox.replay") == [
         ("done", 64, 192, None)
     ]
+
+
+@pytest.mark.guarantee(75)
+def test_topics_keep_their_new_names_over_a_kill(
+    outbox: Outbox, small: Settings, kafka: KafkaServer, plan: FaultPlan, tmp_path: Path
+) -> None:
+    """Outputs for two topics, of which one gets another name; the other keeps its own."""
+    extra, moved = f"{outbox.topic}-extra", f"{outbox.topic}-moved"
+    create_topics(kafka.bootstrap_servers, {extra: (1, {}), moved: (2, {})})
+    for batch in range(1, 6):
+        outbox.batch(
+            {f"k{n}": [Session([b"a", b"b"], batch * 100 + n, [outbox.topic, extra])] for n in range(1, 9)}
+        )
+    deliver(small)
+    plan.write(Fault("transaction.after_commit", Action.KILL, hit=2))
+    to = ["--to-topic", f"{outbox.topic}={moved}"]
+    with ReplayProcess(
+        small, tmp_path / "log", "start", "--all", *to, "--yes", fault_file=plan.file
+    ) as first:
+        assert first.wait() == -9, first.log()
+    assert query(outbox.dsn, "SELECT target_topic FROM outbox.replay") == [(f"{outbox.topic}={moved}",)]
+    done = replayed(small, "go-on", "1")
+    assert done["events_sent"] == 80
+    for topic, value in ((moved, b"a"), (extra, b"b")):
+        with Watcher(kafka.bootstrap_servers, topic, tolerant=True) as watcher:
+            wanted = [event for event in outbox.written if event[1] == value]
+            assert_replayed(watcher, done["replay_uuid"], wanted)
 
 
 @pytest.mark.guarantee(75)

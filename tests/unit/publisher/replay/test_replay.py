@@ -1,5 +1,6 @@
 """What a replay is asked for, how fast it goes, and whether it may continue."""
 
+import re
 from base64 import urlsafe_b64encode
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import NO_EXTRAS, Row
 from publisher.protocol.remediation import of_replay
 from publisher.protocol.stop_reasons import StoppedError
+from publisher.protocol.target_topics import TargetTopics
 from publisher.replay.filters import Filters, as_json
 from publisher.replay.pace import Pace
 from publisher.replay.progress import ReplayProgress
@@ -88,12 +90,12 @@ def test_a_plan_says_which_topics_it_reaches_and_how_long_the_rate_makes_it(
     found = Count()
     found.add("orders", TopicCount(1_000, 1_000, 14_000), 1_000, 1_000)
     found.add("clicks", TopicCount(200, 200, 280), 200, 200)
-    request = ReplayRequest(Filters(), None, None, None, rate, create_topics=False)
+    request = ReplayRequest(Filters(), TargetTopics(), None, None, rate, create_topics=False)
     plan = ReplayPlan(request, ReplayRange(1, 9, [], []), found, [])
     shown = plan.as_json()
     assert (shown["destinations"], shown["seconds_at_rate"]) == (["clicks", "orders"], seconds)
     assert rate is None or (seconds is not None and duration_line(rate, seconds) == line)
-    elsewhere = replace(plan, request=replace(request, to_topic="copy"))
+    elsewhere = replace(plan, request=replace(request, targets=TargetTopics("copy")))
     assert elsewhere.as_json()["destinations"] == ["copy"]
     assert replace(elsewhere, count=Count()).as_json()["destinations"] == []
 
@@ -192,11 +194,37 @@ def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:
         7, "k", 2, ["T"], [0], [9], [3], ["a", "b", "a"], [b"0", b"1", b"2"], None,
         [None, None, [["own", "x"]]], None, None,
     )  # fmt: skip
-    outgoing = Outgoing(REPLAY, frozenset({"a"}), "elsewhere", NO_EXTRAS)
+    outgoing = Outgoing(REPLAY, frozenset({"a"}), TargetTopics("elsewhere"), NO_EXTRAS)
     first, last = outgoing.records(row)
     mark = ("outbox-replay", str(REPLAY).encode())
     assert (first.topic, first.value, first.key) == ("elsewhere", b"0", b"k")
     assert first.headers == [("outbox-id", b"T/0/9/0"), ("outbox-revision", b"2"), mark]
     assert last.headers == [("outbox-id", b"T/0/9/2"), ("outbox-revision", b"2"), ("own", b"x"), mark]
     assert outgoing.destinations([row]) == {"elsewhere"}
-    assert Outgoing(REPLAY, frozenset({"z"}), "elsewhere", NO_EXTRAS).destinations([row]) == set()
+    assert (
+        Outgoing(REPLAY, frozenset({"z"}), TargetTopics("elsewhere"), NO_EXTRAS).destinations([row]) == set()
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "moved"),
+    [
+        ([], None, {"a", "b"}),
+        (["copy"], "copy", {"copy"}),
+        (["b=c", "a=d"], "a=d,b=c", {"c", "d"}),
+        (["a=copy"], "a=copy", {"copy", "b"}),
+        (["a=x", "b=x"], "a=x,b=x", {"x"}),
+    ],
+)
+def test_targets_are_kept_as_text(words: list[str], text: str | None, moved: set[str]) -> None:
+    targets = TargetTopics.of_words(words) if words else TargetTopics()
+    assert (targets.text, targets.of_all(["a", "b"])) == (text, moved)
+    assert TargetTopics.of_text(text) == targets
+
+
+@pytest.mark.parametrize(
+    "words", [["copy", "a=b"], ["one", "two"], ["a=b", "a=c"], ["a="], ["=b"], ["a=b=c"]]
+)
+def test_words_that_contradict_each_other_are_refused(words: list[str]) -> None:
+    with pytest.raises(ValueError, match=re.escape(words[0])):
+        TargetTopics.of_words(words)
