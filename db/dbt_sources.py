@@ -5,7 +5,8 @@ import re
 from importlib.resources import files
 
 _COMMENT = re.compile(
-    r"^COMMENT ON (?:VIEW|COLUMN) outbox\.(audit_\w+|output_lineage)(?:\.(\w+))? IS '((?:[^']|'')*)';$", re.MULTILINE
+    r"^COMMENT ON (?:VIEW|COLUMN) outbox\.(audit_\w+|output_lineage)(?:\.(\w+))? IS '((?:[^']|'')*)';$",
+    re.MULTILINE,
 )
 
 _HEAD = """# The audit views of an outbox (docs/audit.md) as sources of dbt. Its login needs the role outbox_auditor.

@@ -8,6 +8,7 @@ from publisher.commands import run, status
 from publisher.outbox.identity import OutboxIdentity
 from publisher.protocol.cursor import Epoch
 from publisher.protocol.stop_reasons import StopReason
+from publisher.protocol.target_topics import TargetTopics
 from publisher.replay.selection import Count, TopicCount
 from publisher.replay.showing import count_table
 from publisher.status.publisher_status import LaneStatus, PublisherStatus
@@ -58,7 +59,7 @@ def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
 
 
 def test_a_table_keeps_names_with_brackets(capsys: pytest.CaptureFixture[str]) -> None:
-    count_table(Count({KEY: TopicCount(1, 1, 1)}, 1, 1, 1, 1), None).print(console())
+    count_table(Count({KEY: TopicCount(1, 1, 1)}, 1, 1, 1, 1), TargetTopics()).print(console())
     assert KEY in printed(capsys)
 
 
