@@ -38,7 +38,7 @@ from spark_job.trial.shown import STATES, session_json, session_lines
 
 _TRIAL = queries("spark_job", "trial")
 _MOST_SESSIONS = 100_000
-_WORDS = {"altered": "changed", "new": "added", "missing": "vanished", "same": "same"}
+_WORDS: dict[OutputState, str] = {"altered": "changed", "new": "added", "missing": "vanished", "same": "same"}
 
 
 def diff(
