@@ -10,6 +10,7 @@ import typer
 
 from contract.output_topics import OutputTopics
 from publisher.commands.common import database
+from publisher.commands.replay_file import write_file
 from publisher.delivery.context import Context
 from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
@@ -32,6 +33,7 @@ from publisher.replay.target import check_target, check_topics, kafka_settings, 
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, error_console, print_json
+from service.commands.progress import progress_bar
 from service.commands.session_keys import read_keys
 from service.commands.times import SINCE, parse_moment
 from service.errors import ContinuityError, FencedError, SettingsError
@@ -94,6 +96,15 @@ def start(
             help="Send all of it to this topic instead of each output's own; or outputs for OLD to NEW. Repeatable.",
         ),
     ] = None,
+    to_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-file",
+            help="Write JSON lines into this new file instead of sending anything.",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
     to_config: ToConfig = None,
     to_servers: ToServers = None,
     create_topics: CreateTopics = False,
@@ -139,6 +150,10 @@ def start(
             "a replay without a filter sends all that was ever delivered: say --all if that is intended, else narrow it down "
             "(--from-batch, --to-batch, --since, --until, --key, --keys-file, --topic)"
         )
+    if to_file is not None and (to_config or to_servers or create_topics or rate or skip_refused):
+        raise SettingsError("--to-file sends nothing: leave out what is for a target in Kafka")
+    if to_file is not None and to_file.exists():
+        raise SettingsError(f"--to-file {str(to_file)!r} is there already: name a new file")
     settings = _begin(config)
     if settings.schema_registry.url and (to_config or to_servers) and not keep_schema_ids:
         raise SettingsError(
@@ -160,8 +175,12 @@ def start(
             console().print("nothing to send")
         if not plan.count.events:
             raise typer.Exit(1 if plan.only_unknown_keys else 0)
-    else:
+    elif to_file is None:
         confirm(yes, "Send them once more?", "a replay sends events once more")
+    if to_file is not None:
+        if not dry_run:
+            _to_file(settings, plan, to_file, as_json)
+        return
     with answering():
         making, names = create_topics and not dry_run, plan.destinations
         target = open_target(settings, outbox, kafka, stop, holder=_holder(), create_topics=making)
@@ -258,6 +277,16 @@ def pause(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> 
 def cancel(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> None:
     """End a replay for good at its next transaction boundary. What it has sent stays."""
     _change(replay_id, "cancelled", config, as_json)
+
+
+def _to_file(settings: Settings, plan: ReplayPlan, path: Path, as_json: bool) -> None:
+    with database(settings, "replay start") as connection, progress_bar(quiet=as_json) as bar:
+        task = bar.add_task("writing", total=plan.count.events)
+        write_file(connection, settings, plan, path, lambda events: bar.advance(task, events))
+    if as_json:
+        print_json(plan.as_json() | {"file": str(path)})
+    else:
+        console().print(f"{plan.count.events:,} events written to {path}")
 
 
 def _targets(settings: Settings, words: list[str] | None) -> TargetTopics:

@@ -175,6 +175,16 @@ FROM (
 WHERE coalesce(r.before, 0) < %(bytes)s
 ORDER BY r.batch_id, r.session_key
 
+-- name: rows_between
+-- Whole rows of a range of batches, in order, for a file.
+SELECT o.batch_id, o.session_key, o.revision, o.session_topic_ids, o.session_partitions, o.session_ends, o.session_outputs,
+       o.topics, o."values", o.keys, o.headers, o.partitions, o.timestamps_ms
+FROM outbox.session_output o
+WHERE o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
+  AND (%(keys)s::text[] IS NULL OR o.session_key = ANY (%(keys)s::text[]))
+  AND NOT EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = o.session_key AND p.batch_id = o.batch_id)
+ORDER BY o.batch_id, o.session_key
+
 -- name: unfinished_counts
 -- A 0 for each state that is not the end, so that the first replay is an increase.
 SELECT s.state, count(r.replay_id), coalesce(sum(r.events_total - r.events_sent), 0)::bigint

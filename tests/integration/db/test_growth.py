@@ -70,6 +70,7 @@ BOUNDED: dict[str, dict[str, Any]] = {
     "publisher/replays/next_of_keys": RANGE | PLACE | {"replay_id": 1, "rows": 10},
     "publisher/replays/rows": RANGE
     | {"batch_ids": ["last"], "session_keys": ["k0001"], "bytes": 1_000, "expansion": 4},
+    "publisher/replays/rows_between": RANGE | {"keys": None},
     "publisher/replays/unknown_keys": RANGE | {"keys": ["k0001"]},
     "publisher.audit/deliveries/counts": RANGE,
     "publisher.audit/ledger/batch_counts": RANGE,

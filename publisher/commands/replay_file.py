@@ -1,0 +1,91 @@
+"""`publisher replay start --to-file`: what a replay would send, as JSON lines.
+
+The lines are in `PATH.part` until all of them are on the disk; only then the file has its name. So it is whole, or it is not there, and
+the command can be given again after a kill.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psycopg
+
+from db import windows
+from db.connection import snapshot
+from db.statements import queries
+from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import ANY_PARTITION, SENT_NOW, ExtraHeaders, OutputRecord, Row
+from publisher.replay.starting import ReplayPlan
+from publisher.retention.hold_off import hold_off_retention
+from service.errors import ContinuityError, SettingsError
+from service.printable import bytes_json
+from service.private_file import private
+from service.settings import Settings
+
+_REPLAYS = queries("publisher", "replays")
+_FETCH_ROWS = 500
+
+
+def write_file(
+    connection: psycopg.Connection[Any],
+    settings: Settings,
+    plan: ReplayPlan,
+    path: Path,
+    advance: Callable[[int], None],
+) -> None:
+    """Write the outputs of a plan, in the outbox's order; `advance` is called with the number of outputs of each row.
+
+    Raises SettingsError where the file cannot be written, ContinuityError where rows are gone meanwhile, psycopg.Error.
+    """
+    filters = plan.request.filters
+    outgoing = Outgoing(
+        topics=None if filters.topics is None else frozenset(filters.topics),
+        targets=plan.request.targets,
+        headers=ExtraHeaders.of(settings.publisher),
+    )
+    part = path.with_name(f"{path.name}.part")
+    hold_off_retention(connection)
+    written = 0
+    try:
+        with open(part, "wb", opener=private) as file:
+            for window in windows.cut(plan.batches.first, plan.batches.last):
+                with snapshot(connection), connection.cursor(name="replay_rows", binary=True) as cursor:
+                    cursor.itersize = _FETCH_ROWS
+                    keys = None if filters.keys is None else list(filters.keys)
+                    cursor.execute(_REPLAYS["rows_between"], window.bounds | {"keys": keys})
+                    for columns in cursor:
+                        row = Row(*columns)
+                        events = 0
+                        for record in outgoing.records(row):
+                            file.write(orjson.dumps(_line(row, record), option=orjson.OPT_APPEND_NEWLINE))
+                            events += 1
+                        written += events
+                        advance(events)
+            file.flush()
+            os.fsync(file.fileno())
+        if written != plan.count.events:
+            raise ContinuityError(
+                f"{written:,} outputs were written to {part}, but {plan.count.events:,} were counted: rows were dropped meanwhile. Start "
+                "it again for what is left"
+            )
+        part.replace(path)
+    except OSError as error:
+        raise SettingsError(f"--to-file {str(path)!r} cannot be written: {error}") from error
+
+
+def _line(row: Row, record: OutputRecord) -> dict[str, Any]:
+    return {
+        "topic": record.topic,
+        "partition": None if record.partition == ANY_PARTITION else record.partition,
+        "timestamp_ms": None if record.timestamp_ms == SENT_NOW else record.timestamp_ms,
+        "key": bytes_json(record.key) if record.key is not None else None,
+        "value": None if record.value is None else bytes_json(record.value),
+        "headers": [
+            [name, None if value is None else bytes_json(value.encode() if isinstance(value, str) else value)]
+            for name, value in record.headers
+        ],
+        "batch_id": row.batch_id,
+        "session_key": row.session_key,
+    }
