@@ -28,10 +28,15 @@ WHERE e.topic_id = k.topic_id AND e.partition = k.partition AND e.end_offset = k
 
 -- name: first_since
 -- The first stream batch from a batch, or a time, on.
-(SELECT b.batch_id, b.generation FROM outbox.batch b
- WHERE b.kind = 'stream' AND b.batch_id >= %(batch_id)s
- ORDER BY b.batch_id LIMIT 1)
-UNION ALL
-(SELECT b.batch_id, b.generation FROM outbox.batch b
- WHERE b.kind = 'stream' AND b.created_at >= coalesce(%(at)s, now() - make_interval(secs => %(age_s)s))
- ORDER BY b.created_at, b.batch_id LIMIT 1)
+SELECT coalesce(n.batch_id, t.batch_id) AS batch_id, coalesce(n.generation, t.generation) AS generation
+FROM (VALUES (1)) AS one
+LEFT JOIN LATERAL (
+    SELECT b.batch_id, b.generation FROM outbox.batch b
+    WHERE b.kind = 'stream' AND b.batch_id >= %(batch_id)s::bigint
+    ORDER BY b.batch_id LIMIT 1) n ON true
+LEFT JOIN LATERAL (
+    SELECT b.batch_id, b.generation FROM outbox.batch b
+    WHERE b.kind = 'stream'
+      AND b.created_at >= coalesce(%(at)s::timestamptz, now() - make_interval(secs => %(age_s)s::double precision))
+    ORDER BY b.created_at, b.batch_id LIMIT 1) t ON true
+WHERE n.batch_id IS NOT NULL OR t.batch_id IS NOT NULL
