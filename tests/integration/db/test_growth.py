@@ -399,8 +399,8 @@ def _prepared(path: Path) -> list[str]:
     return found
 
 
-SERVER_SIDE = {"publisher.audit/rows/of_lane"}
-"""Run by a server-side cursor, too, which plans anew each time."""
+SERVER_SIDE = {"publisher.audit/rows/of_lane", "publisher/replays/rows_between"}
+"""Run by a server-side cursor, which plans anew each time."""
 
 
 def test_no_bounded_statement_is_ever_prepared() -> None:
