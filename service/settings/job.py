@@ -113,6 +113,9 @@ class SessionSettings(Section):
     """Seconds beyond the session's greatest time at which an event ends it as timed out."""
     grace_s: float = Field(default=20, ge=0, le=86_400)
     """Seconds beyond the timeout before other keys' events show silence."""
+    clock_records: bool = False
+    """Whether clock records, which `spark-job clock` writes into quiet input partitions, show silence
+    (docs/sessions.md#a-partition-that-falls-quiet). Without it they are `malformed`."""
     on_timeout: Literal["dead_letter", "emit"] = "dead_letter"
     """Whether a session that timed out, by an event or by silence, becomes a dead letter `timed_out` or goes to the transform
     (docs/sessions.md#sessions-that-end-by-silence)."""

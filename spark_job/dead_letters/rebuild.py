@@ -99,7 +99,7 @@ def sessions_of(
     if not assembly.start:
         return [], {letter.dead_letter_id: _NO_START for letter in letters}
     by_offset = {letter.first_offset: letter for letter in letters}
-    found = assemble(OpenState.empty(), events_of(letters), assembly, schemas)
+    found = assemble(OpenState.empty(), events_of(letters), replace(assembly, clock_records=False), schemas)
     sessions = [
         (closed, [by_offset[offset] for offset in closed.offsets()])
         for closed in found.closed

@@ -13,10 +13,14 @@ _LOG_APPEND_TIME = 2  # confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
 TRACE_CONTEXT = ("traceparent", "tracestate")
 """The headers of W3C Trace Context. Their columns have their names."""
 
+CLOCK_HEADER = "outbox-clock"
+CLOCK_MARK = b"1"
+"""Value of that header of a clock record, which has no value itself (docs/decisions/0047)."""
+
 
 @dataclass(frozen=True)
 class RecordColumns:
-    """Where the columns `key`, `type`, `event_id` and `schema_id` come from: a header's name, or "" for the record's own key.
+    """Where the columns `key`, `type`, `event_id`, `schema_id` and `clock` come from: a header's name, or "" for the record's own key.
 
     A column that is not named is read out of the value by the assembler; those of a trace context it does not look at.
     """

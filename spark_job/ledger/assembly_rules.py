@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from service.settings import SessionSettings, Settings
 from spark_job.assembly.slices import RulesFrom
-from spark_job.input.columns import RecordColumns
+from spark_job.input.columns import CLOCK_HEADER, RecordColumns
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.generations import Generation
 from spark_job.sessions.settings import RULES, AssemblySettings
 
 _SINCE_RULES_2 = {"max_open_bytes"}
-_LATER: dict[str, Any] = {"on_timeout": SessionSettings().on_timeout}
-"""Left out at its default, because earlier releases stored rules without it."""
+_LATER: dict[str, Any] = {"on_timeout": "dead_letter", "clock_records": False}
+"""Left out at their defaults, because earlier releases stored rules without them."""
 
 
 def stored_rules(settings: Settings) -> dict[str, Any]:
@@ -69,6 +69,7 @@ def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
         time_format=session.time_format,
         timeout_ms=round(session.timeout_s * 1000),
         grace_ms=round(session.grace_s * 1000),
+        clock_records=session.clock_records,
         on_timeout=session.on_timeout,
         max_events=session.max_events,
         max_bytes=session.max_bytes,
@@ -78,16 +79,14 @@ def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
         rules=assembly.get("rules", 1),
     )
     columns = {"key": session.key, "type": session.type, "event_id": session.event_id, "schema_id": schema_id}
-    return AppliedRules(
-        rules,
-        RecordColumns(
-            {
-                name: "" if setting == "key" else setting.removeprefix("header:")
-                for name, setting in columns.items()
-                if setting is not None and (setting == "key" or setting.startswith("header:"))
-            }
-        ),
-    )
+    sources = {
+        name: "" if setting == "key" else setting.removeprefix("header:")
+        for name, setting in columns.items()
+        if setting is not None and (setting == "key" or setting.startswith("header:"))
+    }
+    if session.clock_records:
+        sources["clock"] = CLOCK_HEADER
+    return AppliedRules(rules, RecordColumns(sources))
 
 
 def rules_since(generation: Generation, where: TopicPartition, safe: int) -> tuple[RulesFrom, ...]:

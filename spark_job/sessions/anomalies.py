@@ -37,7 +37,7 @@ def find_anomalies(groups: Groups, settings: AssemblySettings) -> Anomalies:
     sessions = groups.open.sessions
     odd = np.zeros(len(groups), bool)
     silent = np.zeros(0, np.int64)
-    if not len(groups):
+    if groups.latest is None:
         return Anomalies(odd, silent, False)
     if settings.start:  # else any event may open a session, and each end closes one
         odd[_against_grammar(groups)] = True
@@ -47,8 +47,10 @@ def find_anomalies(groups: Groups, settings: AssemblySettings) -> Anomalies:
     if groups.events.event_id is not None:
         odd[_with_repeated_ids(groups)] = True
     # Python integers: the difference of the sentinels would overflow.
-    latest, earliest = int(groups.events.ts.max()), int(groups.events.ts.min())
-    span = latest - min([earliest, *([int(sessions.max_ts.min())] if len(sessions) else [])])
+    latest = groups.latest
+    span = latest - min(
+        (int(ts.min()) for ts in (groups.events.ts, sessions.max_ts) if len(ts)), default=latest
+    )
     if span > settings.timeout_ms:
         odd[_with_own_gaps(groups, settings)] = True
     limit = settings.timeout_ms + settings.grace_ms

@@ -1,6 +1,6 @@
 """The assembler: (open sessions, new records) -> (closed sessions, dead letters, open sessions). A pure function of one partition's log.
 
-1. Read the new records as columns (`records`); malformed ones are dead letters already.
+1. Take out the clock records, and read the others as columns (`records`); malformed ones are dead letters already.
 2. Sort the events by (key, offset), cut each key's events into segments at the starts, and join them with the open sessions (`groups`).
 3. Whole columns at a time, find every key that might need more than the plain grammar (`anomalies`).
 4. The other keys' segments are sessions, or stay open, as they are. The odd ones go event by event (`rules`).
@@ -21,6 +21,7 @@ from spark_job.sessions.clock import NEVER
 from spark_job.sessions.events import Events
 from spark_job.sessions.groups import Groups
 from spark_job.sessions.open_limits import within_limits
+from spark_job.sessions.parsing.clock_records import without_clock_records
 from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.result import AssembledSessions, ClosedSession, DeadLetter
 from spark_job.sessions.rules import NewEvents, OpenSession, Rules
@@ -39,7 +40,8 @@ def assemble(
     """Assemble a partition's new records with what was open before them. Does not change its arguments.
 
     `new`, in offset order: offset int64, ts int64 (ms), value binary or null; key, type and event_id binary or null where they do not
-    come from the value. Its offsets lie above those of earlier calls. `schemas`: by the ids that occur in it, for formats that have some.
+    come from the value; by_broker int8 and clock binary or null where there are clock records. Its offsets lie above those of earlier
+    calls. `schemas`: by the ids that occur in it, for formats that have some.
 
     Raises DamagedStateError where `state` is not what an earlier call returned, InputSchemaError.
     """
@@ -51,8 +53,9 @@ def _assemble(
 ) -> AssembledSessions:
     if settings.rules >= 2 and state.last is None:
         state = state.from_first_rules()
+    new, clock_records = without_clock_records(new, settings)
     records = read_records(new, settings, schemas)
-    groups = Groups(records, state, settings)
+    groups = Groups(records, state, settings, clock_records)
     anomalies = find_anomalies(groups, settings)
     odd = _Odd(groups, settings, anomalies)
     segments = groups.segments

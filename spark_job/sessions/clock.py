@@ -2,12 +2,14 @@
 
 A session may end because *other* keys' records of its partition, after the session's last event, are much later. So the question is always
 about an interval of the log, never about the wall clock or another partition. No single key can move this clock: a record is late only
-together with the newest earlier one of a different key, unless the broker has set its time (docs/decisions/0032).
+together with the newest earlier one of a different key, unless the broker has set its time (docs/decisions/0032). A clock record counts as
+one of a key that no other record has (docs/decisions/0047).
 Sparse tables (maxima of all runs of 1, 2, 4, … records) answer it for all events of a batch at once.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +20,36 @@ Bool = npt.NDArray[np.bool_]
 NEVER = np.iinfo(np.int64).min
 
 
+class Ticks(NamedTuple):
+    """What some records say of the time, in offset order."""
+
+    offset: Int
+    ts: Int
+    code: Int
+    """Of each record's key."""
+    by_broker: Bool | None
+    """Whether the broker has set its time; None: of none."""
+
+    def among(self, other: "Ticks") -> "tuple[Ticks, Int]":
+        """Return both in one, and the place of each of these there. Their codes must differ."""
+        order = np.argsort(np.concatenate([self.offset, other.offset]))
+        pairs = ((self.offset, other.offset), (self.ts, other.ts), (self.code, other.code))
+        offset, ts, code = (np.concatenate(pair)[order] for pair in pairs)
+        flags = [np.zeros(len(of.ts), bool) if of.by_broker is None else of.by_broker for of in (self, other)]
+        return Ticks(offset, ts, code, np.concatenate(flags)[order]), np.argsort(order)[: len(self.offset)]
+
+
+def clock_record_key(offset: int) -> str:
+    """Return the key that a clock record counts as: one of its own, which no session has, because theirs have no NUL."""
+    return f"\0{offset}"
+
+
 @dataclass(frozen=True)
 class LastRecords:
     """What the clock needs of the records before a batch."""
 
     key: str
-    """Of the last well-formed record."""
+    """Of the last record that says what time it is: a well-formed one, or a clock record."""
     offset: int
     ts: int
     other_offset: int = -1
@@ -44,7 +70,7 @@ class LastRecords:
 
 
 class Clock:
-    """The well-formed new records, in offset order. Places on it are their numbers."""
+    """The well-formed new records and the clock records among them, in offset order. Places on it are their numbers."""
 
     def __init__(
         self,

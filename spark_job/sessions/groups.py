@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_job.sessions.clock import NEVER, Clock
+from spark_job.sessions.clock import NEVER, Clock, Ticks, clock_record_key
 from spark_job.sessions.events import END, START
 from spark_job.sessions.parsing.records import Records
 from spark_job.sessions.settings import AssemblySettings
@@ -35,7 +35,14 @@ class Segments:
 class Groups:
     """The well-formed new events by (key, offset). A group is one key; group i has the events [first[i], past[i])."""
 
-    def __init__(self, records: Records, state: OpenState, settings: AssemblySettings) -> None:
+    def __init__(
+        self,
+        records: Records,
+        state: OpenState,
+        settings: AssemblySettings,
+        clock_records: Ticks | None = None,
+    ) -> None:
+        """`clock_records`: those among the records, with codes from 0 on."""
         alone = settings.rules < 2
         before = state.last
         self._any_opens = not settings.start
@@ -44,25 +51,32 @@ class Groups:
         codes = int64(pc.fill_null(records.key.indices, 0))[rows]
         self.keys: pa.LargeStringArray = records.key.dictionary
         """By code."""
+        by_broker = None if records.by_broker is None else records.by_broker[rows]
+        ticks, places = Ticks(offset, records.clock_ts[rows], codes, by_broker), None
+        if clock_records is not None:
+            ticks, places = ticks.among(clock_records._replace(code=len(self.keys) + clock_records.code))
         self.clock = Clock(
-            offset,
-            records.clock_ts[rows],
-            codes,
-            by_broker=None if records.by_broker is None else records.by_broker[rows],
+            ticks.offset,
+            ticks.ts,
+            ticks.code,
+            by_broker=ticks.by_broker,
             before=(-1, NEVER)
-            if before is None or not len(codes)
-            else before.other_than(self.keys[codes[0]].as_py()),
+            if before is None or not len(ticks.code)
+            else before.other_than(self._key_at(ticks, 0)),
             alone=alone,
         )
         self.last = before
         """What the next batch's clock needs."""
-        if not alone and len(codes):
-            self.last = self.clock.last_records(self.keys[codes[-1]].as_py())
+        if not alone and len(ticks.code):
+            self.last = self.clock.last_records(self._key_at(ticks, -1))
         order = _order(codes, offset)
         codes = codes[order]
-        self.place = order
+        self.place = order if places is None else places[order]
         """Of each event, its place on the clock."""
         self.events = records.events.ordered(rows[order])
+        times = [self.events.ts] if clock_records is None else [self.events.ts, clock_records.ts]
+        self.latest = max((int(ts.max()) for ts in times if len(ts)), default=None)
+        """The latest time of all these; None where there is nothing."""
         self.first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
         self.past = np.append(self.first[1:], len(codes))[: len(self.first)]
         self.code = codes[self.first]
@@ -79,10 +93,16 @@ class Groups:
     def _quieter_than(self, state: OpenState, limit_ms: int) -> int | None:
         """No session whose greatest time is this or above can have fallen silent; None: none at all can."""
         quietest = state.live.quietest
-        if not len(self) or quietest is None or int(self.events.ts.max()) - limit_ms <= quietest:
+        if self.latest is None or quietest is None or self.latest - limit_ms <= quietest:
             return None
         every = np.zeros(1, np.int64)
         return int(self.clock.latest_agreed(every, every + len(self.clock), every - 1)[0]) - limit_ms
+
+    def _key_at(self, ticks: Ticks, place: int) -> str:
+        code = ticks.code[place]
+        return (
+            self.keys[code].as_py() if code < len(self.keys) else clock_record_key(int(ticks.offset[place]))
+        )
 
     def __len__(self) -> int:
         return len(self.first)

@@ -53,7 +53,8 @@ def within_limits(
         if not may_exceed:
             return found
         if len(new) < 2:
-            is_event = len(new) > found.counts.malformed  # what is malformed ends no session
+            # What is malformed ends no session here, and no clock record does.
+            is_event = found.counts.events > found.counts.malformed
             return _ended(found, int(new.column("offset")[0].as_py()), settings) if is_event else found
     middle = len(new) // 2
     first = within_limits(assemble, state, new.slice(0, middle), settings)

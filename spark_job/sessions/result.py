@@ -126,7 +126,7 @@ class Counts:
     """Of one call. All but `per_event` are the same for any cut of the input into calls."""
 
     events: int = 0
-    """New records, malformed ones included."""
+    """New records, malformed ones included and clock records excepted."""
     sessions: int = 0
     malformed: int = 0
     duplicates: int = 0

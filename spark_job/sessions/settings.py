@@ -47,6 +47,8 @@ class AssemblySettings:
     """An event later than its session's greatest time plus this ends the session as timed out."""
     grace_ms: int = 20_000
     """Added to the timeout where another key's record shows the silence."""
+    clock_records: bool = False
+    """Whether the input column `clock` marks records that are no events and only show silence."""
     on_timeout: Literal["dead_letter", "emit"] = "dead_letter"
     """What becomes of a session that times out, by its own key's next event or by silence."""
     max_events: int = 10_000

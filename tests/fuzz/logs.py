@@ -2,9 +2,9 @@
 
     <rules> <record> 0x1E <record> 0x1E …
 
-A record is two bytes that say what it is, and its text, in fields that 0x1F divides: value, key, type, event id. Most records are an event
-of a few kinds and keys with a bit of broken JSON inside; a *raw* one is the fields as they are. `x 0x1D n` repeats a byte 8 n times more,
-so that a few bytes are an enormous key or a deep nesting. Any bytes are a log.
+A record is two bytes that say what it is, and its text, in fields that 0x1F divides: value, key, type, event id, clock. Most records are
+an event of a few kinds and keys with a bit of broken JSON inside; a *raw* one is the fields as they are. `x 0x1D n` repeats a byte 8 n
+times more, so that a few bytes are an enormous key or a deep nesting. Any bytes are a log.
 """
 
 import re
@@ -20,7 +20,7 @@ RULES = (
     SessionSettings(timeout_s=0.06, key="$.d.key", type="$.d.type", time="$.time", time_format="epoch_ms"),
     SessionSettings(timeout_s=0.06, time="$.time", max_events=4, event_id="$.d.id"),
     SessionSettings(timeout_s=0.06, key="key", type="header:type", event_id="header:event_id"),
-    SessionSettings(timeout_s=0.06, key="key", type="header:type", max_events=3),
+    SessionSettings(timeout_s=0.06, key="key", type="header:type", max_events=3, clock_records=True),
 )
 _TEMPLATES = (
     b'{"event_type":"%(kind)b","session_key":"%(key)b"%(text)b}',
@@ -74,10 +74,11 @@ def log_of(data: bytes) -> Log:
 
 
 def _record(rules: int, offset: int, ts: int, kind: int, key: int, text: bytes) -> Record:
-    fields = [*text.split(b"\x1f"), None, None, None]
-    value, own_key, own_type, event_id = fields[:4]
+    fields = [*text.split(b"\x1f"), None, None, None, None]
+    value, own_key, own_type, event_id, clock = fields[:5]
     if kind == len(_KINDS):
-        return Record(0, offset, ts, own_key, value if text else None, own_type, event_id)
+        own = value if text and (value or clock is None) else None
+        return Record(0, offset, ts, own_key, own, own_type, event_id, clock=clock)
     named = own_key or b"" if key == len(_KEYS) else _KEYS[key]
     number = event_id or b"%d" % offset
     parts: dict[bytes, object] = {

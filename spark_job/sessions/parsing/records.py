@@ -35,7 +35,7 @@ _SHOWN_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """New records, malformed ones included, in offset order."""
+    """New records, malformed ones included and clock records excepted, in offset order."""
 
     events: Events
     """Of the malformed ones only the offset means anything."""

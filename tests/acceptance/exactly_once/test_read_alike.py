@@ -22,7 +22,7 @@ from spark_job.assembly import rows
 from spark_job.assembly.record_readers import DirectReader
 from spark_job.assembly.slices import RulesFrom, Slice
 from spark_job.assembly.task import AssemblyTask
-from spark_job.input.columns import RecordColumns
+from spark_job.input.columns import CLOCK_HEADER, CLOCK_MARK, RecordColumns
 from spark_job.input.source import read_records
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.spark.lazy_session import LazySession
@@ -35,8 +35,8 @@ from tests.support.waiting import wait_until
 # The job ignores it, too (spark_job/spark/session.py); pytest forgets that with each test.
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
-RULES = AssemblySettings(key_path=None, type_path=None, format="bytes")
-COLUMNS = RecordColumns({"key": "key", "type": "type"}).with_trace_context()
+RULES = AssemblySettings(key_path=None, type_path=None, format="bytes", clock_records=True)
+COLUMNS = RecordColumns({"key": "key", "type": "type", "clock": CLOCK_HEADER}).with_trace_context()
 # Days behind UTC until 1867: Spark moves even times of the 19th century.
 ZONE = "America/Juneau"
 # Kafka's retention goes by the records' times, too.
@@ -52,10 +52,23 @@ EXAMPLES, MORE_EXAMPLES = 3, 20
 """Of each test, beside the named ones: each is a query of Spark."""
 PLAIN_TIMES = st.integers(-2_177_452_800_000, LAST_OF_SPARK)
 ALL_TIMES = st.one_of(st.integers(MIN, MAX), st.integers(-70_000_000_000_000, 0), PLAIN_TIMES)
+CLOCK = CLOCK_HEADER.encode()
 NAMES = st.sampled_from(
-    [b"key", b"type", b"key\0x", b"type\0\xff", b"\xffkey", b"caf\xe9", b"", b"\0", b"traceparent", b"Key"]
+    [
+        b"key",
+        b"type",
+        b"key\0x",
+        b"type\0\xff",
+        b"\xffkey",
+        b"caf\xe9",
+        b"",
+        b"\0",
+        b"traceparent",
+        b"Key",
+        CLOCK,
+    ]
 )
-VALUES = st.one_of(st.none(), st.sampled_from([b"k", b"start_event", b"end_event", b"\xff", b""]))
+VALUES = st.one_of(st.none(), st.sampled_from([b"k", b"start_event", b"end_event", b"\xff", b"", b"1"]))
 
 
 @dataclass(frozen=True)
@@ -174,11 +187,13 @@ def test_the_brokers_times_and_aborted_transactions(stand: Stand) -> None:
         producer.begin_transaction()
         for kind in ("start_event", "entry_event", "end_event"):
             producer.produce(topic, b"v", headers=[("key", f"k{number}"), ("type", kind)], timestamp=number)
+        producer.produce(topic, None, headers=[(CLOCK_HEADER, CLOCK_MARK)], timestamp=number)
         producer.flush(60)
         ends(60)
     found, directly = read_both_ways(stand, topic)
     assert not directly
     assert [row["session_key"] for row in found if row["kind"] == rows.SESSION] == ["k0", "k2"]
+    assert [row for row in found if row["kind"] == rows.LETTER] == []
 
 
 def was_read_directly(stand: Stand, given: list[RawRecord], codec: str) -> bool:

@@ -71,10 +71,16 @@ FINGERPRINT = transform.fingerprint(outputs)
 
 
 def settings(
-    timeout_s: int = 60, max_events: int = 5, on_timeout: str = "dead_letter", *, only_silence: bool = False
+    timeout_s: int = 60,
+    max_events: int = 5,
+    on_timeout: str = "dead_letter",
+    *,
+    only_silence: bool = False,
+    clock_records: bool = False,
 ) -> Settings:
     """Short sessions; the transform is `outputs`. `only_silence`: any event opens a session, and no event ends one."""
     session = {"timeout_s": timeout_s, "grace_s": 20, "max_events": max_events, "on_timeout": on_timeout}
+    session |= {"clock_records": clock_records}
     session |= {"start": "", "entry": "*", "end": ""} if only_silence else {}
     return Settings.model_validate(
         {
@@ -114,8 +120,13 @@ class History:
     def __init__(self, dsn: str, folder: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
         self.chance = random.Random(seed)
         self.dsn = dsn
-        self.log = RandomLog(self.chance)
-        self.settings = settings(on_timeout="emit" if seed % 2 else "dead_letter", only_silence=seed % 4 == 3)
+        clocked = seed % 7 == 0
+        self.log = RandomLog(self.chance, clocked)
+        self.settings = settings(
+            on_timeout="emit" if seed % 2 else "dead_letter",
+            only_silence=seed % 4 == 3,
+            clock_records=clocked,
+        )
         self.expected = ExpectedOutbox()
         self.disks = [folder / "disk-0", folder / "disk-1"]
         self.steps: list[str] = []
@@ -188,7 +199,7 @@ class History:
             wanted = self.chance.choice(_AT_ONCE) if most is None else most
             ends[where] = min(latest, start.at(where) + min(wanted, left))
             left -= ends[where] - start.at(where)
-        return Frame(self.log, start, Offsets(ends), self.chance, self.disks)
+        return Frame(self.log, start, Offsets(ends), self.chance, self.disks, loop.columns)
 
     def restart(self, request: JobRequest | None = None, *, killed: bool = True) -> None:
         """The process ends, and another starts. `killed`: without a word."""

@@ -33,6 +33,8 @@ class RandomLog:
     """The topic. It answers as `input.topics.KafkaInput` and as `input.reading.committed_records` do."""
 
     chance: random.Random
+    clocked: bool = False
+    """Clock records are among its records."""
     topic_id: str = ""
     partitions: list[LogPartition] = field(default_factory=list)
     visible: int = 0
@@ -46,7 +48,9 @@ class RandomLog:
         """Make the topic, or make it again."""
         self.topic_id = f"{self.chance.getrandbits(128):022x}"[:22]
         number = self.chance.randint(1, 3)
-        self.partitions = [LogPartition(random_records(self.chance, at)) for at in range(number)]
+        self.partitions = [
+            LogPartition(random_records(self.chance, at, clocked=self.clocked)) for at in range(number)
+        ]
         self.visible = number
 
     def cut(self, partition: int, end: int) -> None:
@@ -56,7 +60,7 @@ class RandomLog:
     def go_on(self, partition: int) -> None:
         """Let producers write more."""
         self.partitions[partition].log += random_records(
-            self.chance, partition, self.partitions[partition].log
+            self.chance, partition, self.partitions[partition].log, clocked=self.clocked
         )
 
     def where(self, partition: int) -> TopicPartition:
@@ -99,8 +103,13 @@ class RandomLog:
         yield from in_blocks(map(Message, self.records(partition, start, end)))
 
 
-def random_records(chance: random.Random, partition: int, before: Log | None = None) -> Log:
-    """More of a partition: few keys used again and again, duplicates, restarts, orphans, silences, too large ones, some not JSON."""
+def random_records(
+    chance: random.Random, partition: int, before: Log | None = None, *, clocked: bool = False
+) -> Log:
+    """More of a partition: few keys used again and again, duplicates, restarts, orphans, silences, too large ones, some not JSON.
+
+    `clocked`: clock records are among them.
+    """
     first = len(before or ())
     now_s = max((record.ts // 1_000 for record in before or () if record), default=1_000)
     log: Log = []
@@ -137,5 +146,14 @@ def random_records(chance: random.Random, partition: int, before: Log | None = N
         if chance.random() < 0.03:
             log.append(Record(partition, first + len(log), at_s * 1_000, None, b"\xff no JSON"))
         if chance.random() < 0.06:
-            log.extend([None] * chance.randint(1, 5))
+            for _ in range(chance.randint(1, 5)):
+                log.append(_clock_record(partition, first + len(log), now_s) if clocked else None)
     return log
+
+
+def _clock_record(partition: int, offset: int, now_s: int) -> Record | None:
+    """One of now or later, perhaps ten years, or none. Where the settings have none, it is malformed."""
+    chance = random.Random(f"{partition}, {offset}, {now_s}")
+    at_s = now_s + chance.choice([0, 90, 250, 315_360_000])
+    record = Record(partition, offset, at_s * 1_000, None, None, by_broker=chance.random() < 0.3, clock=b"1")
+    return record if chance.random() < 0.5 else None

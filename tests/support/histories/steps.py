@@ -201,7 +201,7 @@ def die_while_opening(of: History) -> None:
 
 def change_the_rules(of: History) -> None:
     which = of.chance.choice([(60, 5, "dead_letter"), (20, 5, "emit"), (150, 3, "emit")])
-    of.settings = settings(*which, only_silence=which[0] == 20)
+    of.settings = settings(*which, only_silence=which[0] == 20, clock_records=which[0] == 150)
     now = of.expected.now
     if of.rules != now.rules:
         of.open_by_flags({"--accept-changed-assembly"}, now.position, now.revision)
@@ -253,13 +253,13 @@ def lose_the_end(of: History) -> None:
 
 
 def make_the_topic_again(of: History) -> None:
-    before, frame = of.count("batch"), of.frame()
+    before, frame, loop = of.count("batch"), of.frame(), of.process.loop
     of.log.make()
-    if frame.ends != of.process.loop.read_to and of.chance.random() < 0.5:
+    if frame.ends != loop.read_to and of.chance.random() < 0.5:
         # Spark reads on without a word.
-        frame = Frame(of.log, of.process.loop.read_to, frame.ends, of.chance, of.disks)
+        frame = Frame(of.log, loop.read_to, frame.ends, of.chance, of.disks, loop.columns)
         with pytest.raises((ContinuityError, OpenSessionsDifferError)):
-            of.process.loop.batch(frame)
+            loop.batch(frame)
         assert of.count("batch") == before
     of.expected.greatest = {}
     of.open_by_flags({"--accept-new-topic"}, {}, of.expected.now.revision)

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import orjson
 
+from service.kafka.record_headers import headers_of
 from service.settings import SessionSettings, Settings
 from spark_job import Event, OutputEvent, Session
 from spark_job.api import Position, utc
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from tests.support.pipeline.transforms import RefusedSessionError, twenty
 from tests.support.reading import read_to_end
-from tests.support.reference.model import ExpectedSession, Record, expected_sessions
+from tests.support.reference.model import ExpectedSession, Record, expected_sessions, is_clock_record
 
 
 class Output(NamedTuple):
@@ -48,6 +49,7 @@ class Expectation:
     """Everything that must come out of an input. `outputs` in closing order for each session key."""
 
     records: int = 0
+    """But for clock records."""
     sessions: int = 0
     duplicates: int = 0
     ends: dict[int, int] = field(default_factory=dict)
@@ -102,8 +104,10 @@ def expect(
     share: Share = WHOLE,
 ) -> Expectation:
     """Judge the input's records. `source` of a record is its partition."""
-    judged = expected_sessions(records, applied_rules(stored_rules(Settings(session=session))).rules)
-    expected = Expectation(records=len(records), duplicates=judged.duplicates)
+    rules = applied_rules(stored_rules(Settings(session=session))).rules
+    judged = expected_sessions(records, rules)
+    clock_records = sum(map(is_clock_record, records)) if rules.clock_records else 0
+    expected = Expectation(records=len(records) - clock_records, duplicates=judged.duplicates)
     for record in records:
         expected.ends[record.source] = max(expected.ends.get(record.source, 0), record.offset + 1)
     for letter in judged.letters:
@@ -141,6 +145,7 @@ def read_topic(bootstrap: str, topic: str) -> list[Record]:
             message.timestamp()[1],
             message.key(),
             message.value(),
+            clock=dict(headers_of(message)).get("outbox-clock"),
         )
         for message in read_to_end(bootstrap, topic)
     ]

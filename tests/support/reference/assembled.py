@@ -58,6 +58,8 @@ def table(
         columns["key"] = pa.array([as_bytes(record.key) for record in records], pa.binary())
     if settings.type_path is None:
         columns["type"] = pa.array([as_bytes(record.type) for record in records], pa.binary())
+    if settings.clock_records:
+        columns["clock"] = pa.array([record.clock for record in records], pa.binary())
     if event_ids_in_header:
         columns["event_id"] = pa.array([as_bytes(record.event_id) for record in records], pa.binary())
     return pa.table(columns)

@@ -31,6 +31,7 @@ class Message:
             "event_id": as_bytes(self.record.event_id),
             "schema_id": self.record.schema_id,
             "traceparent": self.record.traceparent,
+            "outbox-clock": self.record.clock,
         }
         return [(name, value) for name, value in given.items() if value is not None]
 

@@ -50,6 +50,8 @@ class Record:
     """A header that no session depends on."""
     by_broker: bool = False
     """The broker has set `ts`."""
+    clock: bytes | None = None
+    """Out of the header `outbox-clock`."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,13 @@ def expected_sessions(
                         session.last_offset
                     )  # older rules did not say where: there, at the latest
         rules[record.source] = judge.rules
+        if judge.clock_records and is_clock_record(record):
+            ticks = clocks.setdefault(record.source, [])
+            ticks.append(
+                _Tick(record.offset, f"clock record \0 {record.offset}", record.ts, record.by_broker)
+            )
+            _silence(expected, open_now, record.source, ticks, judge)
+            continue
         parsed = parse(record, judge, event_ids_in_header)
         if parsed is None:
             alone = ((record.offset, record.ts, record.value),)
@@ -208,6 +217,12 @@ def expected_sessions(
     )
     expected.open = sorted(open_now.values(), key=lambda session: (session.source, session.start_offset))
     return expected
+
+
+def is_clock_record(record: Record) -> bool:
+    """No event: it says what time it is, as one record of a key that no other record has."""
+    in_range = -62_135_596_800_000 <= record.ts <= 253_402_300_799_999
+    return record.clock == b"1" and record.value is None and in_range
 
 
 def _silence(

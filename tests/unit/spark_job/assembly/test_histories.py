@@ -28,6 +28,8 @@ AFTER = SessionSettings(
 EMITTED = BEFORE.model_copy(update={"on_timeout": "emit"})
 SILENT = EMITTED.model_copy(update={"start": "", "end": "", "entry": "*", "max_events": 50})
 IN_PARTS = SILENT.model_copy(update={"max_events": 4})
+BY_CLOCK = EMITTED.model_copy(update={"clock_records": True})
+IN_PARTS_BY_CLOCK = IN_PARTS.model_copy(update={"clock_records": True})
 ANY_OPENS = EMITTED.model_copy(update={"start": "", "entry": ("entry_event", "start_event")})
 REUSED = SessionSettings(timeout_s=0.06, grace_s=0.02, max_events=3, max_bytes=1_400, event_id="$.id")
 PHRASES = ["sx ny nz nw nv", "sx nq eq", "sx ny", "ey", "sy", "nx ex", "sx"]
@@ -60,8 +62,19 @@ def logs_of(seed: int) -> dict[int, list[Record]]:
         )
         broken = rng.choice([b"{", None]) if kind == "no json" else value
         logs[partition].append(Record(partition, offset[partition], ts, key, broken))
-        offset[partition] += rng.choice([1, 1, 1, 2, 3])  # transactions leave offsets without a record
+        step = rng.choice([1, 1, 1, 2, 3])  # transactions leave offsets without a record
+        if step > 1:
+            logs[partition] += clock_records(partition, offset[partition] + 1, ts)
+        offset[partition] += step
     return logs
+
+
+def clock_records(partition: int, offset: int, ts: int) -> list[Record]:
+    """One of then, or later, perhaps by ten years, or none. Where the settings have none, it is malformed."""
+    rng = random.Random(offset * PARTITIONS + partition)
+    at, by_broker = ts + rng.choice([0, 30, 85, 315_360_000_000]), rng.random() < 0.2
+    record = Record(partition, offset, at, None, None, by_broker=by_broker, clock=b"1")
+    return [record] * (rng.random() < 0.6)
 
 
 def reused_ids(seed: int) -> dict[int, list[Record]]:
@@ -161,8 +174,16 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     "session",
-    [BEFORE, EMITTED, SILENT, IN_PARTS, ANY_OPENS],
-    ids=["dead letters", "emitted", "only silence ends", "in parts", "any event opens"],
+    [BEFORE, EMITTED, SILENT, IN_PARTS, ANY_OPENS, BY_CLOCK, IN_PARTS_BY_CLOCK],
+    ids=[
+        "dead letters",
+        "emitted",
+        "only silence ends",
+        "in parts",
+        "any event opens",
+        "by clock records",
+        "in parts by clock records",
+    ],
 )
 def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at_once(
     session: SessionSettings, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,7 +201,11 @@ def test_any_cuts_tasks_and_lost_caches_give_the_rows_and_letters_of_one_task_at
 
 @pytest.mark.guarantee(83)
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("after", [AFTER, IN_PARTS], ids=["other limits", "in parts"])
+@pytest.mark.parametrize(
+    "after",
+    [AFTER, IN_PARTS, IN_PARTS_BY_CLOCK],
+    ids=["other limits", "in parts", "in parts by clock records"],
+)
 def test_a_changed_assembly_judges_what_comes_after_it_also_where_the_sessions_before_are_found_again(
     after: SessionSettings, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,12 +252,12 @@ def lose_beginnings(job: Job, places: dict[int, Place], rng: random.Random) -> N
 def lose_ends(job: Job, places: dict[int, Place], rng: random.Random) -> None:
     """Kafka loses the ends of its logs, and gives the offsets to other records."""
     safe, logs, more = job.position.open.safe(job.position.end), dict(job.logs), logs_of(rng.randrange(99))
-    cuts = {}
+    cuts: dict[int, int] = {}
+    while not any(cuts.get(partition, place.end) < place.end for partition, place in places.items()):
+        cuts = {partition: rng.choice(logs[partition]).offset + 1 for partition in places}
     for partition, place in places.items():
-        left = list(logs[partition][: rng.randint(1, len(logs[partition]))])
-        cuts[partition] = left[-1].offset + 1
         if cuts[partition] < place.end:
-            logs[partition] = left
+            logs[partition] = [record for record in logs[partition] if record.offset < cuts[partition]]
     job.logs = logs
     job.continue_after_losses(dict.fromkeys(logs, 0))
     for partition, place in places.items():
@@ -254,7 +279,9 @@ def by_offset(log: Sequence[Record]) -> list[Record | None]:
 @pytest.mark.guarantee(42)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("lose", [lose_beginnings, lose_ends])
-@pytest.mark.parametrize("session", [BEFORE, IN_PARTS], ids=["dead letters", "in parts"])
+@pytest.mark.parametrize(
+    "session", [BEFORE, IN_PARTS, BY_CLOCK], ids=["dead letters", "in parts", "by clock records"]
+)
 def test_what_is_left_of_a_log_gives_what_the_model_gives(
     session: SessionSettings,
     lose: Callable[[Job, dict[int, Place], random.Random], None],

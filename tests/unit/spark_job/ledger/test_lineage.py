@@ -186,6 +186,17 @@ def test_to_emit_sessions_that_time_out_is_a_change_of_the_assembly_and_back_aga
     assert changes(now, OF_THE_RELEASE_BEFORE) == ["on_timeout: 'emit' -> 'dead_letter'"]
 
 
+@pytest.mark.guarantee(83)
+def test_clock_records_are_a_change_of_the_assembly_and_read_a_header() -> None:
+    now = stored_rules(Settings(session=SessionSettings(clock_records=True)))
+    assert changes(OF_THE_RELEASE_BEFORE, now) == ["clock_records: False -> True"]
+    assert changes(now, OF_THE_RELEASE_BEFORE) == ["clock_records: True -> False"]
+    rules, columns = applied_rules(now)
+    assert (rules.clock_records, columns.sources) == (True, {"clock": "outbox-clock"})
+    before = applied_rules(OF_THE_RELEASE_BEFORE)
+    assert (before.rules.clock_records, before.columns.sources) == (False, {})
+
+
 def test_several_types_of_entries_are_a_list_in_the_description_in_one_order() -> None:
     of = [stored_rules(Settings(session=SessionSettings(entry=names))) for names in (("b", "a"), ("a", "b"))]
     assert of[0]["entry"] == ["a", "b"]

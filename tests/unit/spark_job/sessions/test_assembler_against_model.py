@@ -61,19 +61,24 @@ class Step:
     malformed: bytes | None
     space: str
     by_broker: bool
+    mark: bytes | None = None
+    """The header of a clock record, which an event may have as well."""
 
 
 STEPS = st.builds(
     Step,
     source=st.sampled_from([0, 0, 0, 7]),
     key=st.sampled_from([*KEYS[:1] * 4, *KEYS]),
-    kind=st.sampled_from(["start_event"] * 4 + ["entry_event"] * 6 + ["end_event"] * 4 + ["malformed"]),
+    kind=st.sampled_from(
+        ["start_event"] * 4 + ["entry_event"] * 6 + ["end_event"] * 4 + ["malformed"] + ["clock"] * 3
+    ),
     elapsed_ms=st.sampled_from([0, 0, 1, 5, 5, 10, 40, 61, 81, 200, -5, -70, -200]),
     body=st.sampled_from([0, 0, 0, 1, 2]),
     event_id=st.sampled_from(["1", "2", "3", "4", "5", "6", "é"]),
     malformed=st.sampled_from(MALFORMED),
     space=st.sampled_from(["", "", "", " ", "\n"]),
     by_broker=st.sampled_from([False, False, False, True]),
+    mark=st.sampled_from([b"1"] * 3 + [b"2", None]),
 )
 
 
@@ -91,7 +96,10 @@ def as_log(steps: Sequence[Step], unique_ids: bool) -> list[Record]:
         if unique_ids:
             del body["event_id"]
         value = step.malformed if step.kind == "malformed" else orjson.dumps(body) + step.space.encode()
-        records.append(Record(step.source, offset, ts, step.key, value, by_broker=step.by_broker))
+        value = None if step.kind == "clock" else value
+        records.append(
+            Record(step.source, offset, ts, step.key, value, by_broker=step.by_broker, clock=step.mark)
+        )
     return records
 
 
@@ -143,6 +151,16 @@ VARIANTS = {
     ),
     "roomy with event ids": replace(TIGHT, event_id_path=("event_id",), max_events=1000, timeout_ms=500),
 }
+VARIANTS |= {
+    f"{name} by clock records": replace(VARIANTS[name], clock_records=True)
+    for name in (
+        "plain",
+        "emitted with event ids",
+        "any event opens and silence ends",
+        "in parts in little room",
+        "room for three with event ids",
+    )
+}
 
 
 @pytest.mark.guarantee(3, 16, 153)
@@ -171,12 +189,12 @@ def busy_steps(rng: random.Random) -> list[Step]:
     ahead = 0
     for number in range(80):
         key = rng.choice(KEYS[:1] + KEYS)
-        kind = rng.choice(["start_event"] * 4 + ["entry_event"] * 8 + ["end_event"])
+        kind = rng.choice(["start_event"] * 4 + ["entry_event"] * 8 + ["end_event"] + ["clock"])
         elapsed, ahead = rng.choice([0, 1, 5, 10, 20, 90, -5]) - ahead, 0
         if rng.random() < 0.1:
             ahead = 3_480_000
         body, by_broker = rng.choice([0, 0, 0, 2]), rng.random() < 0.15
-        steps.append(Step(0, key, kind, elapsed + ahead, body, f"{number % 7}", None, "", by_broker))
+        steps.append(Step(0, key, kind, elapsed + ahead, body, f"{number % 7}", None, "", by_broker, b"1"))
     return steps
 
 
@@ -245,11 +263,11 @@ def crowded_log(rng: random.Random, unique_ids: bool) -> list[Record]:
     steps = list[Step]()
     for number in range(90):
         key = f"key-{rng.choice([0, 1, 1, 2, 2, 3, 4, 5])}"
-        kind = rng.choice(["start_event"] * 5 + ["entry_event"] * 5 + ["end_event"])
+        kind = rng.choice(["start_event"] * 5 + ["entry_event"] * 5 + ["end_event"] + ["clock"])
         body, event_id = 2 * (rng.random() < 0.3), f"{number}"
         if kind == "start_event":
             body, event_id = 2 * (rng.random() < 0.1), f"start of {key}"
-        steps.append(Step(0, key, kind, rng.choice([0, 1, 5, 20]), body, event_id, None, "", False))
+        steps.append(Step(0, key, kind, rng.choice([0, 1, 5, 20]), body, event_id, None, "", False, b"1"))
     return as_log(steps, unique_ids)
 
 

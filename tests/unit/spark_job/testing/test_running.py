@@ -76,6 +76,23 @@ def test_records_are_judged_as_by_the_job() -> None:
     assert [output.value for output in result.outputs] == [b'{"n":1}', b'{"n":2}']
 
 
+def test_clock_records_show_silence_where_the_settings_say_so() -> None:
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    log: list[Record | dict[str, Any]] = [
+        Record(event("start"), timestamp=noon),
+        *(
+            Record(None, headers=[("outbox-clock", "1")], timestamp=noon + timedelta(minutes=minutes))
+            for minutes in (2, 3)
+        ),
+    ]
+    session = SessionSettings(on_timeout="emit", clock_records=True)
+    found = run(numbers, log, SETTINGS.model_copy(update={"session": session}))
+    assert [each.session.ended_by for each in found.sessions] == ["timeout"]
+    assert (found.letters, found.open) == ([], [])
+    off = run(numbers, log, SETTINGS)
+    assert ([each.reason for each in off.letters], off.open) == (["malformed"] * 2, ["k"])
+
+
 def test_a_session_over_a_limit_comes_in_parts_where_only_silence_ends_it() -> None:
     silent = SessionSettings(start="", entry="*", end="", on_timeout="emit", max_events=2)
     result = run(
