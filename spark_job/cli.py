@@ -51,6 +51,11 @@ app = command_line(
             "spark_job.dead_letters.cli:app",
         ),
         DeferredCommand(
+            "clock",
+            "Write a clock record into each input partition that has had no new record for a while, so that silence ends its sessions.",
+            "spark_job.commands.clock:clock",
+        ),
+        DeferredCommand(
             "decode",
             "Print values in the wire format (hexadecimal, as psql shows bytes) as JSON, one on each line.",
             "spark_job.commands.decode:decode",

@@ -31,6 +31,7 @@ from spark_job.input.source import source_number
 log = structlog.get_logger()
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_JOB_NEEDS = "DescribeConfigs and Read"
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,11 @@ class InputTopics:
 class KafkaInput:
     """Administrative questions about the input, and its consumer group; its client lives as long as a run."""
 
-    def __init__(self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str) -> None:
-        self._kafka = kafka
+    def __init__(
+        self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str, needs: str = _JOB_NEEDS
+    ) -> None:
+        """`needs`: the rights on the input topics, for messages."""
+        self._kafka, self._needs = kafka, needs
         self._topics = list(topics)
         self._admin = admin_client(kafka)
         self._group = GroupOffsets(self._admin, consumer_group, kafka.request_timeout_s)
@@ -71,7 +75,7 @@ class KafkaInput:
         try:
             found = existing_topics(self._admin, self._topics, self._kafka.request_timeout_s)
         except KafkaException as error:
-            raise self._explained(error) from error
+            raise explained(self._kafka, error, self._needs) from error
         ids, partitions = {}, {}
         for topic in self._topics:
             if topic not in found:
@@ -92,7 +96,7 @@ class KafkaInput:
         try:
             configs = topic_configs(self._admin, self._topics, self._kafka.request_timeout_s)
         except KafkaException as error:
-            raise self._explained(error) from error
+            raise explained(self._kafka, error, self._needs) from error
         for topic, config in configs.items():
             policy = str(config["cleanup.policy"].value)
             if "compact" in policy:
@@ -135,7 +139,7 @@ class KafkaInput:
                 committed=where == "readable",
             )
         except KafkaException as error:
-            raise self._explained(error) from error
+            raise explained(self._kafka, error, self._needs) from error
         return Offsets(
             {TopicPartition(topics.ids[topic], number): offset for (topic, number), offset in found.items()}
         )
@@ -150,7 +154,7 @@ class KafkaInput:
         try:
             found = offsets_at(self._admin, places, at_ms, self._kafka.request_timeout_s)
         except KafkaException as error:
-            raise self._explained(error) from error
+            raise explained(self._kafka, error, self._needs) from error
         return Offsets(
             {
                 TopicPartition(topics.ids[topic], number): offset
@@ -174,25 +178,27 @@ class KafkaInput:
         self._group.close()
         self._admin.close()
 
-    def _explained(self, error: KafkaException) -> OutboxError:
-        told = error.args[0]
-        if told.code() in UNAUTHORISED - UNAUTHENTICATED:
-            return RefusedError(
-                f"Kafka at {self._kafka.bootstrap_servers} refuses the job: {told.str()}. It needs DescribeConfigs and Read on the "
-                "input topics (docs/ecosystem.md has all rights)"
-            )
-        kind: type[UnavailableError] = UnavailableError
-        if told.code() in (*UNAUTHENTICATED, KafkaError._SSL):
-            kind = CredentialsRefusedError
-        elif none_exists(hosts_of(self._kafka.bootstrap_servers)):
-            kind = HostUnknownError
-        return kind(no_answer(self._kafka, told))
+
+def explained(kafka: KafkaSettings, error: KafkaException, needs: str) -> OutboxError:
+    """Return why Kafka does not answer or refuses. `needs`: the rights on the input topics."""
+    told = error.args[0]
+    if told.code() in UNAUTHORISED - UNAUTHENTICATED:
+        return RefusedError(
+            f"Kafka at {kafka.bootstrap_servers} refuses this client: {told.str()}. It needs {needs} on the input topics "
+            "(docs/ecosystem.md has all rights)"
+        )
+    kind: type[UnavailableError] = UnavailableError
+    if told.code() in (*UNAUTHENTICATED, KafkaError._SSL):
+        kind = CredentialsRefusedError
+    elif none_exists(hosts_of(kafka.bootstrap_servers)):
+        kind = HostUnknownError
+    return kind(no_answer(kafka, told))
 
 
 @contextmanager
-def kafka_input(settings: Settings) -> Iterator[KafkaInput]:
+def kafka_input(settings: Settings, needs: str = _JOB_NEEDS) -> Iterator[KafkaInput]:
     """Let a command ask Kafka about the input topics, in no consumer group."""
-    kafka = KafkaInput(settings.kafka, settings.source.topics, "")
+    kafka = KafkaInput(settings.kafka, settings.source.topics, "", needs)
     try:
         yield kafka
     finally:

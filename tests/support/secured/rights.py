@@ -39,6 +39,7 @@ JOB = (
     Rights("group", "outbox-progress-", ("Describe",), prefix=True),
     Rights("group", "{group}", ("Read",)),
 )
+CLOCK = (Rights("topic", "{input}", ("Write",)),)
 PUBLISHER = (
     Rights("topic", "{output}", ("DescribeConfigs", "Write")),
     Rights("topic", "outbox-progress-", ("Create", "DescribeConfigs", "Read", "Write"), prefix=True),

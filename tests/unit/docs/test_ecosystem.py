@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.secured.rights import JOB, PUBLISHER, Rights
+from tests.support.secured.rights import CLOCK, JOB, PUBLISHER, Rights
 
 TEXT = (ROOT / "docs" / "ecosystem.md").read_text("utf-8")
 RESOURCES = {
@@ -33,8 +33,12 @@ def listed(after: str) -> list[tuple[str, str]]:
 @pytest.mark.guarantee(113)
 @pytest.mark.parametrize(
     ("sentence", "rights"),
-    [("the publisher's user needs:", PUBLISHER), ("from those of the executors:", JOB)],
-    ids=["publisher", "job"],
+    [
+        ("the publisher's user needs:", PUBLISHER),
+        ("from those of the executors:", JOB),
+        ("The user of `spark-job clock` needs:", CLOCK),
+    ],
+    ids=["publisher", "job", "clock"],
 )
 def test_the_page_lists_what_the_tests_grant(sentence: str, rights: tuple[Rights, ...]) -> None:
     assert listed(sentence) == [shown(each) for each in rights]

@@ -12,15 +12,17 @@ from confluent_kafka.admin import AclBinding  # type: ignore[attr-defined]
 from devstack.topics import create_topics
 from service.errors import ContinuityError, RefusedError, SettingsError, UnavailableError
 from service.settings import KafkaSettings, Settings
+from spark_job.input.clock_records import NEEDS, write_clock_records
 from spark_job.input.reading import committed_records
-from spark_job.input.topics import KafkaInput
+from spark_job.input.topics import KafkaInput, kafka_input
 from spark_job.recovery.published import Delivered, newest_delivered
 from tests.support.lanes import COMMIT, RECORD
 from tests.support.secured.kafka import PASSWORD, SecuredKafka
-from tests.support.secured.rights import JOB, single
+from tests.support.secured.rights import CLOCK, JOB, single
 
 OUTBOX = RECORD.outbox_uuid
 INPUT, PROGRESS, GROUP = "session-in", f"outbox-progress-{OUTBOX}", "lag"
+CLOCKED = "session-clocked"
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +102,32 @@ def test_the_listed_rights_are_enough_and_each_is_needed(kafka: SecuredKafka, tm
         if not granted:
             kafka.allow(needed("group", "{group}", "Read"))
     assert not missing
+
+
+@pytest.mark.guarantee(113)
+def test_clock_records_need_the_right_to_write_and_no_other(kafka: SecuredKafka) -> None:
+    create_topics(kafka.bootstrap_servers, {CLOCKED: (2, {})})
+    options = kafka.options() | {"sasl.password": PASSWORD}
+    settings = Settings(
+        kafka=KafkaSettings(bootstrap_servers=kafka.secured_servers, options=options),
+        source={"topics": [CLOCKED]},  # type: ignore[arg-type]
+    )
+    with kafka_input(settings, NEEDS) as asking:
+        with pytest.raises(
+            RefusedError, match=f"Describe on topic '{CLOCKED}' is needed.*It needs Write on the"
+        ):
+            asking.describe()
+        with pytest.raises(RefusedError, match="It needs Write on the input topics"):
+            write_clock_records(settings.kafka, [(CLOCKED, 1)])
+        (granted,) = single(CLOCK)
+        kafka.allow(granted.acl(input=CLOCKED))
+        topics = asking.describe()
+        assert set(asking.bounds(topics, "latest").values()) == {0}
+        assert write_clock_records(settings.kafka, [(CLOCKED, 1), (CLOCKED, 0)]) == {
+            (CLOCKED, 0): 0,
+            (CLOCKED, 1): 0,
+        }
+        assert set(asking.bounds(topics, "latest").values()) == {1}
 
 
 @pytest.mark.guarantee(180)

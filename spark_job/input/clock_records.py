@@ -1,0 +1,92 @@
+"""Clock records: which input partitions are quiet, and a record for each that says what time it is (docs/decisions/0047).
+
+A partition is quiet while its end does not move, as this process watches it. The times of records play no part: one that is ahead would
+make its partition seem busy. What another such process writes moves the end, so that of several only one writes.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from service.kafka.client import QUIET
+from service.kafka.rights import needing
+from service.settings import KafkaSettings
+from spark_job.input.columns import CLOCK_HEADER, CLOCK_MARK
+from spark_job.input.topics import explained
+
+Place = tuple[str, int]
+"""(topic, partition)"""
+
+KEY = CLOCK_HEADER.encode()
+"""Of the record, for people: the job does not read it."""
+NEEDS = "Write"
+"""On the input topics. Kafka's Write includes Describe."""
+
+
+class QuietPartitions:
+    """The ends of the partitions, and since when each has been there."""
+
+    def __init__(self, quiet_for_s: float) -> None:
+        self._quiet_for_s = quiet_for_s
+        self._seen: dict[Place, tuple[int, float]] = {}
+
+    def look(self, ends: Mapping[Place, int], now_s: float) -> list[Place]:
+        """Return those whose end has been where it is for `quiet_for_s`. `now_s`: of a clock that never goes back.
+
+        One that has never had a record has nothing that could fall silent.
+        """
+        for place, end in ends.items():
+            if place not in self._seen or self._seen[place][0] != end:
+                self._seen[place] = end, now_s
+        return [
+            place
+            for place, end in ends.items()
+            if end > 0 and now_s - self._seen[place][1] >= self._quiet_for_s
+        ]
+
+    def wrote(self, offsets: Mapping[Place, int], now_s: float) -> None:
+        """Note the clock records that this process has written: the next one is due when nothing follows them."""
+        for place, offset in offsets.items():
+            self._seen[place] = offset + 1, now_s
+
+
+def write_clock_records(kafka: KafkaSettings, places: Iterable[Place]) -> dict[Place, int]:
+    """Write one record into each partition; return their offsets.
+
+    Raises UnavailableError, RefusedError where one was not written; others may have been, which does no harm.
+    """
+    offsets: dict[Place, int] = {}
+    failed: list[KafkaError] = []
+
+    def note(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+        else:
+            offsets[str(message.topic()), int(message.partition() or 0)] = int(message.offset() or 0)
+
+    def note_fatal(error: KafkaError) -> None:
+        if error.fatal():  # the cause of what happens to the records then
+            failed.insert(0, error)
+
+    required: dict[str, Any] = {"acks": "all", "enable.idempotence": True, "allow.auto.create.topics": False}
+    options: dict[str, Any] = QUIET | {"message.timeout.ms": kafka.request_timeout_s * 1000}
+    options |= kafka.client(**required) | {"error_cb": note_fatal}
+    headers: Any = [(CLOCK_HEADER, CLOCK_MARK)]
+    wanted = list(places)
+    try:
+        with needing("Write", "topic", *sorted({topic for topic, _ in wanted})):
+            producer = Producer(options)
+            try:
+                for topic, partition in wanted:
+                    producer.produce(topic, None, KEY, partition=partition, headers=headers, on_delivery=note)
+                producer.flush()  # each record is written or has failed after `message.timeout.ms`
+            finally:
+                with suppress(KafkaException):  # a fatal error, once more
+                    producer.close()
+            if failed:
+                raise KafkaException(failed[0])
+    except KafkaException as error:
+        raise explained(kafka, error, NEEDS) from error
+    return offsets
