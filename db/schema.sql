@@ -1420,6 +1420,39 @@ BEGIN
 END $$;
 
 --
+-- Name: drop_archived(text, uuid, bytea, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.drop_archived(partition_name text, archive_id uuid, manifest_sha256 bytea, row_count bigint, sessions bigint, outputs bigint, output_bytes bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '200ms'
+    AS $$
+BEGIN
+    PERFORM outbox.require_read_committed();
+    IF NOT EXISTS (
+        SELECT FROM pg_locks l
+        WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'ShareLock' AND l.granted
+          AND l.relation = to_regclass(format('outbox.%I', partition_name))
+          AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    ) THEN
+        RAISE EXCEPTION 'outbox.% was not held while it was archived', partition_name USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    INSERT INTO outbox.archived (partition_name, from_batch, to_batch, archive_id, manifest_sha256, row_count, sessions, outputs, output_bytes)
+    SELECT drop_archived.partition_name, p.from_batch, p.to_batch, drop_archived.archive_id, drop_archived.manifest_sha256,
+           drop_archived.row_count, drop_archived.sessions, drop_archived.outputs, drop_archived.output_bytes
+    FROM outbox.output_partition p
+    WHERE p.name = drop_archived.partition_name;
+    PERFORM outbox.drop_partition(drop_archived.partition_name);
+END $$;
+
+--
+-- Name: FUNCTION drop_archived(partition_name text, archive_id uuid, manifest_sha256 bytea, row_count bigint, sessions bigint, outputs bigint, output_bytes bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.drop_archived(partition_name text, archive_id uuid, manifest_sha256 bytea, row_count bigint, sessions bigint, outputs bigint, output_bytes bigint) IS 'Part of retention: drops a partition that this transaction has held since before it was archived, and records its manifest.';
+
+--
 -- Name: drop_partition(text); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -1850,6 +1883,38 @@ END $$;
 --
 
 COMMENT ON FUNCTION outbox.hold_for_erasure() IS 'Keeps audits, resumes and replays from beginning until the transaction ends.';
+
+--
+-- Name: hold_partition(text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.hold_partition(partition_name text, OUT row_count bigint, OUT sessions bigint, OUT outputs bigint) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM outbox.require_read_committed();
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('outbox.retention', 0)) THEN
+        RAISE EXCEPTION 'outputs are needed as they are for now, or another retention runs' USING ERRCODE = 'object_in_use';
+    END IF;
+    IF NOT EXISTS (
+        SELECT FROM outbox.output_partition p
+        WHERE p.name = partition_name AND NOT p.detaching AND p.to_batch < (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b)
+    ) THEN
+        RAISE EXCEPTION 'outbox.% is no partition of outbox.session_output, or batches may still come into it', partition_name
+            USING ERRCODE = 'undefined_table';
+    END IF;
+    -- Nobody changes its rows until the transaction ends; everybody may read them.
+    EXECUTE format('LOCK TABLE ONLY outbox.%I IN SHARE MODE', partition_name);
+    EXECUTE format('SELECT count(*), coalesce(sum(cardinality(o.session_ends)), 0), coalesce(sum(cardinality(o.topics)), 0) FROM ONLY outbox.%I o',
+                   partition_name) INTO row_count, sessions, outputs;
+END $$;
+
+--
+-- Name: FUNCTION hold_partition(partition_name text, OUT row_count bigint, OUT sessions bigint, OUT outputs bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.hold_partition(partition_name text, OUT row_count bigint, OUT sessions bigint, OUT outputs bigint) IS 'Part of retention: keeps the rows of a closed partition as they are until the transaction ends, and counts them.';
 
 --
 -- Name: integer_at(bytea, integer); Type: FUNCTION; Schema: outbox; Owner: -
@@ -2538,10 +2603,69 @@ SELECT least(
     (SELECT min(CASE WHEN p.stopped_why = 'resuming' THEN p.from_batch - 1 ELSE p.through_batch END)
      FROM outbox.lane_position p
      WHERE p.stopped_why = 'resuming' OR NOT p.ended),
-    (SELECT min(greatest(r.from_batch, r.cursor_batch)) FROM outbox.replay r WHERE r.state IN ('running', 'paused')),
+    (SELECT min(greatest(r.from_batch, r.cursor_batch)) FROM outbox.replay r WHERE r.state IN ('running', 'paused') AND NOT r.from_archive),
     (SELECT min(p.batch_id) FROM outbox.parked p WHERE p.state = 'parked'),
     (SELECT max(b.batch_id) FROM outbox.batch b))
 $$;
+
+--
+-- Name: rewrite_archived(text, bytea, bytea, jsonb); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.rewrite_archived(partition_name text, old_manifest bytea, new_manifest bytea, erased jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    held outbox.archived;
+    replays bigint[];
+BEGIN
+    PERFORM outbox.require_read_committed();
+    PERFORM outbox.hold_for_erasure();
+    -- No batch of a reissue, which must leave out what is erased, may be under way.
+    PERFORM outbox.lock_writer();
+    SELECT * INTO held FROM outbox.archived a
+    WHERE a.partition_name = rewrite_archived.partition_name AND a.manifest_sha256 = old_manifest FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the archive of outbox.% has another manifest by now', partition_name USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- A process that works on a replay may hold rows of the old files; one that stands at an erased row names its key.
+    SELECT coalesce(array_agg(r.replay_id ORDER BY r.replay_id), '{}') INTO replays
+    FROM outbox.replay r
+    WHERE r.from_archive AND r.from_batch <= held.to_batch AND r.to_batch >= held.from_batch
+      AND (r.state IN ('running', 'paused') AND r.cursor_key IN (SELECT e.session_key FROM jsonb_to_recordset(erased) AS e (session_key text))
+           OR r.cursor_batch <= held.to_batch AND r.lease_until >= now()
+              AND EXISTS (SELECT FROM pg_stat_activity a
+                          WHERE a.pid = r.lease_backend_pid AND (a.backend_start = r.lease_backend_start) IS NOT FALSE));
+    IF replays <> '{}' THEN
+        RETURN replays;
+    END IF;
+    INSERT INTO outbox.erased (key_hash, batch_id, generation, epoch, lane, revision, topic_ids, partitions, ends, outputs, output_bytes, topics,
+        delivered_by, was_parked)
+    SELECT outbox.key_hash(e.session_key), e.batch_id, coalesce(b.generation, 0),
+           (SELECT max(n.epoch) FROM outbox.lane_epoch n WHERE n.from_batch <= e.batch_id),
+           e.lane, e.revision, e.topic_ids, e.partitions, e.ends, e.outputs, e.output_bytes, e.topics, '{}', e.was_parked
+    FROM jsonb_to_recordset(erased) AS e (session_key text, batch_id bigint, lane integer, revision integer, topic_ids text[], partitions integer[],
+        ends bigint[], outputs integer[], output_bytes bigint, topics text[], was_parked boolean)
+    LEFT JOIN outbox.batch b ON b.batch_id = e.batch_id
+    WHERE e.batch_id BETWEEN held.from_batch AND held.to_batch;
+    UPDATE outbox.archived a
+    SET manifest_sha256 = new_manifest, rewritten_at = clock_timestamp(),
+        row_count = a.row_count - e.row_count, sessions = a.sessions - e.sessions, outputs = a.outputs - e.outputs,
+        output_bytes = a.output_bytes - e.output_bytes, erased_rows = a.erased_rows + e.row_count
+    FROM (SELECT count(*) AS row_count, coalesce(sum(jsonb_array_length(j -> 'ends')), 0) AS sessions,
+                 coalesce(sum((SELECT sum(n::bigint) FROM jsonb_array_elements_text(j -> 'outputs') n)), 0) AS outputs,
+                 coalesce(sum((j ->> 'output_bytes')::bigint), 0) AS output_bytes
+          FROM jsonb_array_elements(erased) j) e
+    WHERE a.partition_name = rewrite_archived.partition_name;
+    RETURN '{}';
+END $$;
+
+--
+-- Name: FUNCTION rewrite_archived(partition_name text, old_manifest bytea, new_manifest bytea, erased jsonb); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.rewrite_archived(partition_name text, old_manifest bytea, new_manifest bytea, erased jsonb) IS 'Erases rows of the archive: its files without them have another manifest. Returns the replays that need the old files; then nothing has changed. Under the writer lock.';
 
 --
 -- Name: rows_of_key(text, bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
@@ -2634,6 +2758,106 @@ COMMENT ON FUNCTION outbox.wake(channel text, payload text) IS 'Tells the publis
 CREATE TABLE outbox.alembic_version (
     version_num character varying(32) NOT NULL
 );
+
+--
+-- Name: archived; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.archived (
+    partition_name text NOT NULL,
+    from_batch bigint NOT NULL,
+    to_batch bigint NOT NULL,
+    archive_id uuid NOT NULL,
+    manifest_sha256 bytea NOT NULL,
+    row_count bigint NOT NULL,
+    sessions bigint NOT NULL,
+    outputs bigint NOT NULL,
+    output_bytes bigint NOT NULL,
+    erased_rows bigint DEFAULT 0 NOT NULL,
+    archived_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    rewritten_at timestamp with time zone,
+    CONSTRAINT archived_manifest CHECK ((octet_length(manifest_sha256) = 32)),
+    CONSTRAINT archived_natural CHECK ((LEAST(row_count, sessions, outputs, output_bytes, erased_rows) >= 0)),
+    CONSTRAINT archived_range CHECK (((from_batch >= 0) AND (to_batch >= from_batch)))
+);
+
+--
+-- Name: TABLE archived; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON TABLE outbox.archived IS 'Partitions of session_output that retention has dropped after it archived them. What reads the archive trusts this row, and nothing else.';
+
+--
+-- Name: COLUMN archived.partition_name; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.partition_name IS 'the table that was dropped';
+
+--
+-- Name: COLUMN archived.from_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.from_batch IS 'its first batch';
+
+--
+-- Name: COLUMN archived.to_batch; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.to_batch IS 'its last batch';
+
+--
+-- Name: COLUMN archived.archive_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.archive_id IS 'stands for the commit ids of its batches in the progress of a replay from the archive';
+
+--
+-- Name: COLUMN archived.manifest_sha256; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.manifest_sha256 IS 'SHA-256 of the manifest, which has the digests of the files';
+
+--
+-- Name: COLUMN archived.row_count; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.row_count IS 'rows in the files';
+
+--
+-- Name: COLUMN archived.sessions; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.sessions IS 'their sessions';
+
+--
+-- Name: COLUMN archived.outputs; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.outputs IS 'their outputs';
+
+--
+-- Name: COLUMN archived.output_bytes; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.output_bytes IS 'bytes of all values';
+
+--
+-- Name: COLUMN archived.erased_rows; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.erased_rows IS 'rows that `publisher erase` has taken out since';
+
+--
+-- Name: COLUMN archived.archived_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.archived_at IS 'when it was archived and dropped';
+
+--
+-- Name: COLUMN archived.rewritten_at; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.archived.rewritten_at IS 'when `publisher erase` rewrote it last';
 
 --
 -- Name: dead_letter; Type: TABLE; Schema: outbox; Owner: -
@@ -2917,6 +3141,7 @@ CREATE TABLE outbox.replay (
     measured_rate double precision,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     state_changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    from_archive boolean DEFAULT false NOT NULL,
     CONSTRAINT replay_batches_ordered CHECK (((from_batch > 0) AND (from_batch <= (to_batch + 1)))),
     CONSTRAINT replay_lease_whole CHECK ((num_nulls(lease_holder, lease_until, lease_backend_pid) = ANY (ARRAY[0, 3]))),
     CONSTRAINT replay_natural CHECK ((LEAST(rows_total, events_total, lease_token, seq, cursor_batch, rows_sent, events_sent, rows_skipped) >= 0)),
@@ -2924,6 +3149,12 @@ CREATE TABLE outbox.replay (
     CONSTRAINT replay_requested_object CHECK ((jsonb_typeof(requested) = 'object'::text)),
     CONSTRAINT replay_state_known CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'cancelled'::text, 'done'::text])))
 );
+
+--
+-- Name: COLUMN replay.from_archive; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.replay.from_archive IS 'reads the archive, not session_output';
 
 --
 -- Name: replay_key; Type: TABLE; Schema: outbox; Owner: -
@@ -5425,6 +5656,13 @@ ALTER TABLE ONLY outbox.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
 
 --
+-- Name: archived archived_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.archived
+    ADD CONSTRAINT archived_pkey PRIMARY KEY (partition_name);
+
+--
 -- Name: batch batch_open_state_known; Type: CHECK CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -5633,6 +5871,12 @@ ALTER TABLE ONLY outbox.writer_lock
 
 ALTER TABLE ONLY outbox.writer
     ADD CONSTRAINT writer_pkey PRIMARY KEY (singleton);
+
+--
+-- Name: archived_batch_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX archived_batch_idx ON outbox.archived USING btree (from_batch);
 
 --
 -- Name: batch_created_at_idx; Type: INDEX; Schema: outbox; Owner: -
@@ -5860,6 +6104,12 @@ GRANT ALL ON FUNCTION outbox.total("values" integer[]) TO outbox_auditor;
 GRANT SELECT,INSERT ON TABLE outbox.lane_epoch TO outbox_writer;
 GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
+
+--
+-- Name: COLUMN lane_epoch.lanes; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(lanes) ON TABLE outbox.lane_epoch TO outbox_retention;
 
 --
 -- Name: TABLE session_output; Type: ACL; Schema: outbox; Owner: -
@@ -6323,6 +6573,13 @@ REVOKE ALL ON FUNCTION outbox.discard_parked(last_batch bigint, reasons text[], 
 GRANT ALL ON FUNCTION outbox.discard_parked(last_batch bigint, reasons text[], batch_ids bigint[], session_keys text[]) TO outbox_publisher;
 
 --
+-- Name: FUNCTION drop_archived(partition_name text, archive_id uuid, manifest_sha256 bytea, row_count bigint, sessions bigint, outputs bigint, output_bytes bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.drop_archived(partition_name text, archive_id uuid, manifest_sha256 bytea, row_count bigint, sessions bigint, outputs bigint, output_bytes bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.drop_archived(partition_name text, archive_id uuid, manifest_sha256 bytea, row_count bigint, sessions bigint, outputs bigint, output_bytes bigint) TO outbox_retention;
+
+--
 -- Name: FUNCTION drop_partition(partition_name text); Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -6392,6 +6649,13 @@ REVOKE ALL ON FUNCTION outbox.hold_for_erasure() FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.hold_for_erasure() TO outbox_eraser;
 
 --
+-- Name: FUNCTION hold_partition(partition_name text, OUT row_count bigint, OUT sessions bigint, OUT outputs bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.hold_partition(partition_name text, OUT row_count bigint, OUT sessions bigint, OUT outputs bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.hold_partition(partition_name text, OUT row_count bigint, OUT sessions bigint, OUT outputs bigint) TO outbox_retention;
+
+--
 -- Name: FUNCTION integer_at(data bytea, place integer); Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -6407,10 +6671,17 @@ GRANT SELECT ON TABLE outbox.identity TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.identity TO outbox_eraser;
 
 --
+-- Name: COLUMN identity.outbox_uuid; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(outbox_uuid) ON TABLE outbox.identity TO outbox_retention;
+
+--
 -- Name: COLUMN identity.system_identifier; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT UPDATE(system_identifier) ON TABLE outbox.identity TO outbox_publisher;
+GRANT SELECT(system_identifier) ON TABLE outbox.identity TO outbox_retention;
 
 --
 -- Name: COLUMN identity.timeline; Type: ACL; Schema: outbox; Owner: -
@@ -6606,6 +6877,13 @@ REVOKE ALL ON FUNCTION outbox.require_read_committed() FROM PUBLIC;
 REVOKE ALL ON FUNCTION outbox.retention_floor() FROM PUBLIC;
 
 --
+-- Name: FUNCTION rewrite_archived(partition_name text, old_manifest bytea, new_manifest bytea, erased jsonb); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.rewrite_archived(partition_name text, old_manifest bytea, new_manifest bytea, erased jsonb) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.rewrite_archived(partition_name text, old_manifest bytea, new_manifest bytea, erased jsonb) TO outbox_eraser;
+
+--
 -- Name: FUNCTION rows_of_key(session_key text, from_batch bigint, to_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -6649,6 +6927,15 @@ GRANT SELECT ON TABLE outbox.alembic_version TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_retention;
 GRANT SELECT ON TABLE outbox.alembic_version TO outbox_eraser;
+
+--
+-- Name: TABLE archived; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.archived TO outbox_publisher;
+GRANT SELECT ON TABLE outbox.archived TO outbox_auditor;
+GRANT SELECT ON TABLE outbox.archived TO outbox_retention;
+GRANT SELECT ON TABLE outbox.archived TO outbox_eraser;
 
 --
 -- Name: TABLE dead_letter; Type: ACL; Schema: outbox; Owner: -

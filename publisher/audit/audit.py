@@ -1,4 +1,4 @@
-"""The whole audit: SQL alone, and with the topics where asked."""
+"""The whole audit: SQL alone, and with the archive and the topics where asked."""
 
 import tempfile
 from contextlib import nullcontext
@@ -10,6 +10,8 @@ import psycopg
 import structlog
 
 from db.statements import queries
+from publisher.archive.opening import open_archive
+from publisher.audit.archived import check_archived
 from publisher.audit.deliveries import check_deliveries, check_parked
 from publisher.audit.erased import check_erased
 from publisher.audit.findings import AuditReport, Check
@@ -40,6 +42,7 @@ class AuditRequest:
     folder: Path | None
     keys_file: Path
     consumed: str | None = None
+    with_archive: bool = False
 
 
 def audit(
@@ -48,6 +51,7 @@ def audit(
     """Run it, and keep retention away until `connection` ends. Raises SettingsError, UnavailableError, psycopg.Error."""
     # What is dropped after the scope was frozen would be missing without reason.
     hold_off_retention(connection)
+    archive = open_archive(connection, settings.retention, writing=False) if request.with_archive else None
     temporary = (
         tempfile.TemporaryDirectory(prefix="outbox-audit-") if request.folder is None else nullcontext()
     )
@@ -67,6 +71,9 @@ def audit(
             check_erased(connection, scope),
             _undelivered(connection),
         ]
+        if archive is not None:
+            checks, report.counted["archived_rows"] = check_archived(connection, archive, phase)
+            report.checks += checks
         if state is not None:
             found = kafka.run(connection, settings, state, folder, request.keys_file, request.consumed, phase)
             report.checks += found.checks

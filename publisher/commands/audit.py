@@ -44,6 +44,10 @@ def audit(
             show_default=False,
         ),
     ] = None,
+    archive: Annotated[
+        bool,
+        typer.Option("--archive", help="Also read the whole archive and compare it with what was recorded."),
+    ] = False,
     from_batch: Annotated[
         int | None, typer.Option(min=1, help="First batch; default: the oldest that is kept.")
     ] = None,
@@ -61,7 +65,8 @@ def audit(
         typer.Option(help="Where the session keys go that the replay command names, when there are many."),
     ] = Path("lost-keys.txt"),
 ) -> None:
-    """Prove that ledger, rows and deliveries agree, and with --kafka that every output is in its topic exactly once.
+    """Prove that ledger, rows and deliveries agree, with --archive that the archive is complete and unaltered, and with --kafka that every
+    output is in its topic exactly once.
 
     With --consumed also that a consumer has consumed each of them, once and in order, and what waits for it.
 
@@ -76,7 +81,8 @@ def audit(
     if kafka:
         check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     moment = None if since is None else parse_moment(since, "--since").here()
-    request = AuditRequest(Limits(from_batch, to_batch, moment), kafka, state, keys_file.resolve(), consumed)
+    limits = Limits(from_batch, to_batch, moment)
+    request = AuditRequest(limits, kafka, state, keys_file.resolve(), consumed, archive)
     with (
         database(settings, "audit") as connection,
         progress_bar(quiet=as_json) as progress,
@@ -90,6 +96,10 @@ def audit(
             found = run_audit(connection, settings, request, phase)
         except (psycopg.OperationalError, KafkaException) as error:
             raise UnavailableError(f"a server went away during the audit: {str(error).strip()}") from error
+        except OSError as error:
+            raise UnavailableError(
+                f"the disk failed during the audit: {error}. Run the audit again"
+            ) from error
     if config is not None:
         # Without it the command would go to whatever the directory's settings name.
         found.mend = [f"{command} --config {shell_word(str(config.resolve()))}" for command in found.mend]

@@ -8,6 +8,7 @@ import psycopg
 import typer
 
 from publisher.commands.common import database
+from publisher.erasure.archived import archive_of
 from publisher.erasure.cache import remove_cache
 from publisher.erasure.erase import ErasedKey, Erasure, check_key
 from publisher.erasure.letters import letter_place
@@ -82,7 +83,7 @@ def erase(
         with database(settings, "erase") as connection:
             identity = read_identity(connection)
             writer = TombstoneWriter(settings, identity, tombstones) if tombstones else None
-            erasure = Erasure(connection, keys, letters, writer)
+            erasure = Erasure(connection, keys, letters, writer, archive_of(connection, settings.retention))
             if dry_run:
                 erasure.look()
             else:
@@ -131,8 +132,8 @@ def _print(erasure: Erasure, cache: int, *, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for each in erasure.keys.values():
         out.print(
-            f"key {each.key_hash[:16]}…: {each.rows:,} rows with {each.sessions:,} sessions and {each.letters:,} dead letters {would}"
-            f"erased, {each.tombstones:,} tombstones written"
+            f"key {each.key_hash[:16]}…: {each.rows:,} rows with {each.sessions:,} sessions, {each.archived_rows:,} archived rows and "
+            f"{each.letters:,} dead letters {would}erased, {each.tombstones:,} tombstones written"
         )
         for line in each.left[:_SHOWN]:
             out.print(f"  left: {line}")

@@ -108,6 +108,12 @@ def start(
     to_config: ToConfig = None,
     to_servers: ToServers = None,
     create_topics: CreateTopics = False,
+    from_archive: Annotated[
+        bool,
+        typer.Option(
+            "--from-archive", help="Outputs that retention has archived, instead of those that are kept."
+        ),
+    ] = False,
     rate: Annotated[
         int | None,
         typer.Option("--rate", min=1, help="Events a second at the most; default: as fast as it goes."),
@@ -161,12 +167,14 @@ def start(
             "sends them as they are. Say --keep-schema-ids if the other cluster's consumers use this registry, or one that has its schemas "
             "under the same ids; values are not encoded anew (docs/formats.md)"
         )
-    request = ReplayRequest(filters, _targets(settings, to_topic), to_config, to_servers, rate, create_topics)
+    request = ReplayRequest(
+        filters, _targets(settings, to_topic), to_config, to_servers, rate, create_topics, from_archive
+    )
     stop = threading.Event()
     kafka = request.kafka(settings)
     with database(settings, "replay start") as connection:
         outbox = check_unchanged(connection, read_identity(connection))
-        plan = make_plan(connection, request, counting)
+        plan = make_plan(connection, settings, request, counting)
     _show_plan(plan, to_stdout=dry_run and not as_json)
     if not plan.count.events or dry_run:
         if as_json:

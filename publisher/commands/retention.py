@@ -114,6 +114,7 @@ def _log_report(report: RetentionReport) -> None:
         "retention_done",
         dropped=len(report.dropped),
         freed_bytes=report.freed_bytes,
+        archived_rows=report.archived_rows,
         refused=len(report.survey.refused),
         ledger_rows=report.pruned.batches,
     )
@@ -211,6 +212,8 @@ def _print_report(report: RetentionReport) -> None:
     out = console()
     for name in report.dropped:
         out.print(f"dropped outbox.{name}")
+    if report.archived_rows:
+        out.print(f"archived before that: {report.archived_rows:,} rows")
     for decision in report.survey.refused:
         out.print(f"refused outbox.{decision.partition.name}: {'; '.join(decision.reasons)}", style="red")
     pruned = report.pruned
@@ -257,6 +260,7 @@ def _report_json(report: RetentionReport) -> dict[str, Any]:
     return {
         "dropped": report.dropped,
         "freed_bytes": report.freed_bytes,
+        "archived_rows": report.archived_rows,
         "made_ahead": report.made,
         "refused": [_decision_json(decision) for decision in report.survey.refused],
         "pruned": {

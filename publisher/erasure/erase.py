@@ -9,6 +9,8 @@ For each key and window of batches, in one transaction of Postgres:
 
 Then the key's letters, those that were named by their place, and the places where the key stands beside rows. A key is done in a round that
 began with no session open that may have been its own when the command began.
+
+The archive comes last (publisher/archive): rows go from Postgres into it and never back.
 """
 
 import time
@@ -25,6 +27,7 @@ from db import operations, windows
 from db.lock_holders import refuse_strangers
 from db.statements import queries
 from db.windows import Window
+from publisher.erasure.archived import ArchiveErasure
 from publisher.erasure.letters import ErasedLetter
 from publisher.erasure.open_sessions import OpenInput, read_open_input
 from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
@@ -44,6 +47,7 @@ class ErasedKey:
     key_hash: str
     rows: int = 0
     sessions: int = 0
+    archived_rows: int = 0
     letters: int = 0
     tombstones: int = 0
     left: list[str] = field(default_factory=list)
@@ -74,8 +78,9 @@ class Erasure:
         keys: Sequence[str],
         letters: Sequence[RecordPlace] = (),
         writer: TombstoneWriter | None = None,
+        archive: ArchiveErasure | None = None,
     ) -> None:
-        """`letters`: where dead letters without a key are that go too.
+        """`letters`: where dead letters without a key are that go too. `archive`: None where there is none.
 
         Raises FencedError where another erasure runs, UnavailableError where a stranger has its lock.
         """
@@ -84,6 +89,7 @@ class Erasure:
             raise FencedError("another `publisher erase` runs. Nothing was erased")
         self._connection = connection
         self._writer = writer
+        self._archive = archive
         self._begin: OpenInput = read_open_input(connection)
         self.keys = {key: ErasedKey(self._hash(key)) for key in keys}
         self.letters = {place: ErasedLetter(str(place)) for place in letters}
@@ -94,6 +100,8 @@ class Erasure:
         deadline = time.monotonic() + wait_s
         while not self._round() and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
+        if self._archive is not None and self.keys:
+            self._erase_archived(self._archive, deadline)
 
     def look(self) -> None:
         """Count what `run` would erase now, and change nothing. Raises psycopg.Error."""
@@ -107,6 +115,20 @@ class Erasure:
                     self._note(found, row)
                     found.rows, found.sessions = found.rows + 1, found.sessions + row.sessions
             found.letters, self.letters_without_key = self._letters(key)
+        if self._archive is not None:
+            for key, rows in self._archive.count(list(self.keys)).items():
+                self.keys[key].archived_rows = rows
+
+    def _erase_archived(self, archive: ArchiveErasure, deadline: float) -> None:
+        while True:
+            done = archive.run(list(self.keys), self._changing, self._record)
+            for key, rows in done.erased.items():
+                self.keys[key].archived_rows += rows
+            if not done.left or time.monotonic() >= deadline:
+                break
+            time.sleep(_PAUSE_S)
+        for found in self.keys.values():
+            found.left += done.left
 
     @property
     def is_something_left(self) -> bool:

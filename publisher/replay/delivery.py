@@ -9,6 +9,8 @@ import psycopg
 import structlog
 
 from contract.cursor import Cursor
+from publisher.archive.catalogue import archive_id_at
+from publisher.archive.opening import open_archive
 from publisher.delivery.context import Context
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
@@ -27,6 +29,7 @@ from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.replay.admission import ReplayAdmission
+from publisher.replay.archived import ArchiveReader
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
@@ -91,6 +94,7 @@ class ReplayDelivery:
         self._remediation = remediation.of_replay(replay.replay_id)
         self._lease: ReplayLease | None = None
         self._tenure: Tenure | None = None
+        self._reader: ReplayReader | ArchiveReader
         self._newest: ReplayProgress | None = None
         """The newest record in Kafka, None where nothing was sent yet."""
         self.rested_at = 0.0
@@ -231,7 +235,8 @@ class ReplayDelivery:
         start = DeliveryPosition(0, Cursor(self._replay.from_batch - 1), None)
         if newest is None and lease.seq == 0:
             return start
-        commit_id = None if newest is None else commit_id_at(connection, newest.cursor.batch_id)
+        at = archive_id_at if self._replay.from_archive else commit_id_at
+        commit_id = None if newest is None else at(connection, newest.cursor.batch_id)
         mirror = Mirror(lease.seq, lease.cursor, lease.seq)
         return continue_from(self._context.identity, newest, mirror, start, commit_id, self._remediation)
 
@@ -243,7 +248,13 @@ class ReplayDelivery:
         self._admission.begin_tenure({} if newest is None else newest.topics)
         if newest is not None:
             self._progressed(newest)
-        self._reader = ReplayReader(self._replay, self._outgoing, position.cursor, self._remediation)
+        if self._replay.from_archive:
+            archive = open_archive(connection, self._context.settings.retention, writing=False)
+            self._reader = ArchiveReader(
+                connection, archive, self._replay, self._outgoing, self._remediation, self._renew
+            )
+        else:
+            self._reader = ReplayReader(self._replay, self._outgoing, position.cursor, self._remediation)
         self._sender.begin(self._partition)
         self._tenure = Tenure(connection, position)
 
@@ -279,9 +290,12 @@ class ReplayDelivery:
             self.rested_at = time.monotonic()
             if stop.wait(min(wait, 1.0, self._context.settings.publisher.lease_s / 3)):
                 return False
-            if self._held().renew(connection) != "running":
-                raise StateChangedError
+            self._renew(connection)
         return not stop.is_set()
+
+    def _renew(self, connection: Connection) -> None:
+        if self._held().renew(connection) != "running":
+            raise StateChangedError
 
     def _finish(self, connection: Connection) -> None:
         done = self._newest

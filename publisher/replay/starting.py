@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from confluent_kafka import KafkaException
 
+from publisher.archive.catalogue import read_catalogue
+from publisher.archive.opening import open_archive
 from publisher.delivery.context import Context
 from publisher.protocol.target_topics import TargetTopics
-from publisher.replay import store
+from publisher.replay import archived, store
 from publisher.replay.filters import Filters, as_json
 from publisher.replay.selection import Count, ReplayRange, count, resolve, unknown_keys
 from publisher.replay.store import NewReplay, Replay
@@ -33,6 +35,7 @@ class ReplayRequest:
     to_servers: str | None
     rate: int | None
     create_topics: bool
+    from_archive: bool = False
 
     def kafka(self, settings: Settings) -> KafkaSettings:
         """Return how to reach the target. Raises SettingsError."""
@@ -57,6 +60,8 @@ class ReplayPlan:
     count: Count
     unknown_keys: list[str]
     """Session keys that were named and have no row in these batches."""
+    manifests: list[bytes] = field(default_factory=list)
+    """Of the archived partitions that were counted."""
 
     @property
     def only_unknown_keys(self) -> bool:
@@ -95,14 +100,37 @@ class ReplayPlan:
 
 def make_plan(
     connection: psycopg.Connection[Any],
+    settings: Settings,
     request: ReplayRequest,
     counting: Callable[[ReplayRange], AbstractContextManager[Tick]],
 ) -> ReplayPlan:
-    """Find the batches and count. `counting` shows how far that is."""
+    """Find the batches and count. `counting` shows how far that is.
+
+    For the archive: raises SettingsError, ArchiveDamagedError, UnavailableError.
+    """
+    if request.from_archive:
+        return _plan_of_archive(connection, settings, request, counting)
     batches = resolve(connection, request.filters)
     with counting(batches) as tick:
         found = count(connection, batches, request.filters, tick)
     return ReplayPlan(request, batches, found, unknown_keys(connection, batches, request.filters))
+
+
+def _plan_of_archive(
+    connection: psycopg.Connection[Any],
+    settings: Settings,
+    request: ReplayRequest,
+    counting: Callable[[ReplayRange], AbstractContextManager[Tick]],
+) -> ReplayPlan:
+    archive = open_archive(connection, settings.retention, writing=False)
+    try:
+        batches = archived.resolve(connection, archive, request.filters)
+        partitions = read_catalogue(connection, batches.first, batches.last) if not batches.empty else []
+        with counting(batches) as tick:
+            found, unknown = archived.count(archive, partitions, batches, request.filters, tick)
+    except OSError as error:
+        raise UnavailableError(f"the archive cannot be read: {error}. Nothing was sent") from error
+    return ReplayPlan(request, batches, found, unknown, [of.manifest_sha256 for of in partitions])
 
 
 def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context) -> Replay:
@@ -123,14 +151,21 @@ def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context)
             events_per_second=request.rate,
             rows_total=plan.count.rows,
             events_total=plan.count.events,
+            from_archive=request.from_archive,
         ),
         request.filters.keys,
     )
-    now = resolve(connection, Filters(from_batch=batches.first, to_batch=batches.last))
-    if now.first > batches.first or now.holes != batches.holes:
+    if request.from_archive:
+        partitions = read_catalogue(connection, batches.first, batches.last)
+        changed = [of.manifest_sha256 for of in partitions] != plan.manifests
+    else:
+        now = resolve(connection, Filters(from_batch=batches.first, to_batch=batches.last))
+        changed = now.first > batches.first or now.holes != batches.holes
+    if changed:
+        what = "the archive was changed" if request.from_archive else "retention dropped rows"
         store.change(connection, replay.replay_id, "cancelled")
         raise ContinuityError(
-            f"retention dropped rows of batches {batches.first} to {batches.last} while they were counted: replay "
+            f"{what} of batches {batches.first} to {batches.last} while they were counted: replay "
             f"{replay.replay_id} is cancelled, nothing was sent. Start it again for what is left"
         )
     return replay

@@ -53,6 +53,7 @@ class Replay:
     measured_rate: float | None
     created_at: datetime
     state_changed_at: datetime
+    from_archive: bool
 
     @property
     def targets(self) -> TargetTopics:
@@ -93,6 +94,7 @@ class NewReplay(NamedTuple):
     events_per_second: int | None
     rows_total: int
     events_total: int
+    from_archive: bool
 
 
 def create(connection: Connection, new: NewReplay, keys: Sequence[str] | None) -> Replay:

@@ -1,19 +1,56 @@
 """Drops a partition, in one transaction with its row in the operator log. Nobody waits longer for that than one attempt takes."""
 
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from db.statements import queries
+from publisher.archive.folder import ArchiveDamagedError
+from publisher.retention.plan import Partition
 from publisher.retention.recording import record
 from service.errors import UnavailableError
 from service.lifecycle.fault_points import reach
+
+if TYPE_CHECKING:
+    from publisher.archive.archive import Archive
 
 _PARTITIONS = queries("publisher.retention", "partitions")
 
 _PAUSE_S = 1.0
 """Between two attempts, so that the statements which waited behind one can run."""
+
+
+def archive_and_drop(
+    connection: psycopg.Connection[Any], archive: "Archive", partition: Partition, patience_s: float
+) -> int:
+    """Archive an attached partition, and drop it in the transaction that has held it since before; return its rows.
+
+    As `drop_partition`; also raises UnavailableError where the archive cannot be written, and is what was in the partition unless it is
+    dropped.
+    """
+    try:
+        with connection.transaction():
+            manifest = archive.write(connection, partition.name, partition.first, partition.end - 1)
+            rows = manifest.total("rows")
+            _until_free(
+                connection,
+                partition.name,
+                patience_s,
+                lambda: archive.drop(connection, manifest),
+                archived_rows=rows,
+            )
+        return rows
+    except psycopg.errors.LockNotAvailable as error:
+        raise UnavailableError(
+            f"outbox.{partition.name} could not be held while it is archived: somebody changes its rows ([retention] lock_timeout_s). "
+            f"{_in_the_way(connection, partition.name)} The next run tries again"
+        ) from error
+    except (ArchiveDamagedError, OSError) as error:
+        raise UnavailableError(
+            f"outbox.{partition.name} was not archived, so it stays: {error}. The next run archives it from the beginning"
+        ) from error
 
 
 def drop_partition(connection: psycopg.Connection[Any], name: str, patience_s: float) -> None:
@@ -22,17 +59,36 @@ def drop_partition(connection: psycopg.Connection[Any], name: str, patience_s: f
     The function waits a fifth of a second for transactions that use the outputs, and is called again for up to `patience_s`. Raises
     UnavailableError where they did not end by then, or where somebody has come to need the partition since it was surveyed.
     """
+    _until_free(
+        connection, name, patience_s, lambda: connection.execute(_PARTITIONS["drop"], {"partition": name})
+    )
+
+
+def _until_free(
+    connection: psycopg.Connection[Any],
+    name: str,
+    patience_s: float,
+    drop: Callable[[], object],
+    **recorded: int,
+) -> None:
     deadline = time.monotonic() + patience_s
-    while not _try(connection, name, last=time.monotonic() >= deadline):
+    while not _try(connection, name, drop, recorded, last=time.monotonic() >= deadline):
         time.sleep(_PAUSE_S)
 
 
-def _try(connection: psycopg.Connection[Any], name: str, *, last: bool) -> bool:
+def _try(
+    connection: psycopg.Connection[Any],
+    name: str,
+    drop: Callable[[], object],
+    recorded: Mapping[str, int],
+    *,
+    last: bool,
+) -> bool:
     reach("retention.before_drop")
     try:
         with connection.transaction():
-            connection.execute(_PARTITIONS["drop"], {"partition": name})
-            record(connection, dropped=name)
+            drop()
+            record(connection, dropped=name, **recorded)
     except psycopg.errors.LockNotAvailable as error:
         if not last:
             return False
@@ -42,7 +98,6 @@ def _try(connection: psycopg.Connection[Any], name: str, *, last: bool) -> bool:
         ) from error
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise UnavailableError(f"{error.diag.message_primary}, since a moment ago. Run it again") from error
-    reach("retention.after_drop")
     return True
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import structlog
@@ -12,14 +12,19 @@ from db.connection import connect
 from db.lock_holders import lock_holder, refuse_strangers
 from db.migrate import require_current
 from db.statements import queries, quoted
-from publisher.retention.drop import drop_partition
+from publisher.archive.opening import open_archive
+from publisher.retention.drop import archive_and_drop, drop_partition
 from publisher.retention.hold_off import RETENTION_LOCK
 from publisher.retention.letters import is_limited
 from publisher.retention.plan import DropVerdict
 from publisher.retention.prune import Pruned, prune
 from publisher.retention.survey import RetentionSurvey, survey
 from service.errors import FencedError, OutboxError, SettingsError, UnavailableError
+from service.lifecycle.fault_points import reach
 from service.settings import PostgresSettings, RetentionSettings, Settings
+
+if TYPE_CHECKING:
+    from publisher.archive.archive import Archive
 
 _PARTITIONS = queries("publisher.retention", "partitions")
 _SESSION = queries("publisher.retention", "session")
@@ -38,6 +43,7 @@ class RetentionReport:
     survey: RetentionSurvey
     made: int
     dropped: list[str] = field(default_factory=list)
+    archived_rows: int = 0
     freed_bytes: int = 0
     pruned: Pruned = field(default_factory=Pruned)
     failed: UnavailableError | None = None
@@ -87,7 +93,10 @@ def _run(connection: psycopg.Connection[Any], settings: Settings) -> RetentionRe
     made = 0 if row is None else row[0]
     report = RetentionReport(survey(connection, retention), made)
     _say_detached(report.survey)
-    _drop_all(connection, report, retention.lock_timeout_s)
+    archive = None
+    if retention.archive and report.survey.to_drop:
+        archive = open_archive(connection, retention, writing=True)
+    _drop_all(connection, report, archive, retention.lock_timeout_s)
     report.pruned = prune(connection, retention, settings.publisher.keep_deliveries_s)
     return report
 
@@ -104,13 +113,22 @@ def _say_detached(found: RetentionSurvey) -> None:
         )
 
 
-def _drop_all(connection: psycopg.Connection[Any], report: RetentionReport, patience_s: float) -> None:
+def _drop_all(
+    connection: psycopg.Connection[Any],
+    report: RetentionReport,
+    archive: "Archive | None",
+    patience_s: float,
+) -> None:
     for decision in report.survey.decisions:
         partition = decision.partition
         if decision.verdict is not DropVerdict.DROP:
             continue
         try:
-            drop_partition(connection, partition.name, patience_s)
+            if archive is None:
+                drop_partition(connection, partition.name, patience_s)
+            else:
+                report.archived_rows += archive_and_drop(connection, archive, partition, patience_s)
+            reach("retention.after_drop")
         except UnavailableError as error:
             # What is in the way of one is in the way of the others.
             report.failed = error
@@ -147,10 +165,10 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
 
 
 def require_rights(connection: psycopg.Connection[Any], settings: RetentionSettings) -> None:
-    """Raise RightsError unless this login may drop partitions, and open letters where the settings ask for that."""
+    """Raise RightsError unless this login may drop partitions, and do what else the settings ask for: open letters, the archive."""
     row = connection.execute(_SESSION["may_drop"]).fetchone()
     assert row is not None
-    login, may_drop, may_drop_open_letters = row
+    login, may_drop, may_drop_open_letters, may_read = row
     if not may_drop:
         raise RightsError(
             f"{login!r} may not drop partitions. Set [retention] dsn or dsn_file (OUTBOX_RETENTION__DSN) to a login with the role "
@@ -160,6 +178,11 @@ def require_rights(connection: psycopg.Connection[Any], settings: RetentionSetti
         raise RightsError(
             f"{login!r} may not remove open dead letters ([retention] drop_open_letters), which are input without an output: GRANT EXECUTE "
             f"ON FUNCTION outbox.remove_open_letters(double precision, bigint, bigint, integer) TO {quoted(login)}. Nothing was done"
+        )
+    if settings.archive and not may_read:
+        raise RightsError(
+            f"{login!r} may not read the outputs that [retention] archive is for: GRANT SELECT ON outbox.session_output TO "
+            f"{quoted(login)}; GRANT SELECT (session_key) ON outbox.parked TO {quoted(login)}. Nothing was done"
         )
 
 

@@ -36,9 +36,9 @@ GROUP BY e.topic
 
 -- name: create
 INSERT INTO outbox.replay (from_batch, to_batch, topics, only_keys, requested, target_topic, target_cluster_id, target_servers,
-    events_per_second, rows_total, events_total)
+    events_per_second, rows_total, events_total, from_archive)
 VALUES (%(from_batch)s, %(to_batch)s, %(topics)s, %(only_keys)s, %(requested)s, %(target_topic)s, %(target_cluster_id)s, %(target_servers)s,
-    %(events_per_second)s, %(rows_total)s, %(events_total)s)
+    %(events_per_second)s, %(rows_total)s, %(events_total)s, %(from_archive)s)
 RETURNING replay_id
 
 -- name: copy_keys
@@ -50,7 +50,8 @@ SELECT r.replay_id, r.replay_uuid, r.state, r.reason, r.from_batch, r.to_batch, 
        coalesce(r.lease_until >= now() AND EXISTS (
            SELECT FROM pg_stat_activity a
            WHERE a.pid = r.lease_backend_pid AND (a.backend_start = r.lease_backend_start) IS NOT FALSE), false) AS held,
-       r.seq, r.cursor_batch, r.cursor_key, r.rows_sent, r.events_sent, r.rows_skipped, r.measured_rate, r.created_at, r.state_changed_at
+       r.seq, r.cursor_batch, r.cursor_key, r.rows_sent, r.events_sent, r.rows_skipped, r.measured_rate, r.created_at, r.state_changed_at,
+       r.from_archive
 FROM outbox.replay r
 WHERE (%(replay_id)s::bigint IS NULL OR r.replay_id = %(replay_id)s)
   AND (%(all_states)s OR r.state IN ('running', 'paused'))

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 from typing import Self
+from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from service.settings.dsn import Dsn, dsn_from
 from service.settings.section import Section
@@ -24,6 +25,8 @@ class RetentionSettings(Section):
     """Seconds to keep ledger rows, ended lane epochs, processes and replays; for ever without `keep_s` and `keep_bytes`."""
     keep_operations_s: int = Field(default=31_536_000, ge=2_592_000, le=3_153_600_000)
     """Seconds to keep the operator log, at least 30 days."""
+    archive: str | None = None
+    """Where partitions are archived as Parquet before they are dropped: `file:///FOLDER`, which must be there. Empty: nowhere."""
     ahead_batches: int = Field(default=20_000, ge=1, le=1_000_000)
     """Batches for which table partitions are made ahead."""
     lock_timeout_s: int = Field(default=60, ge=1, le=3_600)
@@ -32,6 +35,25 @@ class RetentionSettings(Section):
     """A login with the role `outbox_retention`. Empty: `[postgres] dsn`."""
     dsn_file: Path | None = None
     """A file with the DSN; wins over `dsn`."""
+
+    @field_validator("archive")
+    @classmethod
+    def _archive_is_a_folder(cls, value: str | None) -> str | None:
+        if not value:
+            return None
+        found = urlsplit(value)
+        path = unquote(found.path)
+        if (
+            found.scheme != "file"
+            or found.netloc
+            or found.query
+            or found.fragment
+            or not path.startswith("/")
+        ):
+            raise ValueError(f"{value!r} is not file:///FOLDER, with three slashes")
+        if "\0" in path or ".." in path.split("/"):
+            raise ValueError(f"{value!r} has .. in it: name the folder itself")
+        return value
 
     @model_validator(mode="after")
     def _read_dsn(self) -> Self:

@@ -9,7 +9,8 @@ SELECT pg_try_advisory_lock(hashtextextended('outbox.retention', 0))
 
 -- name: may_drop
 SELECT current_user::text, has_function_privilege('outbox.drop_partition(text)', 'EXECUTE'),
-       has_function_privilege('outbox.remove_open_letters(double precision, bigint, bigint, integer)', 'EXECUTE')
+       has_function_privilege('outbox.remove_open_letters(double precision, bigint, bigint, integer)', 'EXECUTE'),
+       has_table_privilege('outbox.session_output', 'SELECT') AND has_column_privilege('outbox.parked', 'session_key', 'SELECT')
 
 -- name: ended
 SELECT outbox.end_retention(%(failed)s)

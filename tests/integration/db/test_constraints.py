@@ -195,6 +195,9 @@ def test_every_check_constraint_has_a_row_that_it_refuses(outbox: OutboxRows) ->
         "writer_held_back_whole",
         "erased_parallel",
         "erased_row_or_letter",
+        "archived_range",
+        "archived_manifest",
+        "archived_natural",
     }
     assert {name for (name,) in checks} == tried | elsewhere
 
@@ -243,6 +246,23 @@ def test_what_stands_for_an_erased_row_is_whole(
                    output_bytes, topics, delivered_by, was_parked)
                VALUES ('x', 1, 1, 1, %s, 0, '{t}', '{0}', %s, '{1}', 0, '{}', '{}', false)""",
             [lane, ends],
+        )
+    assert caught.value.diag.constraint_name == constraint
+
+
+@pytest.mark.parametrize(
+    ("last", "digest", "rows", "constraint"),
+    [(1, 32, 0, "archived_range"), (2, 31, 0, "archived_manifest"), (2, 32, -1, "archived_natural")],
+)
+def test_what_stands_for_an_archived_partition_is_whole(
+    outbox: OutboxRows, last: int, digest: int, rows: int, constraint: str
+) -> None:
+    with pytest.raises(errors.CheckViolation) as caught:
+        outbox.connection.execute(
+            """INSERT INTO outbox.archived (partition_name, from_batch, to_batch, archive_id, manifest_sha256, row_count, sessions, outputs,
+                   output_bytes)
+               VALUES ('p', 2, %s, gen_random_uuid(), %s, %s, 0, 0, 0)""",
+            [last, bytes(digest), rows],
         )
     assert caught.value.diag.constraint_name == constraint
 

@@ -121,4 +121,5 @@ def test_every_function_takes_the_lock_in_the_same_way(database: str) -> None:
         "erase_rows",
         "erase_traces",
         "requeue",
+        "rewrite_archived",
     ]

@@ -31,9 +31,10 @@ def run_audit(
     limits: Limits = Limits(),  # noqa: B008 - it never changes
     state: Path | None = None,
     consumed: str | None = None,
+    archive: bool = False,
 ) -> AuditReport:
     """What `publisher audit` does, without its command line."""
-    request = AuditRequest(limits, kafka, state, folder / "lost-keys.txt", consumed)
+    request = AuditRequest(limits, kafka, state, folder / "lost-keys.txt", consumed, archive)
     with connect(settings.postgres, "audit test", autocommit=True) as connection:
         return audit(connection, settings, request, lambda name, steps: lambda done: None)
 

@@ -1,6 +1,8 @@
 """An outbox with partitions full of old batches, made in a moment; retention as a process."""
 
 import json
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -95,11 +97,15 @@ def retention_settings(outbox_dsn: str, **retention: Any) -> Settings:
 class Command:
     """`publisher retention ...` as a process. `plan`: the faults that it meets."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: Settings, folder: Path, most_file_bytes: int | None = None) -> None:
+        """`most_file_bytes`: no file that it writes can be larger."""
+        self._most_file_bytes = most_file_bytes
         self._environment = without_settings()
         self._environment["OUTBOX_POSTGRES__DSN"] = settings.postgres.dsn.get_secret_value()
         for name, value in settings.retention.model_dump(exclude_none=True).items():
-            text = value.get_secret_value() if isinstance(value, SecretStr) else json.dumps(value)
+            if isinstance(value, SecretStr):
+                value = value.get_secret_value()
+            text = value if isinstance(value, str) else json.dumps(value)
             self._environment[f"OUTBOX_RETENTION__{name.upper()}"] = text
         self._plan = FaultPlan(folder / "retention-faults.json")
 
@@ -116,7 +122,14 @@ class Command:
             stderr=subprocess.STDOUT if "--json" not in arguments else subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
             text=True,
+            preexec_fn=self._limit if self._most_file_bytes else None,
         )
+
+    def _limit(self) -> None:
+        # Else the kernel ends the process instead of failing the write.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        limit = self._most_file_bytes or 0
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     def run(self, *arguments: str, fault: Fault | None = None) -> tuple[int, str]:
         """Run it; return exit code and output."""

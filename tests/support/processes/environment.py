@@ -27,6 +27,8 @@ def variables_of(settings: Settings, fault_file: Path | None = None) -> dict[str
     for name, value in settings.publisher.model_dump(exclude_unset=True).items():
         text = value if isinstance(value, str) else json.dumps(value)
         variables[f"OUTBOX_PUBLISHER__{name.upper()}"] = text
+    if settings.retention.archive:
+        variables["OUTBOX_RETENTION__ARCHIVE"] = settings.retention.archive
     if fault_file is not None:
         variables["OUTBOX_TESTING__FAULT_FILE"] = str(fault_file)
     return variables

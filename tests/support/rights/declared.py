@@ -5,10 +5,11 @@ from tests.support.outbox.valid_rows import VALID
 
 WRITER, PUBLISHER, AUDITOR, RETENTION, ERASER = ROLES
 
-TABLES = ("identity", "writer", "retention", "removed_letters", "erased", *VALID)
+TABLES = ("identity", "writer", "retention", "removed_letters", "erased", "archived", *VALID)
 READABLE = {
     WRITER: {*TABLES}
     - {
+        "archived",
         "delivery",
         "operation",
         "parked_topic",
@@ -24,6 +25,7 @@ READABLE = {
         "lane_epoch",
         "lane",
         "delivery",
+        "archived",
         "erased",
         "parked",
         "parked_topic",
@@ -34,8 +36,8 @@ READABLE = {
         "retention",
     },
     AUDITOR: {*TABLES},
-    RETENTION: {"retention"},
-    ERASER: {"identity"},
+    RETENTION: {"archived", "retention"},
+    ERASER: {"archived", "identity"},
 }
 SHARED_VIEWS = {"event", "epoch_range", "lane_position"}
 CHECKS = {
@@ -176,6 +178,8 @@ CALLABLE = {
         "open_at_upgrade",
         "letters_kept",
         "drop_partition",
+        "drop_archived",
+        "hold_partition",
         "prune_batches",
         "prune_resumes",
         "prune_parked",
@@ -200,6 +204,7 @@ CALLABLE = {
         "erase_letter_at",
         "open_input",
         "erase_traces",
+        "rewrite_archived",
     },
 }
 """Functions by role; those that write are the owner's, and check for themselves what they are asked to do."""

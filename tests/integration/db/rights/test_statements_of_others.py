@@ -37,6 +37,10 @@ SHARED: set[tuple[str, Statement]] = {
     (RETENTION, (QueryFile("publisher", "storage"), "storage")),
     (RETENTION, (QueryFile("publisher.audit", "ledger"), "scope")),
     (RETENTION, (QueryFile("spark_job", "ledger"), "backlog_bounds")),
+    # Which outbox it archives, and what of it.
+    (RETENTION, (QueryFile("publisher.archive", "archive"), "identity")),
+    (RETENTION, (QueryFile("publisher.archive", "archive"), "dropped")),
+    (RETENTION, (QueryFile("spark_job", "ledger"), "outbox_uuid")),
 }
 """Statements that more than one role may run, besides those that only read what the other may read whole."""
 

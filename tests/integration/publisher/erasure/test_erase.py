@@ -92,6 +92,7 @@ def test_nothing_of_a_key_is_left_and_both_audits_say_erased(
         "key_hash": key_hash(outbox.dsn, "person-4711"),
         "rows": 3,
         "sessions": 3,
+        "archived_rows": 0,
         "letters": 1,
         "tombstones": 0,
         "left": [],

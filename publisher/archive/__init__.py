@@ -1,0 +1,25 @@
+"""The archive: what retention drops is written as Parquet first, and can be audited, sent again, queried and erased there.
+
+Files, below `[retention] archive`, each readable by its owner only:
+
+    outbox=<uuid>/day=YYYY-MM-DD/session_output_p<number>-<file>-<digest>.parquet   rows of batches committed on that day
+    outbox=<uuid>/_manifests/session_output_p<number>-<digest>.json                 what one partition's files are
+    outbox=<uuid>/_writing/...                                                      what is being written, or what a kill has left
+
+State: `outbox.archived` has a row for each partition that is in the archive and no longer in Postgres, with the SHA-256 of its manifest;
+the manifest has the SHA-256 of each file. A manifest that no row names is none, and a file that no such manifest names is garbage: whatever
+reads the archive begins at the row, and parses nothing whose digest differs.
+
+Archiving, in one transaction of Postgres (writing.py):
+
+1. hold the partition: nobody changes its rows until the transaction ends, and the database counts them;
+2. remove what an earlier attempt left of it;
+3. write each day's file, make it durable, compare it with what Postgres gave by reading it back, and give it its name;
+4. write the manifest in the same way;
+5. insert the row, drop the partition, commit.
+
+A kill before the commit leaves garbage and the partition, and the next run begins again; a kill after it leaves a complete archive.
+
+Erasing (erasing.py) writes files and a manifest without the key, replaces the digest in the row, and removes the old files after the
+commit. It looks at Postgres first and at the archive second: rows only move in that direction.
+"""

@@ -1,0 +1,145 @@
+"""Takes session keys out of the archive: files and manifest are written anew without them, the row in Postgres follows, the old files go.
+
+A kill before the commit leaves the old archive in force, one after it the new one; the next erasure removes what is in force no more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from db.statements import queries
+from publisher.archive.archive import Archive
+from publisher.archive.catalogue import ArchivedPartition, read_catalogue
+from publisher.archive.folder import ArchiveDamagedError, data_name, partition_of, writing_name
+from publisher.archive.manifest import DataFile, Manifest, digest_of, name_of
+from publisher.archive.parquet import ArchivedRow, FileWriter, matching, row_groups, rows_of, without
+from publisher.archive.writing import described, prove, write_manifest
+from service.lifecycle.fault_points import reach
+
+_ARCHIVE = queries("publisher.archive", "archive")
+
+Connection = psycopg.Connection[Any]
+
+
+@dataclass(slots=True)
+class ArchiveRewriting:
+    """A partition's archive without some rows. `erased`: {session key: its rows}; `replays`: which need the old files."""
+
+    manifest: Manifest
+    erased: dict[str, list[ArchivedRow]] = field(default_factory=dict)
+    replays: list[int] = field(default_factory=list)
+
+
+def count_keys(archive: Archive, of: ArchivedPartition, keys: Sequence[str]) -> dict[str, int]:
+    """Return how many rows of each session key a partition's archive has. Raises ArchiveDamagedError, OSError."""
+    found: dict[str, int] = {}
+    for file in archive.manifest(of).files:
+        with archive.open(file) as source:
+            for rows, _ in matching(source, keys):
+                for row in rows:
+                    found[row.session_key] = found.get(row.session_key, 0) + 1
+    return found
+
+
+def write_without(
+    connection: Connection, archive: Archive, of: ArchivedPartition, keys: Sequence[str]
+) -> ArchiveRewriting:
+    """Write what a partition's archive is without the keys; it is not in force yet. Raises ArchiveDamagedError, OSError."""
+    old = archive.manifest(of)
+    files: list[DataFile] = []
+    found: dict[str, list[ArchivedRow]] = {}
+    for number, file in enumerate(old.files):
+        with archive.open(file) as source:
+            has_some = any(rows for rows, _ in matching(source, keys))
+        if not has_some:
+            files.append(file)
+            continue
+        writing = writing_name(of.partition, number)
+        with (
+            archive.open(file) as source,
+            archive.folder.create(writing) as sink,
+            FileWriter(sink) as writer,
+        ):
+            for table in row_groups(source):
+                kept, erased = without(table, keys)
+                writer.write(kept)
+                for row in rows_of(erased):
+                    found.setdefault(row.session_key, []).append(row)
+            size, digest = writer.close()
+        if not writer.contents.rows:
+            archive.folder.remove([writing])
+            continue
+        day = file.name.partition("/")[0].removeprefix("day=")
+        new = described(data_name(day, of.partition, number, digest), size, digest, writer.contents)
+        prove(archive.folder, writing, new, connection)
+        archive.folder.publish(writing, new.name)
+        files.append(new)
+    manifest = old.model_copy(update={"files": tuple(files)})
+    if found:
+        write_manifest(archive.folder, manifest)
+    return ArchiveRewriting(manifest, found)
+
+
+def put_in_force(connection: Connection, of: ArchivedPartition, rewriting: ArchiveRewriting) -> list[int]:
+    """Replace the manifest in the caller's transaction. Returns the replays that need the old files; then nothing has changed.
+
+    Raises ArchiveDamagedError where the archive has another manifest by now, psycopg.Error.
+    """
+    erased = [
+        {
+            "session_key": row.session_key,
+            "batch_id": row.batch_id,
+            "lane": row.lane,
+            "revision": row.revision,
+            "topic_ids": row.session_topic_ids,
+            "partitions": row.session_partitions,
+            "ends": row.session_ends,
+            "outputs": row.session_outputs,
+            "output_bytes": row.output_bytes(),
+            "topics": sorted(set(row.topics)),
+            "was_parked": row.was_parked,
+        }
+        for rows in rewriting.erased.values()
+        for row in rows
+    ]
+    try:
+        (replays,) = connection.execute(
+            _ARCHIVE["rewrite"],
+            {
+                "partition": of.partition,
+                "old_manifest": of.manifest_sha256,
+                "new_manifest": digest_of(rewriting.manifest.encode()),
+                "erased": Jsonb(erased),
+            },
+        ).fetchone() or ([],)
+    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+        raise ArchiveDamagedError(f"{error.diag.message_primary}. Run the command again") from error
+    reach("archive.before_rewrite")
+    return list(replays)
+
+
+def remove_garbage(connection: Connection, archive: Archive) -> int:
+    """Remove what no manifest in force names, of the partitions that the outbox knows; return how many files.
+
+    `connection` in a transaction that holds retention off, which may be writing. Files of other partitions are left: this database may be
+    an older copy. Raises ArchiveDamagedError, OSError.
+    """
+    known = {of.partition: of for of in read_catalogue(connection)}
+    kept = {name for (name,) in connection.execute(_ARCHIVE["partitions"])}
+    named = {name for of in known.values() for name in named_by(archive, of)}
+    garbage = [
+        name
+        for name in archive.folder.names()
+        if name not in named and (partition_of(name) in known or partition_of(name) in kept)
+    ]
+    archive.folder.remove(garbage)
+    return len(garbage)
+
+
+def named_by(archive: Archive, of: ArchivedPartition) -> set[str]:
+    """Return the manifest of a partition and the files that it names. Raises ArchiveDamagedError, OSError."""
+    manifest = archive.manifest(of)
+    return {name_of(manifest), *(file.name for file in manifest.files)}

@@ -1,0 +1,284 @@
+"""Rows of `session_output` as Parquet and back. The only module that knows Arrow.
+
+The columns are those of the table, under their names; beside them `committed_at` (the batch's), `was_parked` (the row was put aside and
+went out as a copy in a later batch, if at all), and `headers` as a list of JSON texts.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, BinaryIO, NamedTuple, Self
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from publisher.archive.folder import ArchiveDamagedError
+from publisher.protocol.records import Row
+
+SCHEMA = pa.schema(
+    [
+        pa.field("batch_id", pa.int64(), nullable=False),
+        pa.field("session_key", pa.string(), nullable=False),
+        pa.field("committed_at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("lane", pa.int32(), nullable=False),
+        pa.field("revision", pa.int32(), nullable=False),
+        pa.field("was_parked", pa.bool_(), nullable=False),
+        pa.field("session_topic_ids", pa.list_(pa.string()), nullable=False),
+        pa.field("session_partitions", pa.list_(pa.int32()), nullable=False),
+        pa.field("session_starts", pa.list_(pa.int64()), nullable=False),
+        pa.field("session_ends", pa.list_(pa.int64()), nullable=False),
+        pa.field("session_started_ms", pa.list_(pa.int64()), nullable=False),
+        pa.field("session_ended_ms", pa.list_(pa.int64()), nullable=False),
+        pa.field("session_events", pa.list_(pa.int32()), nullable=False),
+        pa.field("session_outputs", pa.list_(pa.int32()), nullable=False),
+        pa.field("topics", pa.list_(pa.string()), nullable=False),
+        pa.field("values", pa.list_(pa.binary()), nullable=False),
+        pa.field("keys", pa.list_(pa.binary())),
+        pa.field("headers", pa.list_(pa.string())),
+        pa.field("partitions", pa.list_(pa.int32())),
+        pa.field("timestamps_ms", pa.list_(pa.int64())),
+    ]
+)
+
+
+class ArchivedRow(NamedTuple):
+    """One row, in the order of the columns."""
+
+    batch_id: int
+    session_key: str
+    committed_at: datetime
+    lane: int
+    revision: int
+    was_parked: bool
+    session_topic_ids: list[str]
+    session_partitions: list[int]
+    session_starts: list[int]
+    session_ends: list[int]
+    session_started_ms: list[int]
+    session_ended_ms: list[int]
+    session_events: list[int]
+    session_outputs: list[int]
+    topics: list[str]
+    values: list[bytes | None]
+    keys: list[bytes | None] | None
+    headers: list[str | None] | None
+    partitions: list[int | None] | None
+    timestamps_ms: list[int | None] | None
+
+    def output_bytes(self) -> int:
+        """Return the bytes of all values."""
+        return sum(len(value) for value in self.values if value is not None)
+
+    def row(self) -> Row:
+        """Return what a replay sends, as Postgres would have given it. Raises ValueError for headers that are no JSON."""
+        headers = self.headers
+        return Row(
+            self.batch_id,
+            self.session_key,
+            self.revision,
+            self.session_topic_ids,
+            self.session_partitions,
+            self.session_ends,
+            self.session_outputs,
+            self.topics,
+            self.values,
+            self.keys,
+            None if headers is None else [None if each is None else orjson.loads(each) for each in headers],
+            self.partitions,
+            self.timestamps_ms,
+        )
+
+
+def table_of(rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Return rows as a table. Raises ArchiveDamagedError where a value does not fit its column."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    try:
+        return pa.Table.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)],
+            schema=SCHEMA,
+        )
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ArchiveDamagedError(f"a row does not fit the archive's columns: {error}") from error
+
+
+def rows_of(table: pa.Table) -> Iterator[ArchivedRow]:
+    """Yield the rows of a table with all columns."""
+    return map(ArchivedRow._make, zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+class Contents:
+    """Counts and digest of the rows of a file, whatever wrote or compressed them: the same for the same row groups."""
+
+    def __init__(self) -> None:
+        self._digest = sha256()
+        self.rows = self.sessions = self.outputs = self.output_bytes = 0
+        self.first_batch: int | None = None
+        self.last_batch = 0
+        self.committed_from: datetime | None = None
+        self.committed_to: datetime | None = None
+
+    def add(self, table: pa.Table) -> None:
+        """Add a row group."""
+        if not table.num_rows:
+            return
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            self._digest.update(f"{name}:{table.num_rows};".encode())
+            _feed(self._digest, _one(column))
+        self.rows += table.num_rows
+        self.sessions += pc.sum(pc.list_value_length(table["session_ends"])).as_py()
+        self.outputs += pc.sum(pc.list_value_length(table["topics"])).as_py()
+        self.output_bytes += pc.sum(pc.binary_length(pc.list_flatten(table["values"]))).as_py() or 0
+        batches, times = pc.min_max(table["batch_id"]).as_py(), pc.min_max(table["committed_at"]).as_py()
+        self.first_batch = batches["min"] if self.first_batch is None else self.first_batch
+        self.last_batch = batches["max"]
+        self.committed_from = min(self.committed_from or times["min"], times["min"])
+        self.committed_to = max(self.committed_to or times["max"], times["max"])
+
+    def digest(self) -> str:
+        """Return the digest in hexadecimal."""
+        return self._digest.hexdigest()
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """Return rows, sessions, outputs and bytes of values."""
+        return self.rows, self.sessions, self.outputs, self.output_bytes
+
+
+class FileWriter:
+    """Writes one file, row group after row group, and digests what it writes."""
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = _Digesting(sink)
+        self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, mode="w"), SCHEMA, compression="zstd")
+        self.contents = Contents()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            # Arrow would write the end later, when the file is closed.
+            with suppress(Exception):
+                self._writer.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Write a row group. Raises OSError."""
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=table.num_rows)
+            self.contents.add(table)
+
+    def close(self) -> tuple[int, str]:
+        """Write the file's end; return its size and digest. Raises OSError."""
+        self._writer.close()
+        return self._sink.size, self._sink.digest.hexdigest()
+
+
+class _Digesting:
+    """What Arrow writes to: a file, and its digest."""
+
+    closed = False
+
+    def __init__(self, sink: BinaryIO) -> None:
+        self._sink = sink
+        self.digest = sha256()
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        self._sink.write(view)
+        self.digest.update(view)
+        self.size += view.nbytes
+        return view.nbytes
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+    def close(self) -> None:
+        """The file is closed by who has opened it."""
+
+
+def row_groups(source: BinaryIO, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Yield a file's row groups. Raises ArchiveDamagedError, OSError."""
+    with _damaged():
+        file = _opened(source)
+        for group in range(file.num_row_groups):
+            yield file.read_row_group(group, columns=columns)
+
+
+def matching(
+    source: BinaryIO, keys: Sequence[str] | None
+) -> Iterator[tuple[list[ArchivedRow], tuple[int, str]]]:
+    """Yield the rows of these session keys (None: all) for each row group, and the place of the group's last row, whatever its key.
+
+    Raises ArchiveDamagedError, OSError.
+    """
+    with _damaged():
+        file = _opened(source)
+        wanted = None if keys is None else pa.array(keys, pa.string())
+        for group in range(file.num_row_groups):
+            places = file.read_row_group(group, columns=["batch_id", "session_key"])
+            last = places["batch_id"][-1].as_py(), places["session_key"][-1].as_py()
+            if wanted is None:
+                yield list(rows_of(file.read_row_group(group))), last
+                continue
+            # Most groups have none of the keys: then the wide columns are not read.
+            mask = pc.is_in(places["session_key"], value_set=wanted)
+            found = pc.any(mask).as_py()
+            yield list(rows_of(file.read_row_group(group).filter(mask))) if found else [], last
+
+
+def _opened(source: BinaryIO) -> pq.ParquetFile:
+    file = pq.ParquetFile(source, pre_buffer=False)
+    if not file.schema_arrow.equals(SCHEMA):
+        raise ArchiveDamagedError("the file has other columns than this release reads")
+    return file
+
+
+@contextmanager
+def _damaged() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise ArchiveDamagedError(f"the file cannot be read as Parquet: {error}") from error
+
+
+def without(table: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of other session keys, and those of these."""
+    mask = pc.is_in(table["session_key"], value_set=pa.array(keys, pa.string()))
+    return table.filter(pc.invert(mask)), table.filter(mask)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def _feed(digest: Any, array: pa.Array) -> None:
+    """Digest an array's nulls, lengths and values, not how Arrow happens to hold them."""
+    digest.update(_plain(array.is_valid().cast(pa.uint8())))
+    if pa.types.is_list(array.type):
+        digest.update(_plain(pc.list_value_length(array).fill_null(0)))
+        _feed(digest, pc.list_flatten(array))
+    elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        # A null may have bytes behind it.
+        filled = array.cast(pa.binary()).fill_null(b"")
+        digest.update(_plain(pc.binary_length(filled)))
+        _, offsets, data = filled.buffers()
+        if data is not None and len(filled):
+            ends = memoryview(offsets).cast("i")
+            digest.update(memoryview(data)[ends[filled.offset] : ends[filled.offset + len(filled)]])
+    elif pa.types.is_boolean(array.type):
+        digest.update(_plain(array.cast(pa.uint8()).fill_null(0)))
+    else:
+        digest.update(_plain(array.cast(pa.int64()).fill_null(0)))
+
+
+def _plain(array: pa.Array) -> memoryview:
+    """Return the values of an array without nulls, little-endian as Arrow has them."""
+    data = array.buffers()[1]
+    if data is None:
+        return memoryview(b"")
+    width = array.type.bit_width // 8
+    return memoryview(data)[array.offset * width : (array.offset + len(array)) * width]

@@ -1,0 +1,251 @@
+"""Archives one partition that the caller's transaction holds; the steps stand in the package's docstring."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, BinaryIO
+from uuid import UUID, uuid4
+
+import psycopg
+
+from contract.cursor import Cursor
+from db.migrate import HEAD
+from db.statements import queries
+from publisher.archive.folder import (
+    ArchiveDamagedError,
+    ArchiveFolder,
+    data_name,
+    partition_of,
+    writing_name,
+)
+from publisher.archive.manifest import DataFile, Manifest, day_of, name_of
+from publisher.archive.parquet import Contents, FileWriter, row_groups, table_of
+from publisher.protocol.cursor import FetchSize
+from service.lifecycle.fault_points import reach
+
+_ARCHIVE = queries("publisher.archive", "archive")
+
+_LISTED_ROWS = 10_000
+_FETCHED_BYTES = 8_000_000
+_GROUP_BYTES = 32_000_000
+_GROUP_ROWS = 20_000
+_READ_BYTES = 1 << 20
+
+Connection = psycopg.Connection[Any]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Rows of one day that make the next row group."""
+
+    day: str
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes >= _GROUP_BYTES or len(self.rows) >= _GROUP_ROWS
+
+
+def archive_partition(
+    connection: Connection, folder: ArchiveFolder, outbox_uuid: UUID, partition: str, first: int, last: int
+) -> Manifest:
+    """Write the files and the manifest of the batches from `first` to `last`, proven by reading them back.
+
+    `connection` is in the transaction that drops the partition afterwards, which holds it from here on.
+    Raises ArchiveDamagedError where what is read back is not what Postgres has, OSError, psycopg.Error.
+    """
+    held = connection.execute(_ARCHIVE["hold"], {"partition": partition}).fetchone()
+    remove_unnamed(folder, partition, set())
+    files: list[DataFile] = []
+    groups = _groups(_rows(connection, first, last))
+    group = next(groups, None)
+    while group is not None:
+        number, day, writing = len(files), group.day, writing_name(partition, len(files))
+        with folder.create(writing) as sink, FileWriter(sink) as writer:
+            while group is not None and group.day == day:
+                writer.write(table_of(group.rows))
+                reach("archive.during_file")
+                # Else Postgres would end a transaction that is idle for long; and a lost one is noticed.
+                connection.execute(_ARCHIVE["alive"])
+                group = next(groups, None)
+            size, digest = writer.close()
+        file = described(data_name(day, partition, number, digest), size, digest, writer.contents)
+        prove(folder, writing, file, connection)
+        folder.publish(writing, file.name)
+        files.append(file)
+        reach("archive.after_file")
+    manifest = Manifest(
+        outbox_uuid=outbox_uuid,
+        archive_id=uuid4(),
+        partition=partition,
+        from_batch=first,
+        to_batch=last,
+        schema_revision=HEAD,
+        archived_at=_now(connection),
+        files=tuple(files),
+    )
+    written = manifest.total("rows"), manifest.total("sessions"), manifest.total("outputs")
+    if held != written:
+        raise ArchiveDamagedError(
+            f"outbox.{partition} has {held} rows, sessions and outputs, and {written} were found for the archive: rows have a lane that no "
+            "epoch has. `publisher audit` names them"
+        )
+    write_manifest(folder, manifest)
+    reach("archive.after_manifest")
+    return manifest
+
+
+def drop(connection: Connection, manifest: Manifest) -> None:
+    """Record the manifest and drop its partition, in the transaction that holds it. Raises psycopg.Error."""
+    connection.execute(
+        _ARCHIVE["drop"],
+        {
+            "partition": manifest.partition,
+            "archive_id": manifest.archive_id,
+            "manifest_sha256": sha256(manifest.encode()).digest(),
+            "rows": manifest.total("rows"),
+            "sessions": manifest.total("sessions"),
+            "outputs": manifest.total("outputs"),
+            "output_bytes": manifest.total("output_bytes"),
+        },
+    )
+
+
+def described(name: str, size: int, digest: str, contents: Contents) -> DataFile:
+    """Return what the manifest says of a file that was written."""
+    assert contents.first_batch is not None
+    assert contents.committed_from is not None
+    assert contents.committed_to is not None
+    return DataFile(
+        name=name,
+        bytes=size,
+        sha256=digest,
+        rows_sha256=contents.digest(),
+        rows=contents.rows,
+        sessions=contents.sessions,
+        outputs=contents.outputs,
+        output_bytes=contents.output_bytes,
+        first_batch=contents.first_batch,
+        last_batch=contents.last_batch,
+        committed_from=contents.committed_from,
+        committed_to=contents.committed_to,
+    )
+
+
+def prove(folder: ArchiveFolder, name: str, file: DataFile, connection: Connection) -> None:
+    """Read a written file back. Raises ArchiveDamagedError unless it has every byte and every row that were written, OSError."""
+    with folder.open(name) as source:
+        check_bytes(source, file, connection)
+        contents = Contents()
+        for table in row_groups(source):
+            contents.add(table)
+            connection.execute(_ARCHIVE["alive"])
+    wanted = file.rows, file.sessions, file.outputs, file.output_bytes
+    if contents.counts() != wanted or contents.digest() != file.rows_sha256:
+        raise ArchiveDamagedError(
+            f"{folder.shown}/{name}: what was read back is not what was written: rows, sessions, outputs and bytes {contents.counts()} "
+            f"instead of {wanted}, or other values"
+        )
+
+
+def check_bytes(source: BinaryIO, file: DataFile, connection: Connection | None = None) -> None:
+    """Compare an open file with its digest, and go back to its beginning. Raises ArchiveDamagedError, OSError."""
+    digest, size, reads = sha256(), 0, 0
+    while data := source.read(_READ_BYTES):
+        digest.update(data)
+        size, reads = size + len(data), reads + 1
+        if size > file.bytes:
+            break
+        if connection is not None and reads % 64 == 0:
+            connection.execute(_ARCHIVE["alive"])
+    if (size, digest.hexdigest()) != (file.bytes, file.sha256):
+        raise ArchiveDamagedError(
+            f"{file.name} is not the file that its manifest names: it was altered or cut"
+        )
+    source.seek(0, os.SEEK_SET)
+
+
+def write_manifest(folder: ArchiveFolder, manifest: Manifest) -> None:
+    """Write a manifest, durably and after its files. Raises ArchiveDamagedError, OSError."""
+    writing, text = writing_name(manifest.partition), manifest.encode()
+    with folder.create(writing) as sink:
+        sink.write(text)
+    with folder.open(writing) as source:
+        if source.read(len(text) + 1) != text:
+            raise ArchiveDamagedError(f"{folder.shown}/{writing}: what was read back is not what was written")
+    folder.publish(writing, name_of(manifest))
+
+
+def remove_unnamed(folder: ArchiveFolder, partition: str, named: set[str]) -> list[str]:
+    """Remove the files of a partition that are not among `named`; return them. Raises OSError."""
+    found = [name for name in folder.names() if partition_of(name) == partition and name not in named]
+    folder.remove(found)
+    return found
+
+
+def _rows(connection: Connection, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows in order, in short statements, bounded in bytes before they are fetched; and the estimated size behind each."""
+    at, size = Cursor(first - 1), FetchSize()
+    with connection.cursor(binary=True) as cursor:
+        while True:
+            batch, key = at.exclusive_bound()
+            cursor.execute(
+                _ARCHIVE["places"],
+                {"from_batch": batch, "from_key": key, "to_batch": last, "rows": _LISTED_ROWS},
+                prepare=False,
+            )
+            places = cursor.fetchall()
+            if not places:
+                return
+            at = Cursor(*places[-1])
+            while places:
+                wanted = places[: size.rows(len(places), _FETCHED_BYTES)]
+                cursor.execute(
+                    _ARCHIVE["rows"],
+                    {
+                        "batch_ids": [batch_id for batch_id, _ in wanted],
+                        "session_keys": [session_key for _, session_key in wanted],
+                        "from_batch": wanted[0][0],
+                        "to_batch": wanted[-1][0],
+                        "bytes": _FETCHED_BYTES,
+                        "expansion": size.expansion,
+                    },
+                    prepare=False,
+                )
+                found = cursor.fetchall()
+                if [row[:2] for row in found] != wanted[: len(found)] or not found:
+                    raise ArchiveDamagedError(
+                        f"rows of batches {wanted[0][0]} to {wanted[-1][0]} are gone while they are held"
+                    )
+                values = sum(len(value) for row in found for value in row[15] if value is not None)
+                size.fetched(len(found), values, sum(row[-1] for row in found))
+                yield from found
+                places = places[len(found) :]
+
+
+def _groups(rows: Iterator[tuple[Any, ...]]) -> Iterator[_Group]:
+    group: _Group | None = None
+    for row in rows:
+        if row[2] is None:
+            raise ArchiveDamagedError(
+                f"batch {row[0]} has rows and no ledger row: `publisher audit` says more. Nothing of it is archived"
+            )
+        day = day_of(row[2])
+        if group is None or group.day != day or group.is_full:
+            if group is not None:
+                yield group
+            group = _Group(day)
+        group.rows.append(row[:-1])
+        group.bytes += row[-1]
+    if group is not None:
+        yield group
+
+
+def _now(connection: Connection) -> datetime:
+    row = connection.execute(_ARCHIVE["now"]).fetchone()
+    assert row is not None
+    moment: datetime = row[0]
+    return moment

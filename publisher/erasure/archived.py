@@ -1,0 +1,137 @@
+"""Erases session keys from the archive, partition by partition; and says so where the archive cannot be reached from here."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from db.statements import queries
+from publisher.archive.catalogue import ArchivedPartition, read_catalogue
+from publisher.archive.folder import ArchiveDamagedError
+from publisher.archive.opening import open_archive
+from service.errors import SettingsError, UnavailableError
+from service.lifecycle.fault_points import reach
+from service.settings import RetentionSettings
+
+if TYPE_CHECKING:
+    from publisher.archive.archive import Archive
+
+_ERASURE = queries("publisher.erasure", "erasure")
+
+
+@dataclass(slots=True)
+class ArchiveErased:
+    """`erased`: {session key: rows}. `left`: why a key may still be there, and what to do."""
+
+    erased: dict[str, int] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+class ArchiveErasure:
+    """The archive of one outbox. `unreachable`: why there is none here, though Postgres says that partitions were archived."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        archive: "Archive | None",
+        unreachable: SettingsError | None = None,
+    ) -> None:
+        self._connection = connection
+        self._archive = archive
+        self._unreachable = unreachable
+
+    def count(self, keys: Sequence[str]) -> dict[str, int]:
+        """Return how many archived rows each key has. Raises ArchiveDamagedError, UnavailableError, psycopg.Error."""
+        from publisher.archive.erasing import count_keys
+
+        found: dict[str, int] = {}
+        if self._archive is None:
+            raise UnavailableError(
+                f"the archive cannot be reached from here, and may have the keys: {self._unreachable}"
+            )
+        try:
+            for of in read_catalogue(self._connection):
+                for key, rows in count_keys(self._archive, of, keys).items():
+                    found[key] = found.get(key, 0) + rows
+        except OSError as error:
+            raise UnavailableError(f"the archive cannot be read: {error}") from error
+        return found
+
+    def run(
+        self,
+        keys: Sequence[str],
+        changing: Callable[[], AbstractContextManager[None]],
+        record: Callable[..., None],
+    ) -> ArchiveErased:
+        """Erase what can be erased now. `changing`: a transaction; `record`: into the operator log.
+
+        Raises UnavailableError, psycopg.Error.
+        """
+        found = ArchiveErased()
+        if self._archive is None:
+            found.left.append(
+                f"the archive cannot be reached from here, and may have the key: {self._unreachable}"
+            )
+            return found
+        for of in read_catalogue(self._connection):
+            place = f"the archive of batches {of.from_batch} to {of.to_batch}"
+            try:
+                self._erase(self._archive, of, keys, found, changing, record)
+            except (ArchiveDamagedError, OSError) as error:
+                found.left.append(f"{place} may have the key: {error}. `publisher audit --archive` says more")
+        try:
+            self._remove_garbage(self._archive, changing)
+        except (ArchiveDamagedError, OSError) as error:
+            found.left.append(f"what a kill has left in the archive may have the key: {error}")
+        return found
+
+    def _erase(
+        self,
+        archive: "Archive",
+        of: ArchivedPartition,
+        keys: Sequence[str],
+        found: ArchiveErased,
+        changing: Callable[[], AbstractContextManager[None]],
+        record: Callable[..., None],
+    ) -> None:
+        from publisher.archive.erasing import put_in_force, write_without
+
+        rewriting = write_without(self._connection, archive, of, keys)
+        if not rewriting.erased:
+            return
+        with changing():
+            replays = put_in_force(self._connection, of, rewriting)
+            if not replays:
+                record(archived_rows=sum(map(len, rewriting.erased.values())))
+        if replays:
+            found.left += [
+                f"replay {replay_id} reads the archive of batches {of.from_batch} to {of.to_batch}: wait until it has passed them, or "
+                "pause it; if it stands at the key's row, continue or cancel it"
+                for replay_id in replays
+            ]
+            return
+        reach("archive.after_rewrite")
+        for key, rows in rewriting.erased.items():
+            found.erased[key] = found.erased.get(key, 0) + len(rows)
+
+    def _remove_garbage(
+        self, archive: "Archive", changing: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        from publisher.archive.erasing import remove_garbage
+
+        with changing():
+            # Not while retention writes.
+            self._connection.execute(_ERASURE["hold"])
+            remove_garbage(self._connection, archive)
+
+
+def archive_of(connection: psycopg.Connection[Any], settings: RetentionSettings) -> ArchiveErasure | None:
+    """Return the archive to erase from; None where nothing was archived and none is set. Raises psycopg.Error."""
+    if not settings.archive and not read_catalogue(connection):
+        return None
+    try:
+        return ArchiveErasure(connection, open_archive(connection, settings, writing=True))
+    except SettingsError as error:
+        return ArchiveErasure(connection, None, error)

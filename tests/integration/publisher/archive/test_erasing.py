@@ -1,0 +1,105 @@
+"""An erased key lives on nowhere in the archive, whatever is killed, and the archive stays proven."""
+
+from pathlib import Path
+
+import pytest
+
+from publisher.audit.findings import AuditReport
+from service.lifecycle.fault_points import Action, Fault, FaultPlan
+from service.settings import RetentionSettings, Settings
+from tests.support.outbox.audits import counted, examples, failed, run_audit
+from tests.support.outbox.batches import Outbox, simple
+from tests.support.processes.archiving import archived, files, read_archive
+from tests.support.processes.erasing import appears, erase_process, erased, whole_dump
+from tests.support.processes.publishers import settings_for
+from tests.support.queries import query
+
+
+@pytest.fixture
+def outbox(database: str) -> Outbox:
+    """Without Kafka: what a publisher would have delivered counts as delivered."""
+    return Outbox(database, "out")
+
+
+@pytest.fixture
+def settings(outbox: Outbox) -> Settings:
+    return settings_for(outbox.dsn, "127.0.0.1:1")
+
+
+def archive_failures(report: AuditReport) -> dict[str, int]:
+    return {name: count for name, count in failed(report).items() if name.startswith("archive_")}
+
+
+@pytest.fixture
+def kept(outbox: Outbox, settings: Settings, folder: Path) -> Settings:
+    """Two archived batches with the keys `forget-me` and others."""
+    for batch in (1, 2):
+        outbox.batch(simple(batch, 3) | simple(batch, 1, prefix="forget-me-"))
+    return archived(outbox, settings, folder)
+
+
+def contents(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+@pytest.mark.guarantee(186)
+def test_nothing_of_a_key_is_left_and_the_audit_says_erased(
+    outbox: Outbox, kept: Settings, folder: Path, tmp_path: Path
+) -> None:
+    assert appears(contents(folder), b"forget-me-0000")
+    assert erased(kept, "forget-me-0000", "--dry-run")["keys"][0]["archived_rows"] == 2
+    (of_key,) = erased(kept, "forget-me-0000")["keys"]
+    assert (of_key["rows"], of_key["archived_rows"], of_key["left"]) == (0, 2, [])
+    assert not appears(contents(folder), b"forget-me-0000")
+    assert not appears(whole_dump(outbox.dsn), b"forget-me-0000")
+    assert [row["session_key"] for row in read_archive(folder)] == ["k0000", "k0001", "k0002"] * 2
+    assert query(outbox.dsn, "SELECT row_count, erased_rows FROM outbox.archived ORDER BY from_batch") == [
+        (6, 2),
+        (0, 0),
+    ]
+    # A reissue leaves out what an erased row stands for.
+    assert query(outbox.dsn, "SELECT batch_id, outputs FROM outbox.erased ORDER BY 1") == [(1, [3]), (2, [3])]
+    report = run_audit(kept, tmp_path, archive=True)
+    assert archive_failures(report) == {}
+    assert counted(report, "archived_rows") == 6
+    assert erased(kept, "forget-me-0000")["keys"][0]["archived_rows"] == 0
+
+
+@pytest.mark.guarantee(186)
+@pytest.mark.parametrize("point", ["archive.before_rewrite", "archive.after_rewrite"])
+def test_a_killed_erasure_is_finished_by_the_next_one(
+    outbox: Outbox, kept: Settings, folder: Path, tmp_path: Path, point: str
+) -> None:
+    plan = FaultPlan(tmp_path / "faults.json")
+    plan.write(Fault(point, Action.KILL))
+    killed = erase_process(kept, "forget-me-0000", fault_file=plan.file)
+    assert killed.returncode == -9, killed.stderr
+    report = run_audit(kept, tmp_path, archive=True)
+    assert archive_failures(report) == {}
+    assert "session_output_p00000000" in examples(report, "archive_garbage")
+    finished = erase_process(kept, "forget-me-0000")
+    assert finished.returncode == 0, finished.stderr
+    assert not appears(contents(folder), b"forget-me-0000")
+    assert len(files(folder)) == 3
+    assert archive_failures(run_audit(kept, tmp_path, archive=True)) == {}
+
+
+@pytest.mark.guarantee(186)
+def test_what_a_killed_retention_has_left_is_erased_too(
+    outbox: Outbox, settings: Settings, folder: Path, tmp_path: Path
+) -> None:
+    outbox.batch(simple(1, 3))
+    with pytest.raises(AssertionError, match="-9"):
+        archived(outbox, settings, folder, fault=Fault("archive.after_file", Action.KILL))
+    assert appears(contents(folder), b"k0001")
+    with_archive = settings.model_copy(update={"retention": RetentionSettings(archive=f"file://{folder}")})
+    (of_key,) = erased(with_archive, "k0001")["keys"]
+    assert (of_key["rows"], of_key["left"]) == (1, [])
+    assert not appears(contents(folder), b"k0001")
+
+
+def test_an_archive_that_cannot_be_reached_is_left(
+    outbox: Outbox, kept: Settings, settings: Settings
+) -> None:
+    (of_key,) = erased(settings, "forget-me-0000", code=1)["keys"]
+    assert "[retention] archive (OUTBOX_RETENTION__ARCHIVE) is not set here" in of_key["left"][0]

@@ -1,0 +1,65 @@
+"""Where the archive is, and what is said where it cannot be used."""
+
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+from uuid import UUID
+
+import pytest
+from pydantic import ValidationError
+
+from publisher.archive.opening import open_archive
+from service.errors import SettingsError
+from service.settings import RetentionSettings
+
+_UUID = UUID(int=7)
+
+
+def connection(*, own_server: bool = True) -> Mock:
+    found = Mock()
+    found.execute.return_value.fetchone.return_value = (_UUID, own_server)
+    return found
+
+
+def test_the_folder_of_the_url_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "an archive").mkdir()
+    settings = RetentionSettings(archive=f"file://{tmp_path}/an%20archive")
+    archive = open_archive(connection(), settings, writing=True)
+    assert archive.folder.shown == f"{tmp_path}/an archive/outbox={_UUID}"
+
+
+def test_a_copied_database_may_read_and_not_change_it(tmp_path: Path) -> None:
+    settings = RetentionSettings(archive=f"file://{tmp_path}")
+    assert open_archive(connection(own_server=False), settings, writing=False).outbox_uuid == _UUID
+    with pytest.raises(SettingsError, match="this is a copy"):
+        open_archive(connection(own_server=False), settings, writing=True)
+
+
+def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "publisher.archive.archive", None)
+    with pytest.raises(SettingsError, match=r"pip install 'spark-outbox\[archive\]'"):
+        open_archive(connection(), RetentionSettings(archive=f"file://{tmp_path}"), writing=False)
+
+
+def test_without_the_setting_it_is_named() -> None:
+    with pytest.raises(SettingsError, match="OUTBOX_RETENTION__ARCHIVE"):
+        open_archive(connection(), RetentionSettings(), writing=False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/var/archive",
+        "file:var/archive",
+        "file://host/archive",
+        "file:///archive?x=1",
+        "file:///archive#x",
+        "s3://bucket/archive",
+        "file:///archive/../etc",
+        "file:///archive/%2e%2e/etc",
+        "file:///archive%00",
+    ],
+)
+def test_what_is_no_folder_is_refused(value: str) -> None:
+    with pytest.raises(ValidationError):
+        RetentionSettings(archive=value)

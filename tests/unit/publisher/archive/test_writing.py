@@ -1,0 +1,73 @@
+"""A file gets its name only if what is read back is what Postgres gave."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from unittest.mock import Mock
+from uuid import UUID
+
+import pytest
+
+from publisher.archive.folder import ArchiveDamagedError, ArchiveFolder, data_name, writing_name
+from publisher.archive.manifest import DataFile
+from publisher.archive.parquet import ArchivedRow, FileWriter, table_of
+from publisher.archive.writing import described, prove
+
+_PARTITION = "session_output_p00000001"
+_WRITING = writing_name(_PARTITION, 0)
+
+
+def row(key: str, value: bytes) -> ArchivedRow:
+    sessions = (["t"], [0], [1], [2], [3], [4], [5], [1])
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    return ArchivedRow(10_000, key, at, 0, 0, False, *sessions, ["out"], [value], None, None, None, None)
+
+
+def write(folder: ArchiveFolder, *rows: ArchivedRow) -> DataFile:
+    with folder.create(_WRITING) as sink, FileWriter(sink) as writer:
+        writer.write(table_of(rows))
+        size, digest = writer.close()
+    return described(data_name("2026-01-31", _PARTITION, 0, digest), size, digest, writer.contents)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ArchiveFolder:
+    return ArchiveFolder(tmp_path, UUID(int=7))
+
+
+def test_what_was_written_is_proven(folder: ArchiveFolder) -> None:
+    prove(folder, _WRITING, write(folder, row("k", b"value")), Mock())
+
+
+@pytest.mark.parametrize("change", ["flip", "cut", "add"])
+def test_a_disk_that_gives_other_bytes_is_noticed(folder: ArchiveFolder, tmp_path: Path, change: str) -> None:
+    file = write(folder, row("k", b"value"))
+    path = tmp_path / f"outbox={UUID(int=7)}" / _WRITING
+    content = bytearray(path.read_bytes())
+    content[40] ^= change == "flip"
+    path.write_bytes({"flip": content, "cut": content[:-1], "add": content + b"\0"}[change])
+    with pytest.raises(ArchiveDamagedError, match="altered or cut"):
+        prove(folder, _WRITING, file, Mock())
+
+
+@pytest.mark.parametrize(
+    "others", [[row("k", b"VALUE")], [row("l", b"value")], [], [row("k", b"value"), row("l", b"value")]]
+)
+def test_a_library_that_wrote_other_rows_is_noticed(folder: ArchiveFolder, others: list[ArchivedRow]) -> None:
+    wanted = write(folder, row("k", b"value"))
+    with folder.create(_WRITING) as sink, FileWriter(sink) as writer:
+        writer.write(table_of(others))
+        size, digest = writer.close()
+    found = wanted.model_copy(update={"bytes": size, "sha256": digest})
+    with pytest.raises(ArchiveDamagedError, match="what was read back is not what was written"):
+        prove(folder, _WRITING, found, Mock())
+
+
+def test_a_file_that_cannot_be_finished_leaves_nothing(folder: ArchiveFolder) -> None:
+    def fail() -> None:
+        with folder.create(_WRITING) as sink, FileWriter(sink) as writer:
+            writer.write(table_of([row("k", b"value")]))
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+    assert folder.names() == []
