@@ -97,7 +97,7 @@ def attempt(
 ) -> AttemptPlan | None:
     """One run: from taking the outbox over to its end. Return what comes next, None where the job ends.
 
-    Raises OutboxError where it failed; `plan` then holds what the next attempt is still to be told.
+    Raises OutboxError where it failed; `plan` then holds what the next attempt still has to do or accept.
     """
     run_id = plan.run_id
     condition.starting(plan.attempt)
@@ -110,7 +110,8 @@ def attempt(
         if between is not None and between.kind == "stop" and _stop_as_asked(connection, None, between):
             return None
         if plan.request is not None and requests.outcome(connection, plan.request.request_id) is not None:
-            plan.request = None  # the attempt before did it, and did not learn that
+            # The previous attempt did it and failed before it knew, or the command gave up.
+            plan.request = None
         kafka = KafkaInput(settings.kafka, settings.source.topics, settings.source.consumer_group)
         cleanup.callback(kafka.close)
         topics = kafka.describe()
@@ -136,7 +137,7 @@ def attempt(
         cleanup.push(partial(_end, settings, run_id, started.size))
         _report(started, run_id, plan.attempt)
         interruption = Interruption()
-        # At once: Spark may take longer to start than a standby takes an owner without heartbeat for alive.
+        # Before Spark is ready: its start may outlast `owner_timeout_s`, after which a standby takes over from an owner without heartbeat.
         heartbeat = ownership.OwnerHeartbeat(
             settings.postgres,
             run_id,
@@ -209,10 +210,10 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
 def _stop_as_asked(
     connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: JobRequest
 ) -> bool:
-    """Make the savepoint, where one was asked for, after this run's last commit; answer both in one transaction.
+    """Make the savepoint, where one was asked for, after this run's last commit, and answer the request in the same transaction.
 
-    `run_id`: None between two attempts, when this process does not own the outbox. Return False, with the answer given, where that
-    cannot be done: then the job continues.
+    `run_id`: None between two attempts, when this process does not own the outbox. Return False where that fails: the
+    request is then refused, and the job continues.
     """
     name = request.arguments.get("savepoint")
     try:
@@ -268,8 +269,8 @@ def _shown(started: Started, run_id: UUID) -> dict[str, object]:
 def _report(started: Started, run_id: UUID, attempt: int) -> None:
     begun, generation = started.begun, started.position.generation
     names = started.topics.names | dict(generation.topics)
-    # In every line of this attempt, those of its batches too.
     tracing.about(started.outbox_uuid)
+    # From here on, every log line of this process names the run and the generation.
     identify(run=str(run_id), generation=generation.number)
     log.info("job_started", revision=generation.revision, attempt=attempt, restored=begun.restored)
     log.info("job_resumes", explanation=begun.explanation)

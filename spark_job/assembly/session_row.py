@@ -57,9 +57,9 @@ class SessionPlace:
 
 
 def joined(fields: Sequence[bytes], outputs: Sequence[int]) -> bytes:
-    """Return the fields of one row with all the sessions of several, in their order. `outputs`: how many each has.
+    """Return the fields of one row that holds the sessions of several rows, in order. `outputs`: the number of outputs of each row.
 
-    An array that is NULL in some rows (no output of theirs sets anything) has NULL elements for these, and is NULL where it is in all.
+    An array that is NULL in every row stays NULL. One that is NULL in some rows, whose outputs set nothing, has NULL elements for these.
     """
     if len(fields) == 1:
         return fields[0]

@@ -25,7 +25,7 @@ LETTERS_AT_ONCE = 5_000
 
 @dataclass(frozen=True)
 class Filter:
-    """Which letters; None: whatever it is."""
+    """Which letters. A field that is None excludes no letter."""
 
     ids: tuple[int, ...] | None = None
     reasons: tuple[str, ...] | None = None
@@ -33,7 +33,7 @@ class Filter:
     key: str | None = None
     since: datetime | None = None  # written at or after
     mentioned: tuple[str, ...] | None = None
-    """Of one of these session keys, or of none, with the bytes of one in its events."""
+    """Letters of one of these session keys, and letters without a key whose events contain the bytes of one."""
 
     def parameters(self) -> dict[str, Any]:
         """Return the statements' parameters."""
@@ -127,8 +127,9 @@ def to_retry(connection: Connection, which: Filter) -> list[LetterToRetry]:
 def discard(connection: Connection, which: Filter) -> list[int]:
     """Discard the open letters among them that are there now; return their ids.
 
-    Under the writer lock, as every change of a letter's state: a batch, a retry and this one never wait for each other's rows. In steps,
-    because a batch waits for the lock, and gives up after `lock_timeout_ms`; they are looked for without it.
+    Every change of a letter's state holds the writer lock, so that a batch, a retry and a discard never wait for each other's rows. A
+    batch that waits for the lock gives up after `lock_timeout_ms`: so each step discards at most `LETTERS_AT_ONCE`, and finds them
+    without the lock.
     """
     row = connection.execute(_LETTERS["newest"]).fetchone()
     step: dict[str, Any] = {"after": 0, "newest": 0 if row is None else row[0], "rows": LETTERS_AT_ONCE}

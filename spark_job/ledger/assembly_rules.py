@@ -24,14 +24,14 @@ def stored_rules(settings: Settings) -> dict[str, Any]:
     if isinstance(assembly["entry"], tuple):
         assembly["entry"] = list(assembly["entry"])
     assembly["rules"] = RULES
-    # Those of JSON are what they were before there were other formats.
+    # The rules of JSON input are stored without the format, as before there were others.
     if settings.source.format != "json":
         assembly |= settings.source.model_dump(include={"format", "schema_id"})
     return assembly
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two generations' rules, for people; a newer version of them does not count."""
+    """Return what differs between two generations' rules, for people. A newer rules version and the settings that it adds do not count."""
     upgraded = {"rules", *(_SINCE_RULES_2 - before.keys())} if has_newer_rules(before, now) else set[str]()
     before, now = {**_LATER, **before}, {**_LATER, **now}
     return [
@@ -42,7 +42,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def has_newer_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether a later release applies its rules from now on."""
+    """Return whether `now` has a newer version of the rules than `before`: this release will apply it."""
     return bool(now.get("rules", 1) > before.get("rules", 1))
 
 
@@ -90,7 +90,7 @@ def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
 
 
 def rules_since(generation: Generation, where: TopicPartition, safe: int) -> tuple[RulesFrom, ...]:
-    """Return the rules for a partition's events from `safe` on, by offset; the last ones are for what is new."""
+    """Return the rules for a partition's events from `safe` on, by offset. The last entry applies to new events."""
     entries = generation.lineage.since(where, safe, generation.start, generation.assembly)
     return tuple(RulesFrom(begin, *applied_rules(assembly)) for begin, assembly in entries)
 

@@ -1,6 +1,6 @@
-"""What `/readyz` of the job says: ready means that input becomes outputs, or that there is none (decision 11). Pure.
+"""What `/readyz` of the job says: the job is ready while input becomes outputs, or while there is no input (decision 11). Pure.
 
-A standby is ready when it could continue in the owner's place: with Spark warm, and a Postgres that says who that is.
+A standby is ready when it could take over at once: Spark is warm, and Postgres says who the owner is.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,14 @@ Phase = Literal["starting", "standby", "waiting", "running", "restarting", "stop
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """The job. `because`: why it restarts, stands by or waits for Postgres before it knows, and `restarts_in_s` when.
+    """The job at one moment.
 
-    Of phase `running`: `progress_s_ago`, since a batch was committed or a trigger ended because there is nothing to read, None before
-    the first time; `doing`, what Spark says that it does; `held_back`, why no batch is committed; `heartbeat_trouble`, why the last beat
-    failed.
+    `because`: why it restarts, stands by, or waits for Postgres to say who the owner is. `restarts_in_s`: the delay before the restart,
+    counted from the beginning of the phase.
+
+    In phase `running`: `progress_s_ago`, the seconds since a batch was committed or a trigger found nothing to read, None before the first
+    of these; `doing`, Spark's own words for what it does; `held_back`, why no batch is committed; `heartbeat_trouble`, why the last
+    heartbeat failed.
     """
 
     phase: Phase

@@ -5,7 +5,7 @@ from typing import Literal
 
 FieldPath = tuple[str, ...]
 ANY_TYPE = "*"
-"""As `entry`."""
+"""The value of `entry` that stands for every type but `start` and `end`."""
 Format = Literal["json", "bytes", "avro", "protobuf", "json-schema"]
 
 # The range of `datetime`: times outside it could not be given to a transform, so such a record is malformed.
@@ -14,7 +14,7 @@ MAX_TS_MS = 253_402_300_799_999
 
 
 RULES = 2
-"""What this code adds to the settings. A generation keeps the number that judged its input; a rebuild judges by that again.
+"""The version of the assembly rules in this code. A generation stores the version that judged its input; a rebuild applies that version.
 
 1: ISO 8601 times have seconds; any one record of another key shows silence; `max_open_bytes` stops the job. 2: as docs/sessions.md says.
 """
@@ -60,7 +60,7 @@ class AssemblySettings:
     schema_id_in_header: bool = False
     """The values' schema ids are in the input column `schema_id`, and not in front of the values."""
     max_open_bytes: int | None = None
-    """Of the sessions that are open in a partition; over it the oldest end. None: no bound, as in a rebuild and by rules 1."""
+    """Limit on the bytes of a partition's open sessions; above it the oldest end. None: no limit, as in a rebuild and under rules 1."""
     rules: int = RULES
 
     def __post_init__(self) -> None:
@@ -100,15 +100,15 @@ class AssemblySettings:
 
     @property
     def keeps_types(self) -> bool:
-        """Whether the kind of an event does not tell its type: entries have several."""
+        """Whether each event's type must be kept, because entries have several types and the kind does not tell which."""
         return self.entries == (ANY_TYPE,) or len(self.entries) > 1
 
     @property
     def has_parts(self) -> bool:
-        """Whether a session that exceeds a limit closes in parts: where no event begins or ends one."""
+        """Whether a session that exceeds a limit closes in parts: true where neither a start nor an end type is set."""
         return not self.start and not self.end
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Start, entry and end, in the order of the kinds 0, 1 and 2; of entries that have several types, all of them."""
+        """The names of the kinds 0, 1 and 2: the types of start, entry and end. Several entry types are joined by commas."""
         return self.start, ", ".join(self.entries), self.end

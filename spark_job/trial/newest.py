@@ -1,4 +1,4 @@
-"""The newest records of the input, read backwards: some of each partition, then as many again before them, until there are enough."""
+"""The newest records of the input, read backwards in steps: each covers four times the offsets of the one before, within `max_bytes`."""
 
 import time
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class NewestRecords:
         """The limit that ended the reading; None while none has."""
 
     def extend(self) -> bool:
-        """Read what lies before; return False where nothing does, or a limit is reached.
+        """Read one more step; return False where no earlier record is left, or a limit is reached.
 
         Raises RecordsGoneError where Kafka deletes it meanwhile, NoAnswerError, KafkaException.
         """
