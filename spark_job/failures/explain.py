@@ -1,4 +1,4 @@
-"""From what ended an attempt to an error that says what happened and what mends it, and what follows from that error."""
+"""From what ended an attempt to an error that says what happened and what mends it, and whether a smaller batch may help."""
 
 import errno
 import os
@@ -31,13 +31,6 @@ _OF_SIZE = (*SMALLER_MAY_PASS, DiskFullError, SparkLostError)
 def is_of_size(error: OutboxError) -> bool:
     """Tell whether the size of a batch can explain it, so that the next attempt takes a smaller one."""
     return isinstance(error, _OF_SIZE) and not isinstance(error, SparkStartError)
-
-
-def passes_by_itself(error: OutboxError) -> bool:
-    """Tell whether another attempt can succeed without anybody's doing."""
-    if isinstance(error, SparkLostError) and not jvm.is_ours():
-        return False
-    return error.may_pass
 
 
 def explain(error: BaseException) -> OutboxError:

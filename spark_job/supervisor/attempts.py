@@ -17,14 +17,15 @@ from service.errors import (
     HostUnknownError,
     OutboxError,
     SecretUnreadableError,
+    SparkLostError,
 )
 from service.lifecycle.tracebacks import release_frames
 from service.settings import RestartSettings
-from spark_job.failures.explain import passes_by_itself
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.findings import AcceptedRisks
+from spark_job.spark import jvm
 from spark_job.spark.lazy_session import LazySession
 from spark_job.supervisor.restart_strategy import GiveUp, RestartStrategy
 
@@ -68,6 +69,13 @@ class AttemptPlan:
     def runs(self) -> tuple[UUID, ...]:
         """The runs of this process, this attempt's too: of the newest attempts, because no heartbeat of an older one counts any more."""
         return (*self.former_runs, self.run_id)[-_KNOWN_RUNS:]
+
+
+def passes_by_itself(error: OutboxError) -> bool:
+    """Tell whether another attempt can succeed without anybody's doing."""
+    if isinstance(error, SparkLostError) and not jvm.is_ours():
+        return False
+    return error.may_pass
 
 
 class Restarts:

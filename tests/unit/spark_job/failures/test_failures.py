@@ -35,9 +35,10 @@ from service.errors import (
 )
 from spark_job.assembly import errors as task_errors
 from spark_job.failures import spark_text
-from spark_job.failures.explain import explain, explained, passes_by_itself
+from spark_job.failures.explain import explain, explained
 from spark_job.input import reading
 from spark_job.spark import jvm
+from spark_job.supervisor.attempts import passes_by_itself
 from tests.support.pages.markdown import tables
 from tests.support.paths import ROOT
 
@@ -568,14 +569,6 @@ def test_a_jvm_that_is_gone_is_told_by_how_it_ended(
     assert type(error) is kind
     assert words in str(error)
     assert passes_by_itself(error)
-
-
-def test_a_lost_jvm_that_is_not_this_processes_child_cannot_be_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(jvm, "is_ours", lambda: False)
-    assert not passes_by_itself(SparkLostError("x"))
-    assert passes_by_itself(UnavailableError("x"))
 
 
 def kinds() -> list[type[OutboxError]]:

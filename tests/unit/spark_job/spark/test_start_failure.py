@@ -6,8 +6,9 @@ import resource
 import pytest
 
 from service.errors import DiskFullError, ExhaustedError, OutboxError, SettingsError, SparkStartError
-from spark_job.failures.explain import is_of_size, passes_by_itself
+from spark_job.failures.explain import is_of_size
 from spark_job.spark.start_failure import start_failure
+from spark_job.supervisor.attempts import passes_by_itself
 
 EXITED = RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
 STACK = "\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)"

@@ -15,14 +15,16 @@ from service.errors import (
     HostUnknownError,
     OutboxError,
     SecretUnreadableError,
+    SparkLostError,
     UnavailableError,
 )
 from service.settings import JobSettings, RestartSettings
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring.condition import Condition
 from spark_job.recovery.findings import AcceptedRisks
+from spark_job.spark import jvm
 from spark_job.spark.lazy_session import LazySession
-from spark_job.supervisor.attempts import AttemptPlan, Restarts
+from spark_job.supervisor.attempts import AttemptPlan, Restarts, passes_by_itself
 
 AT_ONCE = RestartSettings(delay_s=0)
 AWAY = UnavailableError("away")
@@ -31,6 +33,14 @@ AWAY = UnavailableError("away")
 def after(plan: AttemptPlan, error: OutboxError, settings: RestartSettings = AT_ONCE) -> AttemptPlan | None:
     """The plan after an attempt that failed."""
     return Restarts(settings, LazySession(JobSettings()), threading.Event(), Condition()).after(plan, error)
+
+
+def test_a_lost_jvm_that_is_not_this_processes_child_cannot_be_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jvm, "is_ours", lambda: False)
+    assert not passes_by_itself(SparkLostError("x"))
+    assert passes_by_itself(UnavailableError("x"))
 
 
 @pytest.mark.guarantee(82)
