@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,13 +74,11 @@ def list_letters(
     """List letters, oldest first, and count them by reason. Their events are not shown: `show` does that."""
     if state not in (*store.STATES, "all"):
         raise LetterError(f"--state {state!r} is none of {', '.join(store.STATES)}, all")
-    which = replace(
-        _filter(None, reason, None if state == "all" else state, key, since),
-        mentioned=read_keys((), keys_file),
-    )
+    which = _filter(None, reason, None if state == "all" else state, key, since)
+    mentioned = read_keys((), keys_file)
     with _outbox(load_settings(config)) as connection:
-        letters = store.find(connection, which, limit)
-        counts = store.count(connection, which)
+        letters = store.find(connection, which, limit, mentioned)
+        counts = store.count(connection, which, mentioned)
     if as_json:
         print_json({"letters": letters, "counts": counts})
         return

@@ -25,25 +25,22 @@ LETTERS_AT_ONCE = 5_000
 
 @dataclass(frozen=True)
 class Filter:
-    """Which letters. A field that is None excludes no letter."""
+    """Which letters, for every command. A field that is None excludes no letter."""
 
     ids: tuple[int, ...] | None = None
     reasons: tuple[str, ...] | None = None
     state: str | None = None
     key: str | None = None
     since: datetime | None = None  # written at or after
-    mentioned: tuple[str, ...] | None = None
-    """Letters of one of these session keys, and letters without a key whose events contain the bytes of one."""
 
     def parameters(self) -> dict[str, Any]:
         """Return the statements' parameters."""
         return {
-            "ids": None if self.ids is None else list(self.ids),
-            "reasons": None if self.reasons is None else list(self.reasons),
+            "ids": _array(self.ids),
+            "reasons": _array(self.reasons),
             "state": self.state,
             "key": self.key,
             "since": self.since,
-            "mentioned": None if self.mentioned is None else list(self.mentioned),
         }
 
     def asked(self) -> dict[str, Any]:
@@ -52,7 +49,6 @@ class Filter:
         return self.parameters() | {
             "state": None,
             "key": None,
-            "mentioned": None,
             "keys": keys,
             "all": self == Filter(state=OPEN),
         }
@@ -100,16 +96,26 @@ class LetterToRetry(NamedTuple):
     stored_bytes: int
 
 
-def find(connection: Connection, which: Filter, limit: int) -> list[dict[str, Any]]:
-    """Return the columns of the first `limit` letters without their events, oldest letter first."""
+def find(
+    connection: Connection, which: Filter, limit: int, mentioned: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return the columns of the first `limit` letters without their events, oldest letter first.
+
+    `mentioned`: of these, the letters of one of these session keys, and those without a key whose events contain the bytes of one.
+    """
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_LETTERS["list"], which.parameters() | {"rows": limit}).fetchall()
+        parameters = which.parameters() | {"mentioned": _array(mentioned), "rows": limit}
+        return cursor.execute(_LETTERS["list"], parameters).fetchall()
 
 
-def count(connection: Connection, which: Filter) -> list[dict[str, Any]]:
-    """Return {reason, state, letters, events} for each reason and state."""
+def count(
+    connection: Connection, which: Filter, mentioned: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return {reason, state, letters, events} for each reason and state. `mentioned`: see `find`."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_LETTERS["count"], which.parameters()).fetchall()
+        return cursor.execute(
+            _LETTERS["count"], which.parameters() | {"mentioned": _array(mentioned)}
+        ).fetchall()
 
 
 def read(connection: Connection, ids: Sequence[int]) -> list[StoredLetter]:
@@ -152,3 +158,8 @@ def removed_up_to(connection: Connection) -> int | None:
     """Return the greatest number among the letters that retention has removed, None where it has removed none."""
     row = connection.execute(_LETTERS["removed_up_to"]).fetchone()
     return None if row is None else row[0]
+
+
+def _array(values: Sequence[Any] | None) -> list[Any] | None:
+    """The parameter of an array, NULL where there is none."""
+    return None if values is None else list(values)

@@ -195,6 +195,7 @@ FROM outbox.dead_letter
 WHERE dead_letter_id > %(after)s AND dead_letter_id <= %(newest)s AND state = 'open'
     AND (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
     AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
+    AND (%(state)s::text IS NULL OR state = %(state)s::text)
     AND (%(key)s::text IS NULL OR session_key = %(key)s::text)
     AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
 ORDER BY dead_letter_id
