@@ -1,6 +1,7 @@
 """The start: take the outbox over, read where it is, compare that with Kafka and the settings, and record the run. One transaction.
 
 Every start is the same, after SIGTERM, kill -9, a lost machine or a failure inside the process. Postgres and Kafka are all that it needs.
+It reads no open sessions: each partition's first task takes them from the cache or from Kafka (`assembly/task.py`).
 """
 
 from collections.abc import Collection

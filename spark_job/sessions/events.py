@@ -1,4 +1,7 @@
-"""Events as columns. A row is a place in them; nothing is copied until an event is asked for."""
+"""Events as columns. A row is a place in them; nothing is copied until an event is asked for.
+
+The assembler judges events by (key, offset), see `groups`. No order follows their times.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +21,7 @@ START, ENTRY, END = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events of one partition, in any order."""
+    """Events of one partition: by offset as they were read (`Records`), by (session's start, offset) where they are kept (`EventChunk`)."""
 
     offset: Int
     ts: Int
@@ -107,7 +110,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class OrderedEvents:
-    """Events in another order than their payloads: most payloads of a batch are asked for once, by the transform, or never."""
+    """Events by (key, offset), their payloads where they were: most of a batch are asked for once, by the transform, or never."""
 
     offset: Int
     ts: Int

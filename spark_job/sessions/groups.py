@@ -143,7 +143,7 @@ def int64(numbers: pa.Array) -> Int:
 
 
 def _order(code: Int, offset: Int) -> Int:
-    """The order by (code, offset); offsets ascend."""
+    """The order by (code, offset), whatever the times; offsets ascend."""
     if not len(code):
         return np.zeros(0, np.int64)
     low = int(offset[0])

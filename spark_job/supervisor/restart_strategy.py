@@ -1,6 +1,7 @@
 """Whether a failed job starts again inside its process, and when. Pure: the caller owns the clock, and sleeps.
 
 The strategies and their settings are Flink's (`restart-strategy: exponential-delay`), so that what people know of them holds.
+Which failures are counted here is decided by `Restarts.after` in attempts.py, from `may_pass` in service/errors.py.
 """
 
 import random
