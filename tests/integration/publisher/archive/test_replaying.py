@@ -10,7 +10,6 @@ from publisher.archive.opening import open_archive
 from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.history import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import NO_EXTRAS
 from publisher.protocol.remediation import of_replay
 from publisher.replay import store
 from publisher.replay.archived import ArchiveReader
@@ -173,7 +172,7 @@ def test_what_was_read_before_an_erasure_is_read_again_after_it(
     with connect(settings.postgres, "replay test", autocommit=True) as connection:
         found = store.load(connection, 1)
         archive = open_archive(connection, settings.retention, writing=False)
-        outgoing = Outgoing(found.replay_uuid, None, None, NO_EXTRAS)
+        outgoing = Outgoing(found.replay_uuid)
         reader = ArchiveReader(connection, archive, found, outgoing, of_replay(1), renew)
         chunk = reader.read(connection, DeliveryPosition(0, Cursor(0), None), ChunkLimits(1_000, 1_000_000))
     assert len(erasures) == 1
