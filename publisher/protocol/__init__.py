@@ -1,1 +1,1 @@
-"""What the delivery protocol speaks of: cursors, progress records, a row as Kafka records, its history, reasons to stop. Pure."""
+"""What the delivery protocol speaks of: cursors, progress records, a row as Kafka records, where a lane continues, why it stops. Pure."""

@@ -22,8 +22,8 @@ from publisher.outbox.deliveries import commit_id_at
 from publisher.outbox.lease import LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol import remediation
+from publisher.protocol.continuation import DeliveryPosition, Mirror, continue_from
 from publisher.protocol.cursor import ChunkLimits
-from publisher.protocol.history import DeliveryPosition, Mirror, continue_from
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError

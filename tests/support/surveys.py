@@ -4,8 +4,8 @@ from uuid import UUID
 
 from contract.cursor import Cursor
 from contract.progress import Progress, Totals
+from publisher.protocol.continuation import Identity, Mirror
 from publisher.protocol.cursor import Epoch
-from publisher.protocol.history import Identity, Mirror
 from publisher.resume.plan import LaneSurvey
 
 OUTBOX, COMMIT = UUID(int=1), UUID(int=2)

@@ -7,8 +7,8 @@ import pytest
 from contract.cursor import Cursor
 from db.connection import connect
 from publisher.archive.opening import open_archive
+from publisher.protocol.continuation import DeliveryPosition
 from publisher.protocol.cursor import ChunkLimits
-from publisher.protocol.history import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.remediation import of_replay
 from publisher.replay import store

@@ -1,4 +1,4 @@
-"""Step 4: may a lane continue from what Kafka says? A pure decision; operators read its sentences."""
+"""Step 4: where a lane continues after a takeover or crash, if Kafka and Postgres agree. A pure decision; operators read its sentences."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
