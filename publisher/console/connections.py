@@ -1,4 +1,4 @@
-"""The console's connections: how many there may be, and how long one may keep its request to itself."""
+"""The console's connections: how many there may be, and how long one may take to send a request."""
 
 import asyncio
 from functools import partial
@@ -11,8 +11,8 @@ from service.observability.connection_limit import ConnectionLimit
 
 MOST_CONNECTIONS = 64
 REQUEST_S = 5.0
-"""Within which a request must be complete, its body too; and the next one of the same connection."""
-# Connections that are accepted before one makes room for another count as well: together they are the console's descriptors.
+"""Seconds in which a connection must send a complete request, body included, and after each response the next one."""
+# Connections accepted before the limit closes one count too: both numbers together bound the console's descriptors.
 _ACCEPTED_AT_ONCE = 32
 _BACKLOG = 1_024
 
@@ -34,7 +34,7 @@ class LimitedServer(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """uvicorn's own, and how it makes room."""
+    """uvicorn's connection, which ConnectionLimit may drop to make room."""
 
     def __init__(self, limit: ConnectionLimit, **given: Any) -> None:
         super().__init__(**given)
@@ -48,7 +48,7 @@ class _Connection(H11Protocol):
 
     @property
     def rank(self) -> int:
-        """A page that is shown, or follows the outbox, is worth more than one that is waited for, and that more than silence."""
+        """0: no complete request; 1: a request awaits its response; 2: the response has begun (a page, or its live updates)."""
         return 0 if self._is_silent() else 1 + self.cycle.response_started
 
     def drop(self) -> None:
@@ -89,7 +89,7 @@ class _Connection(H11Protocol):
 
     def _waited(self) -> None:
         if self.transport.get_write_buffer_size():
-            self._wait_for_request()  # it still reads the answer before
+            self._wait_for_request()  # the client is still reading the previous response
         else:
             self.drop()
 

@@ -24,7 +24,7 @@ class Rendering:
         self._has_login = settings.token is not None
 
     def page(self, template: str, found: Found, *, path: str, live: bool = False, part: bool = False) -> str:
-        """Return a page; `part`: only its middle, for one that is open already."""
+        """Return a page; `part`: only the middle, to update a page that is already open."""
         values = {
             "layout": FRAGMENT if part else WHOLE,
             "base": self._base,
@@ -107,7 +107,7 @@ def moment(value: datetime | None) -> Markup | str:
 
 
 def of_ms(value: int) -> Markup | str:
-    """Milliseconds since 1970 as a time, as they are where there is no such time."""
+    """Format milliseconds since 1970 as a time, or return the number where it is out of range."""
     try:
         return moment(datetime.fromtimestamp(value / 1000, UTC))
     except (OverflowError, ValueError, OSError):

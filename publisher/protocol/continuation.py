@@ -76,7 +76,7 @@ def continue_from(
 
     `record` is the newest progress record, `start` where a first transaction begins, `ledger_commit_id` that of
     the ledger's row at the cursor from which it would continue (None where there is no such row).
-    A resume that only Kafka has was followed by a crash, and counts, whatever Postgres knew before.
+    A resume that only Kafka has is valid, however few transactions Postgres knows: a crash kept Postgres from recording it.
     """
     known = max(mirror.seq, mirror.last_delivery)
     if record is None:
@@ -101,7 +101,7 @@ def continue_from(
 def is_unrecorded(record: CommittedProgress, mirror_seq: int) -> bool:
     """Whether a crash between the two commits left Kafka's newest transaction without its row in Postgres.
 
-    A move may be numbered beyond transactions that a restored database no longer has.
+    A resume's number may exceed Postgres' by more than one: a restored database may have lost the transactions between.
     """
     return record.seq == mirror_seq + 1 or (record.resumed is not None and record.seq > mirror_seq)
 
@@ -134,7 +134,10 @@ def check_parked(record: Progress, found: int) -> None:
 
 
 def check_resumed_parked(record: Progress, found: int) -> None:
-    """Raise StoppedError unless Postgres has every parked row that a resume left behind its cursor, of which it has `found`."""
+    """Raise StoppedError unless Postgres still has every row that was parked up to the cursor when a resume moved the lane.
+
+    `found`: how many it has.
+    """
     if found < record.total.parked:
         raise StoppedError(
             StopReason.DATABASE_RESTORED,
@@ -172,8 +175,10 @@ def _same_places(identity: Identity, record: CommittedProgress, remediation: Rem
 
 
 def _names_its_commit(record: CommittedProgress, mirror: Mirror, remediation: Remediation) -> None:
-    """Commit ids are random: only a program that reads the ledger can write a record. A cursor before the first batch has none, and only
-    a resume moves a lane there: Postgres has the resume's mark or its record.
+    """Raise StoppedError for a record without a commit id.
+
+    Commit ids are random, so only a program that reads the ledger can write a valid record. Exception: a cursor before the first batch
+    has none; only a resume moves a lane there, and Postgres has its mark or its record.
     """
     if record.commit_id is not None or (
         record.cursor.batch_id == 0 and (mirror.resuming or record.seq <= mirror.seq)

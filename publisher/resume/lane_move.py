@@ -133,7 +133,7 @@ class LaneMove:
         size = batch_bytes(settings.kafka)
         self._sender.fence(self._transactional_id, size)
         for stale in self._lane.move.found.later:
-            # What a lane epoch that this ledger no longer has left behind must not come back.
+            # Fence the lanes of epochs that this ledger no longer has: nothing of theirs may be committed later.
             fencing_producer(
                 settings.kafka,
                 context.topics,
@@ -144,7 +144,7 @@ class LaneMove:
             ).purge()
 
     def _record_missing(self, lease: Lease) -> None:
-        """Record the transaction between whose two commits the fenced publisher was; nobody would later."""
+        """Record a transaction that the fenced holder committed in Kafka but not in Postgres; no later step would."""
         found = self._lane.move.found
         last = found.newest if found.newest is found.shared else None
         if last is None or not is_unrecorded(last, found.mirror.seq):
@@ -178,7 +178,7 @@ class LaneMove:
         )
 
     def _mark(self, lease: Lease) -> None:
-        """Write down that the lane may be set back from now on: until the mirror is, too, retention would trust the mirror."""
+        """Mark the lane as resuming. Kafka may set it back before the mirror is; without the mark, retention would trust the mirror."""
         reason = (
             f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was to let this lane continue after {self._lane.move.to} and "
             "did not end. Run it again, or start `publisher run`, which continues where that stopped"
@@ -203,7 +203,7 @@ class LaneMove:
         }
 
     def _send(self, progress: Progress) -> None:
-        """Step 5: also what is stale is put aside."""
+        """Send the progress record. The same transaction writes tombstones for the progress records of stale epochs."""
         topic = self._context.progress_topic
         stale = [
             ProgressRecord(topic, None, progress_key(epoch, lane), lane)

@@ -1,4 +1,4 @@
-"""Dead letters end: resolved and discarded ones first, open ones only where that was asked for, in short transactions."""
+"""Removes dead letters past their limits, in short transactions: resolved and discarded first, open ones only with `drop_open_letters`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,9 @@ _LETTERS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LettersSurvey:
-    """What dead letters take. `disk_bytes`: with indexes and free space. The others are None where the login may not read letters.
+    """How many dead letters there are, and the space that they take. `disk_bytes` includes indexes and free space.
 
+    The others are None where the login may not read letters or no limit is set.
     `bytes`: of their rows; `old_closed`, `old_open`: past `keep_letters_s`.
     """
 

@@ -120,7 +120,10 @@ def plan_drops(
 
 
 def needed_by(partition: Partition, needs: Needs) -> tuple[str, ...]:
-    """Return who still needs a partition's rows, each with what to do about it; empty where nobody does."""
+    """Return who still needs a partition's rows, each with what to do about it; empty where nobody does.
+
+    `outbox.drop_partition` in the database repeats these rules when a partition is dropped.
+    """
     return (
         *_undelivered(partition, needs.lanes),
         *_parked(partition, needs.parked),

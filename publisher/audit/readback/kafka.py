@@ -1,9 +1,10 @@
 """The audit of the topics: read them back, read the outbox, compare bucket by bucket.
 
-1. `Scope` freezes how far each lane is: what it is past must be in Kafka.
-2. The topics' ends are asked for: all of that is below them.
+1. `Scope` freezes each lane's position: the rows that the lane has passed must be in Kafka, unless parked or skipped by a resume.
+2. The end offsets of the topics are read: the records of those rows are below them.
 3. The newest batch is read: every record below the ends is of that one or of an older one.
-So publishing may continue meanwhile. The low watermarks are asked for last, after reading: what a topic deleted until then is no loss.
+So publishing may continue meanwhile. The low watermarks are read again after the records: a record that a topic deleted before then is
+not counted as lost.
 """
 
 from collections.abc import Callable
@@ -91,7 +92,7 @@ def begin(
 
 
 def buckets_for(events: int, records: int) -> int:
-    """Return into how many buckets so many outputs and records go: others may have written to the topics, too."""
+    """Return the number of buckets for these outputs and records. There may be more records: others may write to the topics too."""
     return min(_MOST_BUCKETS, 1 + max(events, records) // _EVENTS_A_BUCKET)
 
 
@@ -108,7 +109,7 @@ def where_to_begin(
     unknown = connection.execute(_DELIVERIES["unknown_offsets"], bounds).fetchone()
     moved = any(max(resume.after, resume.to).batch_id >= scope.first for resume in scope.resumes)
     if unknown is None or unknown[0] or moved:
-        # A resume may have accepted a new topic: what was recorded before it is of the former one.
+        # A resume may have accepted a new topic: offsets recorded before it belong to the former one.
         return [dict(offsets) for offsets in lows]
     first: dict[tuple[str, str], int] = {
         (topic, str(partition)): offset
@@ -162,7 +163,7 @@ def run(
         state.lows = broker.lows(topics)
         state.compacted = sorted(broker.compacted(topics).union(state.compacted))
         if state.compacted and scope.to_end:
-            # What was committed since may have superseded a record before it was read.
+            # A batch committed since step 3 may have superseded a record in a compacted topic before it was read.
             state.known_to = max(state.known_to, _newest(connection))
         states.save(folder, state)
     sessions = connection.execute(
@@ -226,10 +227,11 @@ def _judge(
     revision: int | None,
     bounds: list[dict[str, dict[str, int]]],
 ) -> Callable[[ReceivedOutput], str | None]:
-    """Return what tells as what to count a record that no audited row explains; None: it must have one. `inputs`: ids of topics by number.
+    """Return a function that names the counter for a record that no audited row explains, or None if the record is unexpected.
 
-    Where the beginning is pruned or left out, only outputs that close at or above all of `bounds`, and of the same revision:
-    everything else may be of a batch that is not looked at.
+    Where batches before the last one are pruned or left out, only an output of this `revision` that ends at or above all of its
+    partition's `bounds` is unexpected: any other may belong to a batch outside the audit. Where later batches are left out, none is.
+    `inputs`: ids of topics by number.
     """
     lower: dict[int, int] = {}
     gone: dict[tuple[int, int], frozenset[int]] = {}

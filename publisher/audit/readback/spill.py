@@ -1,6 +1,7 @@
 """Records of one size, spread over files by a hash, so that what belongs together can be looked at together in bounded memory.
 
-Appending survives kill -9: `sizes` after a flush is what a later process truncates to, so nothing is there twice.
+Appending survives kill -9: a later process truncates each file to the size that the last saved `flush` returned, so no record is stored
+twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ class Spill:
         self.buckets = buckets
 
     def restore(self, sizes: Sequence[int]) -> None:
-        """Begin with what was there at a flush that returned `sizes`; later appends are cut off. [] begins empty.
+        """Truncate the files to `sizes`, as a flush returned them; [] empties them.
 
         Raises OutboxError when a file is shorter than it was.
         """
