@@ -17,6 +17,7 @@ from publisher.kafka.topics import OutputTopic
 from publisher.monitoring import metrics
 from publisher.outbox.identity import bind_topics, check_topics
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.outbox.parked import park
 from publisher.outbox.parked_topics import standing
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
@@ -77,15 +78,9 @@ class LaneAdmission(Admission):
         """Park a row. Raises LeaseLostError."""
         if self._lease is None:
             raise LeaseLostError("the lane is not held")
-        batch_id, session_key = place
-        written = self._connection.get().execute(
-            _PARKED["park"],
-            self._lease.parameters | {"session_key": session_key, "batch_id": batch_id} | found._asdict(),
-        )
-        if written.rowcount != 1:
-            raise LeaseLostError("the lane was taken over by another publisher")
+        park(self._connection.get(), self._lease, place, found)
         metrics.parked(found.reason)
-        line = {"lane": self._lease.parameters["lane"], "batch_id": batch_id, "reason": found.reason}
+        line = {"lane": self._lease.parameters["lane"], "batch_id": place[0], "reason": found.reason}
         if found.reason == "topic_missing":
             # By decision there may be hundreds a second: one line for all of a chunk has been written.
             _log.debug("parked", **line, detail=found.detail)

@@ -1,4 +1,4 @@
-"""Rows that Kafka refuses for themselves, once the cause is mended: send them again by the ordinary cursor, or put them away.
+"""Rows that Kafka refuses for themselves: parked by their lane; once the cause is mended, sent again by the ordinary cursor or put away.
 
 A requeue copies rows into new batches of the ledger (function `outbox.requeue`), so that a lane delivers them exactly once like every
 other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.
@@ -15,6 +15,8 @@ from contract.session_keys import lane_hash
 from db import operations, windows
 from db.statements import queries
 from db.windows import Window
+from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.protocol.refusals import Place, Refusal
 from service.errors import ContinuityError
 from service.lifecycle.fault_points import reach
 
@@ -74,6 +76,17 @@ class Requeued:
     batches: list[int] = field(default_factory=list)
     rows: int = 0
     missing: list[RowName] = field(default_factory=list)
+
+
+def park(connection: psycopg.Connection[Any], lease: Lease, place: Place, found: Refusal) -> None:
+    """Park a row of the lane that the lease is for. Raises LeaseLostError when the lease is another's."""
+    batch_id, session_key = place
+    written = connection.execute(
+        _PARKED["park"],
+        lease.parameters | {"session_key": session_key, "batch_id": batch_id} | found._asdict(),
+    )
+    if written.rowcount != 1:
+        raise LeaseLostError("the lane was taken over by another publisher")
 
 
 def newest_batch(connection: psycopg.Connection[Any]) -> int:
