@@ -58,7 +58,9 @@ def test_a_lost_database_comes_back_exactly(
     # Retention deletes the beginning, and there are newer outputs.
     ends = ends_of(kafka.bootstrap_servers, live)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for answer in admin.delete_records([TopicPartition(*place, end) for place, end in ends.items()]).values():
+    # All but the marker of the last transaction, which a consumer that has just stopped need not have passed.
+    below = [TopicPartition(*place, end - 1) for place, end in ends.items() if end]
+    for answer in admin.delete_records(below).values():
         answer.result(60)
     outbox.batch(simple(4, 5) | {"account": [Session([b"4"], 7_004)]})
     deliver(settings)
