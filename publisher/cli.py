@@ -27,7 +27,8 @@ app = command_line(
         ),
         DeferredCommand(
             "audit",
-            "Prove that ledger, rows and deliveries agree, and with --kafka that every output is in its topic exactly once.",
+            "Prove that ledger, rows and deliveries agree, with --archive that the archive is complete and unaltered, and with "
+            "--kafka that every output is in its topic exactly once.",
             "publisher.commands.audit:audit",
         ),
         DeferredCommand(

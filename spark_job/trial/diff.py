@@ -54,7 +54,7 @@ def diff(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit",
+            "--last",
             min=1,
             max=_MOST_SESSIONS,
             help="Compare so many of the sessions at the most: the newest.",

@@ -28,8 +28,8 @@ READS = {
     *("publisher lanes", "publisher parked list", "publisher parked show", "publisher retention plan"),
     *("publisher replay list", "publisher replay show"),
     *("outbox-migrate status", "outbox-migrate sql", "outbox-migrate check"),
-    # It needs no outbox.
-    "publisher check-cluster",
+    # They need no outbox.
+    *("publisher check-cluster", "spark-job clock"),
 }
 SERVICES = {"publisher run"}
 """What they do by themselves is in the ledger and in the deliveries; `spark-job run` records its flags."""
