@@ -99,7 +99,8 @@ def _run_for_ever(settings: Settings, pause_s: float, *, yes: bool) -> None:
         while not stop.is_set():
             try:
                 report = run_once(settings)
-            except (UnavailableError, FencedError) as error:
+            # SettingsError: the folder of the archive is not there, as long as its volume is not mounted.
+            except (UnavailableError, FencedError, SettingsError) as error:
                 _log.warning("retention_failed", reason=str(error))
             except psycopg.Error as error:
                 # The next run may find another state; meanwhile the alert OutboxRetentionBlocked says it, by outbox.retention.

@@ -12,6 +12,8 @@ from db.connection import connect
 from db.lock_holders import lock_holder, refuse_strangers
 from db.migrate import require_current
 from db.statements import queries, quoted
+from publisher.archive.catalogue import read_catalogue
+from publisher.archive.folder import ArchiveDamagedError
 from publisher.archive.opening import open_archive
 from publisher.retention.drop import archive_and_drop, drop_partition
 from publisher.retention.hold_off import RETENTION_LOCK
@@ -93,12 +95,33 @@ def _run(connection: psycopg.Connection[Any], settings: Settings) -> RetentionRe
     made = 0 if row is None else row[0]
     report = RetentionReport(survey(connection, retention), made)
     _say_detached(report.survey)
-    archive = None
-    if retention.archive and report.survey.to_drop:
-        archive = open_archive(connection, retention, writing=True)
-    _drop_all(connection, report, archive, retention.lock_timeout_s)
+    try:
+        archive = _archive(connection, retention) if report.survey.to_drop else None
+    except UnavailableError as error:
+        report.failed = error
+    else:
+        _drop_all(connection, report, archive, retention.lock_timeout_s)
     report.pruned = prune(connection, retention, settings.publisher.keep_deliveries_s)
     return report
+
+
+def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -> "Archive | None":
+    """Return the archive to write to. Raises SettingsError, UnavailableError where what it has by now is not there.
+
+    The folder that a volume is mounted on is there without the volume, too: what is written into it is hidden by the next mount.
+    """
+    if not settings.archive:
+        return None
+    archive = open_archive(connection, settings, writing=True)
+    try:
+        for newest in read_catalogue(connection)[-1:]:
+            archive.manifest(newest)
+    except (ArchiveDamagedError, OSError) as error:
+        raise UnavailableError(
+            f"nothing is dropped, because the archive is not the one that the last partition went into: {error}. Mount it at [retention] "
+            f"archive = {settings.archive!r}, or bring its files there. The next run tries again"
+        ) from error
+    return archive
 
 
 def _say_detached(found: RetentionSurvey) -> None:

@@ -135,6 +135,27 @@ def test_what_is_in_the_way_of_the_archive_is_refused_before_anything_is_dropped
     assert partitions(old.dsn)[0] == "0"
 
 
+@pytest.mark.guarantee(184)
+def test_the_folder_without_its_volume_is_not_filled(
+    old: Outbox, command: Command, folder: Path, tmp_path: Path
+) -> None:
+    code, output = command.run("run", "--yes", fault=Fault("retention.after_drop", Action.KILL))
+    assert (code, partitions(old.dsn)[0]) == (-signal.SIGKILL, "1"), output
+    folder.rename(tmp_path / "the volume")
+    folder.mkdir(0o700)
+    code, output = command.run("run", "--yes")
+    assert (code, "not the one that the last partition went into" in output) == (6, True), output
+    assert partitions(old.dsn)[0] == "1"
+    assert list(folder.iterdir()) == []
+    ((failed,),) = query(old.dsn, "SELECT failed FROM outbox.retention")
+    assert "nothing is dropped" in failed, "what the alert is about"
+    folder.rmdir()
+    (tmp_path / "the volume").rename(folder)
+    code, output = command.run("run", "--yes")
+    assert (code, partitions(old.dsn)[0]) == (0, "2"), output
+    assert len(read_archive(folder)) == 15
+
+
 def test_only_a_partition_that_this_transaction_has_held_is_dropped_as_archived(old: Outbox) -> None:
     login = retention_settings(old.dsn).retention.dsn
     assert login is not None

@@ -14,9 +14,15 @@ from publisher.cli import app
 from publisher.commands import retention
 from publisher.retention.letters import LettersSurvey
 from publisher.retention.survey import Growth, RetentionSurvey
+from service.errors import SettingsError
 
 
-def test_a_failure_that_nobody_foresaw_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [psycopg.errors.ForeignKeyViolation("parked_lane_fkey"), SettingsError("[retention] archive: Mount it")],
+    ids=["one that nobody foresaw", "an archive that is not mounted"],
+)
+def test_a_failure_does_not_end_it(monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
     runs: list[int] = []
     stops: list[threading.Event] = []
 
@@ -24,7 +30,7 @@ def test_a_failure_that_nobody_foresaw_does_not_end_it(monkeypatch: pytest.Monke
         runs.append(len(runs))
         if len(runs) == 2:
             stops[0].set()
-        raise psycopg.errors.ForeignKeyViolation("parked_lane_fkey")
+        raise failure
 
     # A real signal would reach whatever other thread the test process has, and end it.
     @contextmanager
