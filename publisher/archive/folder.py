@@ -163,8 +163,9 @@ class ArchiveFolder:
         if make:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=above)
-                if above is not None:
-                    os.fsync(above)
+            # Also where it is there: whoever has made it may have been killed before this.
+            if above is not None:
+                os.fsync(above)
         try:
             found = os.open(name, _OPEN_FOLDER | (0 if follow else os.O_NOFOLLOW), dir_fd=above)
         except OSError as error:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, BinaryIO, NamedTuple, Self
+from uuid import uuid4
 
 import orjson
 import pyarrow as pa
@@ -151,7 +152,9 @@ class FileWriter:
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = _Digesting(sink)
-        self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, mode="w"), SCHEMA, compression="zstd")
+        # Two files never have the same bytes, so never the same digest and name: whoever removes one removes no other's.
+        schema = SCHEMA.with_metadata({"file": uuid4().hex})
+        self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, mode="w"), schema, compression="zstd")
         self.contents = Contents()
 
     def __enter__(self) -> Self:

@@ -58,7 +58,7 @@ def archive_partition(
     Raises ArchiveDamagedError where what is read back is not what Postgres has, OSError, psycopg.Error.
     """
     held = connection.execute(_ARCHIVE["hold"], {"partition": partition}).fetchone()
-    remove_unnamed(folder, partition, set())
+    remove_left(connection, folder, partition)
     files: list[DataFile] = []
     groups = _groups(_rows(connection, first, last))
     group = next(groups, None)
@@ -179,11 +179,12 @@ def write_manifest(folder: ArchiveFolder, manifest: Manifest) -> None:
     folder.publish(writing, name_of(manifest))
 
 
-def remove_unnamed(folder: ArchiveFolder, partition: str, named: set[str]) -> list[str]:
-    """Remove the files of a partition that are not among `named`; return them. Raises OSError."""
-    found = [name for name in folder.names() if partition_of(name) == partition and name not in named]
+def remove_left(connection: Connection, folder: ArchiveFolder, partition: str) -> None:
+    """Remove the files of a partition that `connection` holds. Raises OSError, psycopg.Error."""
+    found = [name for name in folder.names() if partition_of(name) == partition]
+    # The partition is held still, so nobody else had begun to archive it when the files were listed; and no file gets a name twice.
+    connection.execute(_ARCHIVE["alive"])
     folder.remove(found)
-    return found
 
 
 def _rows(connection: Connection, first: int, last: int) -> Iterator[tuple[Any, ...]]:

@@ -1,5 +1,6 @@
 """Names and links lead nowhere else, and what is written is its owner's alone."""
 
+import os
 import stat
 from pathlib import Path
 from uuid import UUID
@@ -45,6 +46,24 @@ def test_what_is_written_gets_its_name_when_it_is_whole(folder: ArchiveFolder, t
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
     folder.remove([_NAME])
     assert folder.names() == [manifest_name(_PARTITION, "f" * 64)]
+
+
+def test_a_folder_that_a_kill_has_left_is_made_durable_by_whoever_uses_it(
+    folder: ArchiveFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name may be in memory alone: the kill may have come before the fsync."""
+    (tmp_path / f"outbox={_UUID}" / "day=2026-01-31").mkdir(mode=0o700, parents=True)
+    (tmp_path / f"outbox={_UUID}").chmod(0o700)
+    synced: set[int] = set()
+
+    def fsync(file: int) -> None:
+        synced.add(os.fstat(file).st_ino)
+        real(file)
+
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", fsync)
+    put(folder, _NAME)
+    assert {path.stat().st_ino for path in (tmp_path, tmp_path / f"outbox={_UUID}")} <= synced
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ from pathlib import Path
 from unittest.mock import Mock
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from publisher.archive.folder import ArchiveDamagedError, ArchiveFolder, data_name, writing_name
 from publisher.archive.manifest import DataFile
 from publisher.archive.parquet import ArchivedRow, FileWriter, table_of
-from publisher.archive.writing import described, prove
+from publisher.archive.writing import described, prove, remove_left
 
 _PARTITION = "session_output_p00000001"
 _WRITING = writing_name(_PARTITION, 0)
@@ -70,4 +71,19 @@ def test_a_file_that_cannot_be_finished_leaves_nothing(folder: ArchiveFolder) ->
 
     with pytest.raises(OSError, match="full"):
         fail()
+    assert folder.names() == []
+
+
+def test_who_holds_the_partition_no_longer_removes_nothing(folder: ArchiveFolder) -> None:
+    """Another process may have archived it since the files were listed: it was paused, and Postgres took it for gone."""
+    file = write(folder, row("k", b"value"))
+    folder.publish(_WRITING, file.name)
+    lost = Mock()
+    lost.execute.side_effect = psycopg.OperationalError("the connection is lost")
+    with pytest.raises(psycopg.OperationalError):
+        remove_left(lost, folder, _PARTITION)
+    assert folder.names() == [file.name]
+    again = write(folder, row("k", b"value"))
+    assert again.name != file.name, "or it would remove the other's later"
+    remove_left(Mock(), folder, _PARTITION)
     assert folder.names() == []
