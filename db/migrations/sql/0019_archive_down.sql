@@ -1,3 +1,12 @@
+-- The digests are nowhere else: without them nothing that was archived can be proven, sent again or erased, even after another upgrade.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM outbox.archived) THEN
+        RAISE EXCEPTION 'partitions were archived, and the former revision has their digests nowhere else. %',
+            'Stay at this revision, or keep a copy of outbox.archived and delete its rows' USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION outbox.retention_floor() RETURNS bigint
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

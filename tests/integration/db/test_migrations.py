@@ -263,6 +263,24 @@ def test_before_0015_no_position_has_a_digest_that_the_release_before_would_not_
     assert found == [(left, left, left)]
 
 
+def test_before_0019_nobody_knows_what_is_in_an_archive(blank_database: str) -> None:
+    upgrade(blank_database)
+    query(
+        blank_database,
+        "INSERT INTO outbox.archived (partition_name, from_batch, to_batch, archive_id, manifest_sha256, row_count, sessions, outputs,"
+        " output_bytes) VALUES ('session_output_p00000000', 0, 9999, gen_random_uuid(), sha256(''), 0, 0, 0, 0)",
+    )
+    refused = outbox_migrate(blank_database, "down", "0018", "--yes")
+    assert (refused.returncode != 0, "keep a copy of outbox.archived" in refused.stderr) == (True, True)
+    assert (current(blank_database), query(blank_database, "SELECT count(*) FROM outbox.archived")) == (
+        HEAD,
+        [(1,)],
+    )
+    query(blank_database, "DELETE FROM outbox.archived")
+    downgrade(blank_database, "0018")
+    upgrade(blank_database)
+
+
 def test_looking_at_the_revision_changes_nothing(blank_database: str) -> None:
     assert outbox_migrate(blank_database, "status").returncode == 3
     assert current(blank_database) is None
