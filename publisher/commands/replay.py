@@ -158,11 +158,6 @@ def start(
         )
     if to_file is not None and (to_config or to_servers or create_topics or rate or skip_refused):
         raise SettingsError("--to-file sends nothing: leave out what is for a target in Kafka")
-    if to_file is not None and from_archive:
-        raise SettingsError(
-            "--to-file writes outputs that the outbox keeps: leave out --from-archive. The archive's files are Parquet, which other tools "
-            "read as they are (docs/archive.md)"
-        )
     if to_file is not None and to_file.exists():
         raise SettingsError(f"--to-file {str(to_file)!r} is there already: name a new file")
     settings = _begin(config)

@@ -5,7 +5,7 @@ the command can be given again after a kill.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,11 @@ import psycopg
 from db import windows
 from db.connection import snapshot
 from db.statements import queries
+from publisher.archive.catalogue import read_catalogue
+from publisher.archive.opening import open_archive
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ANY_PARTITION, SENT_NOW, ExtraHeaders, OutputRecord, Row
+from publisher.replay import archived
 from publisher.replay.starting import ReplayPlan
 from publisher.retention.hold_off import hold_off_retention
 from service.errors import ContinuityError, SettingsError
@@ -38,6 +41,7 @@ def write_file(
     """Write the outputs of a plan, in the outbox's order; `advance` is called with the number of outputs of each row.
 
     Raises SettingsError where the file cannot be written, ContinuityError where rows are gone meanwhile, psycopg.Error.
+    For the archive: also ArchiveDamagedError, UnavailableError.
     """
     filters = plan.request.filters
     outgoing = Outgoing(
@@ -50,29 +54,39 @@ def write_file(
     written = 0
     try:
         with open(part, "wb", opener=private) as file:
-            for window in windows.cut(plan.batches.first, plan.batches.last):
-                with snapshot(connection), connection.cursor(name="replay_rows", binary=True) as cursor:
-                    cursor.itersize = _FETCH_ROWS
-                    keys = None if filters.keys is None else list(filters.keys)
-                    cursor.execute(_REPLAYS["rows_between"], window.bounds | {"keys": keys})
-                    for columns in cursor:
-                        row = Row(*columns)
-                        events = 0
-                        for record in outgoing.records(row):
-                            file.write(orjson.dumps(_line(row, record), option=orjson.OPT_APPEND_NEWLINE))
-                            events += 1
-                        written += events
-                        advance(events)
+            for row in _rows(connection, settings, plan):
+                events = 0
+                for record in outgoing.records(row):
+                    file.write(orjson.dumps(_line(row, record), option=orjson.OPT_APPEND_NEWLINE))
+                    events += 1
+                written += events
+                advance(events)
             file.flush()
             os.fsync(file.fileno())
         if written != plan.count.events:
             raise ContinuityError(
-                f"{written:,} outputs were written to {part}, but {plan.count.events:,} were counted: rows were dropped meanwhile. Start "
-                "it again for what is left"
+                f"{written:,} outputs were written to {part}, but {plan.count.events:,} were counted: rows were dropped or erased meanwhile"
+                ". Start it again for what is left"
             )
         part.replace(path)
     except OSError as error:
         raise SettingsError(f"--to-file {str(path)!r} cannot be written: {error}") from error
+
+
+def _rows(connection: psycopg.Connection[Any], settings: Settings, plan: ReplayPlan) -> Iterator[Row]:
+    """Yield the rows of the plan. Retention and erasures are held off, so an archive stays as it is."""
+    filters = plan.request.filters
+    if plan.request.from_archive:
+        archive = open_archive(connection, settings.retention, writing=False)
+        partitions = read_catalogue(connection, plan.batches.first, plan.batches.last)
+        yield from archived.rows_of_plan(archive, partitions, plan.batches, filters)
+        return
+    keys = None if filters.keys is None else list(filters.keys)
+    for window in windows.cut(plan.batches.first, plan.batches.last):
+        with snapshot(connection), connection.cursor(name="replay_rows", binary=True) as cursor:
+            cursor.itersize = _FETCH_ROWS
+            cursor.execute(_REPLAYS["rows_between"], window.bounds | {"keys": keys})
+            yield from (Row(*columns) for columns in cursor)
 
 
 def _line(row: Row, record: OutputRecord) -> dict[str, Any]:

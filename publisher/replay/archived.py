@@ -85,6 +85,21 @@ def count(
     return found, sorted(set(filters.keys or ()) - seen)
 
 
+def rows_of_plan(
+    archive: "Archive", partitions: Sequence[ArchivedPartition], batches: ReplayRange, filters: Filters
+) -> Iterator[Row]:
+    """Yield the rows that `count` has counted, in order, whatever their topics. Raises ArchiveDamagedError, UnavailableError."""
+    try:
+        for of in partitions:
+            at = Cursor(max(of.from_batch, batches.first) - 1)
+            for rows, _ in archive.rows(of, at, batches.last, filters.keys):
+                yield from (row.row() for row in rows if not row.was_parked)
+    except OSError as error:
+        raise UnavailableError(f"the archive cannot be read: {error}") from error
+    except ValueError as error:
+        raise ArchiveDamagedError(f"a row of the archive cannot be read: {error}") from error
+
+
 def _add(found: Count, row: "ArchivedRow", filters: Filters) -> None:
     topics: dict[str, TopicCount] = {}
     for topic, value in zip(row.topics, row.values, strict=True):

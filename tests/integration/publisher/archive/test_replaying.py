@@ -6,6 +6,8 @@ import pytest
 
 from contract.cursor import Cursor
 from db.connection import connect
+from devstack.kafka import KafkaServer
+from devstack.topics import create_topics
 from publisher.archive.opening import open_archive
 from publisher.protocol.continuation import DeliveryPosition
 from publisher.protocol.cursor import ChunkLimits
@@ -53,6 +55,48 @@ def test_what_was_archived_is_sent_once_more_with_everything_that_it_had(
     for event in watcher.seen:
         first = live[event.outbox_id, event.key, event.value]
         assert [h for h in event.headers if h[0] != "outbox-replay"] == list(first.headers)
+
+
+def test_a_file_from_the_archive_is_the_file_that_was_written_before_the_drop(
+    outbox: Outbox, small: Settings, folder: Path, tmp_path: Path
+) -> None:
+    filled(outbox)
+    deliver(small)
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail, state, state_changed_at)"
+        " SELECT o.session_key, o.batch_id, 1, o.lane, 1, 'too_large', 'test', 'discarded', now() FROM outbox.session_output o"
+        " WHERE o.batch_id = 2 AND o.session_key = 'k0001'",
+    )
+    arguments = ("start", "--from-batch", "2", "--to-batch", "3", "--to-topic", f"{outbox.topic}=elsewhere")
+    assert replay(small, *arguments, "--to-file", str(tmp_path / "before")).exit_code == 0
+    settings = archived(outbox, small, folder)
+    done = replayed(settings, *arguments, "--from-archive", "--to-file", str(tmp_path / "after"))
+    assert done["events"] > 0
+    assert (tmp_path / "after").read_bytes() == (tmp_path / "before").read_bytes()
+    of_key = (*arguments, "--key", "k0003", "--from-archive", "--to-file", str(tmp_path / "key"))
+    assert replayed(settings, *of_key)["events"] == 6
+    assert (tmp_path / "key").read_bytes().count(b'"topic":"elsewhere"') == 6
+    damaged, *_ = folder.glob("*/day=*/*p00000000*.parquet")
+    plan = replayed(settings, "start", "--all", "--from-archive", "--dry-run")
+    damaged.unlink()
+    gone = replay(settings, "start", "--all", "--from-archive", "--to-file", str(tmp_path / "gone"))
+    assert (plan["events"] > 0, getattr(gone.exception, "exit_code", None)) == (True, 5)
+    assert not (tmp_path / "gone").exists()
+
+
+def test_what_is_archived_can_be_sent_to_a_topic_of_another_name(
+    outbox: Outbox, small: Settings, kafka: KafkaServer, topic_prefix: str, folder: Path
+) -> None:
+    filled(outbox)
+    deliver(small)
+    settings = archived(outbox, small, folder)
+    other = f"{topic_prefix}other"
+    create_topics(kafka.bootstrap_servers, {other: (3, {})})
+    with Watcher(kafka.bootstrap_servers, other, tolerant=True) as watcher:
+        arguments = ("--all", "--from-archive", "--to-topic", f"{outbox.topic}={other}", "--yes")
+        done = replayed(settings, "start", *arguments)
+        assert_replayed(watcher, done["replay_uuid"], outbox.written)
 
 
 def test_filters_choose_out_of_the_archive(

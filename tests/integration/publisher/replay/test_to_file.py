@@ -71,8 +71,6 @@ def test_each_output_is_a_line_in_the_order_of_the_outbox(
         "session_key": "own",
     }
     assert os.stat(path).st_mode & 0o777 == 0o600
-    archived = replay(settings, "start", "--all", "--to-file", str(tmp_path / "other"), "--from-archive")
-    assert "leave out --from-archive" in str(archived.exception)
     again = replay(settings, "start", "--all", "--to-file", str(path))
     assert isinstance(again.exception, SettingsError)
     some = tmp_path / "some.jsonl"
