@@ -93,15 +93,20 @@ def lane_producer(
 def discard_producer(producer: Producer) -> None:
     """Let a lane's producer go, whatever it was doing. Its transaction ends with the next fencing, if not here.
 
-    The abort comes first because it keeps librdkafka from registering further partitions with the transaction. A producer that is
-    destroyed just as it registers the first one ends the process: the coordinator's thread fails the request at once, before the thread
-    that sent it has counted it (an assertion of librdkafka 2.16, rdkafka_txnmgr.c: txn_req_cnt).
+    librdkafka 2.16 ends the process in two ways where a producer is destroyed too early:
+
+    - It is just registering the first partition of the transaction: the coordinator's thread fails the request at once, before the
+      thread that sent it has counted it (an assertion, rdkafka_txnmgr.c: txn_req_cnt). The abort keeps it from registering further ones.
+    - It was fenced with records in flight: each answer frees the text of the last fatal error, which the end of the producer has freed
+      (rd_kafka_txns_term, rd_kafka_txn_set_fatal_error). Once the purge has finished, no answer is handled any more.
     """
     # It fails where no transaction is open, where the transaction can only be fenced, and where Kafka does not answer; in none of these
     # cases does librdkafka register a first partition later.
     with suppress(KafkaException):
         producer.abort_transaction(_ABORT_WITHIN_S)
-    producer.purge()
+    # Only one of the two waits until it has finished: confluent-kafka 2.16 takes `blocking` for its opposite, and may be mended one day.
+    for blocking in (True, False):
+        producer.purge(blocking=blocking)
 
 
 def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:

@@ -105,7 +105,7 @@ def test_a_sender_that_is_ended_leaves_no_failed_transaction_open(
 ) -> None:
     ended: list[str] = []
     producer = SimpleNamespace(
-        poll=lambda _seconds: 0, abort_transaction=lambda _seconds: None, purge=lambda: None
+        poll=lambda _seconds: 0, abort_transaction=lambda _seconds: None, purge=lambda **_: None
     )
     monkeypatch.setattr("publisher.delivery.sender.fencing_producer", lambda *_: producer)
     monkeypatch.setattr("publisher.delivery.sender.end_transaction", lambda *found: ended.append(found[2]))

@@ -221,7 +221,7 @@ def refused_replay(patch: pytest.MonkeyPatch, order: list[str], fails: Exception
     context.topics = SimpleNamespace(written=WrittenEnds())
     context.turns, context.progress_topic = None, "progress"
     replayed = Sending(context, replay)
-    producer = SimpleNamespace(poll=lambda _: 0, abort_transaction=lambda _: None, purge=lambda: None)
+    producer = SimpleNamespace(poll=lambda _: 0, abort_transaction=lambda _: None, purge=lambda **_: None)
     replayed._sender.producer = cast(Any, producer)
     replayed._sender._bisection.refused(1)
     held: Any = SimpleNamespace(release=lambda _, reason: order.append(str(reason)))
