@@ -188,7 +188,7 @@ class PublisherScenario:
 
     def _is_drained(self) -> bool:
         running = [each for each in self._started if each.is_alive()]
-        assert running, f"no publisher runs: {self.publisher.log()[-3_000:]}"
+        assert running, f"no publisher runs: {self.publisher.tail()}"
         try:
             return drained(self.dsn)
         except psycopg.OperationalError:

@@ -15,6 +15,7 @@ from tests.support.processes.environment import without_settings
 from tests.support.waiting import LONG_DEADLINE_S, wait_until
 
 _LOG_LINES = 60
+_REASON_LINES = 5
 _SIGNALS_FROM = 256 - 64
 _STACKS_S = 20.0
 
@@ -113,9 +114,13 @@ class Service:
         return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
 
     def tail(self) -> str:
-        """The end of that, for the messages of failed tests."""
-        lines = self.log().splitlines()[-_LOG_LINES:]
-        return f"{self.module} {'runs' if self.is_alive() else 'does not run'}:\n" + "\n".join(lines)
+        """The end of that, for the messages of failed tests; from the reason on where the process died in C code."""
+        lines = self.log().splitlines()
+        deaths = [number for number, line in enumerate(lines) if line.startswith("Fatal Python error")]
+        # An assertion's own line stands before it, the stacks of all threads behind it.
+        begin = min([len(lines) - _LOG_LINES, *(number - _REASON_LINES for number in deaths[-1:])])
+        shown = lines[max(0, begin) :]
+        return f"{self.module} {'runs' if self.is_alive() else 'does not run'}:\n" + "\n".join(shown)
 
     def post_mortem(self) -> str:
         """The end of the log and the stacks of all its threads, which end it: for the message of a test that has failed."""
