@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from hashlib import sha256
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -12,7 +11,7 @@ import psycopg
 from contract.cursor import Cursor
 from publisher.archive.catalogue import ArchivedPartition
 from publisher.archive.folder import ArchiveDamagedError, ArchiveFolder, manifest_name
-from publisher.archive.manifest import MOST_BYTES, DataFile, Manifest, decode
+from publisher.archive.manifest import MOST_BYTES, DataFile, Manifest, decode, digest_of
 from publisher.archive.parquet import ArchivedRow, matching, row_groups
 from publisher.archive.writing import archive_partition, check_bytes, drop
 
@@ -37,7 +36,7 @@ class Archive:
         name = manifest_name(of.partition, of.manifest_sha256.hex())
         with self.folder.open(name) as source:
             text = source.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES or sha256(text).digest() != of.manifest_sha256:
+        if len(text) > MOST_BYTES or digest_of(text) != of.manifest_sha256:
             raise ArchiveDamagedError(
                 f"{self.folder.shown}/{name} is not the manifest that was recorded: it was altered"
             )

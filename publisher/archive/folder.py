@@ -99,7 +99,7 @@ class ArchiveFolder:
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
         """Read a file. Raises ArchiveDamagedError where it is not there or no plain file, OSError."""
-        if not (_DATA.fullmatch(name) or _MANIFEST.fullmatch(name) or _WRITING.fullmatch(name)):
+        if not _is_name(name):
             raise ArchiveDamagedError(f"{name!r} is no name of a file in an archive")
         try:
             with self._folder(name) as (folder, own):
@@ -128,11 +128,7 @@ class ArchiveFolder:
                         found += [f"{folder}/{name}" for name in os.listdir(inner)]
         except FileNotFoundError:
             return []
-        return sorted(
-            name
-            for name in found
-            if _DATA.fullmatch(name) or _MANIFEST.fullmatch(name) or _WRITING.fullmatch(name)
-        )
+        return sorted(name for name in found if _is_name(name))
 
     def remove(self, names: list[str]) -> None:
         """Remove files, durably. Raises OSError."""
@@ -183,6 +179,10 @@ class ArchiveFolder:
             yield found
         finally:
             os.close(found)
+
+
+def _is_name(name: str) -> bool:
+    return any(form.fullmatch(name) for form in (_DATA, _MANIFEST, _WRITING))
 
 
 def _require(form: re.Pattern[str], name: str) -> None:

@@ -1,4 +1,6 @@
-"""What one partition's files are. Whoever can write to the archive may have written it: it counts if its digest is the one in Postgres."""
+"""A manifest lists the files of one archived partition. Others may be able to write to the archive, so it counts only with the digest that
+Postgres has.
+"""
 
 from datetime import datetime
 from hashlib import sha256
@@ -83,7 +85,7 @@ def decode(text: bytes) -> Manifest:
 
 def name_of(manifest: Manifest) -> str:
     """Return the name of its file."""
-    return manifest_name(manifest.partition, sha256(manifest.encode()).hexdigest())
+    return manifest_name(manifest.partition, digest_of(manifest.encode()).hex())
 
 
 def day_of(moment: datetime) -> str:

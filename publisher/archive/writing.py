@@ -20,7 +20,7 @@ from publisher.archive.folder import (
     partition_of,
     writing_name,
 )
-from publisher.archive.manifest import DataFile, Manifest, day_of, name_of
+from publisher.archive.manifest import DataFile, Manifest, day_of, digest_of, name_of
 from publisher.archive.parquet import Contents, FileWriter, row_groups, table_of
 from publisher.protocol.cursor import FetchSize
 from service.lifecycle.fault_points import reach
@@ -105,7 +105,7 @@ def drop(connection: Connection, manifest: Manifest) -> None:
         {
             "partition": manifest.partition,
             "archive_id": manifest.archive_id,
-            "manifest_sha256": sha256(manifest.encode()).digest(),
+            "manifest_sha256": digest_of(manifest.encode()),
             "rows": manifest.total("rows"),
             "sessions": manifest.total("sessions"),
             "outputs": manifest.total("outputs"),

@@ -1,4 +1,4 @@
-"""Erases session keys from the archive, partition by partition; and says so where the archive cannot be reached from here."""
+"""Erases session keys from the archive, one partition at a time, and reports if this machine cannot reach the archive."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
