@@ -2,8 +2,9 @@
 
 import os
 import re
+import shlex
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 PAGE = (ROOT / "docs" / "consumers.md").read_text("utf-8")
+BROKER = files("devstack") / "jars.lock"
 COMMITTED = ["1 T/0/1/0 -", "3 T/0/3/0 1"]
 """Value, outbox-id and revision of each committed output."""
 ALL = ["1 T/0/1/0 -", "2 T/0/2/0 -", "3 T/0/3/0 1", "4 T/0/4/0 -"]
@@ -87,24 +89,48 @@ def topic(kafka: KafkaServer, topic_prefix: str) -> str:
     return name
 
 
+def with_java(jars: Sequence[Path], arguments: list[str]) -> list[str]:
+    """The lines that a Java program prints."""
+    command = [java_executable(), "-cp", os.pathsep.join(map(str, jars)), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 def test_a_java_consumer(kafka: KafkaServer, topic: str, tmp_path: Path) -> None:
     lines = block("java", "props.put").splitlines()
     settings = [line for line in lines if line.startswith("props.put(")]
     headers = [line for line in lines if line not in settings]
-    jars = os.pathsep.join(map(str, resolve(files("devstack") / "jars.lock")))
     source = tmp_path / "Reader.java"
 
     def read(settings: list[str]) -> list[str]:
         source.write_text(
             PROGRAM.replace("SETTINGS", "\n".join(settings)).replace("HEADERS", "\n".join(headers))
         )
-        command = [java_executable(), "-cp", jars, str(source), kafka.bootstrap_servers, topic]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
+        return with_java(resolve(BROKER), [str(source), kafka.bootstrap_servers, topic])
 
     assert read(settings) == COMMITTED
     assert read([line for line in settings if "isolation.level" not in line]) == ALL
+
+
+def test_kafkas_console_consumer(kafka: KafkaServer, topic: str) -> None:
+    page = block("sh", "kcat").replace("\\\n", " ")
+    name, *words = shlex.split(next(line for line in page.splitlines() if "console-consumer" in line))
+    assert name == "kafka-console-consumer.sh"
+    jars = [*resolve(BROKER), *resolve(Path(__file__).with_name("console_consumer.lock"))]
+    own = {"localhost:9092": kafka.bootstrap_servers, "orders.totals": topic}
+
+    def read(words: list[str]) -> list[str]:
+        options = [*(own.get(word, word) for word in words), "--timeout-ms", "5000"]
+        lines = with_java(jars, ["org.apache.kafka.tools.consumer.ConsoleConsumer", *options])
+        # The log that says why it ended is on the same channel.
+        rows = [line.split("\t") for line in lines if line.startswith("outbox-id:")]
+        found = [(value, dict(each.split(":", 1) for each in headers.split(","))) for headers, value in rows]
+        return [f"{value} {of['outbox-id']} {of.get('outbox-revision', '-')}" for value, of in found]
+
+    assert read(words) == COMMITTED
+    at = words.index("--isolation-level")
+    assert read(words[:at] + words[at + 2 :]) == ALL
 
 
 @pytest.fixture
