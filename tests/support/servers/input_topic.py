@@ -30,6 +30,12 @@ class InputTopic:
         answer.result()
         self._partitions = total
 
+        def is_known() -> bool:
+            return len(self._admin.list_topics(self._name, timeout=10).topics[self._name].partitions) == total
+
+        # A busy broker answers first, and tells producers of the partitions seconds later.
+        wait_until(is_known, f"{total} partitions of {self._name}", poll_s=0.1)
+
     def readable_ends(self) -> dict[int, int]:
         """{partition: end} as a read_committed consumer sees it."""
         ends = end_offsets(self._bootstrap, [self._name], committed=True)
