@@ -23,7 +23,7 @@ from service.settings import Settings
 from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.schemas import check_registry
-from spark_job.assembly.slices import OutputSchemaRules, TaskSettings, TransformOf
+from spark_job.assembly.slices import TaskSettings
 from spark_job.failures.explain import explain, explained, is_of_size
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
@@ -32,6 +32,7 @@ from spark_job.ledger import writer as ownership
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest, WithdrawnError
 from spark_job.monitoring.condition import Condition
+from spark_job.outputs.settings import OutputSchemaRules, TransformOf
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure

@@ -5,9 +5,5 @@ class TransformStoppedError(Exception):
     """The transform raised and `[transform] on_error` is "stop"."""
 
 
-class CodeChangedError(Exception):
-    """The worker's code is not the run's: a file was edited, or replaced by another version, under the running job."""
-
-
 class OpenSessionsDifferError(Exception):
     """What was found again in Kafka is not what was open: input was deleted, compacted or replaced, or the code is another."""

@@ -17,7 +17,7 @@ def task_code_fingerprint() -> str:
 
 
 def _modules() -> Iterator[Traversable]:
-    for folder in ("input", "sessions", "assembly"):
+    for folder in ("input", "sessions", "outputs", "assembly"):
         yield from _below(files("spark_job") / folder)
     for module in ("api.py", "models.py"):
         yield files("spark_job") / module

@@ -13,7 +13,7 @@ from typing import Any
 from service.formats.registry import RegistrySchemas, configuration, schemas_of
 from service.formats.writer import RegistryRefusedError
 from spark_job.api import OutputSchema, WithSchema
-from spark_job.assembly.slices import OutputSchemaRules
+from spark_job.outputs.settings import OutputSchemaRules
 
 _KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 

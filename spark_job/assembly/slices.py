@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
 
-from contract.output_topics import OutputTopics
 from spark_job.assembly.refused_ids import NOTHING_REFUSED, RefusedIds
 from spark_job.input.columns import RecordColumns
+from spark_job.outputs.settings import OutputSchemaRules, TransformOf
 from spark_job.sessions.settings import AssemblySettings
 
 
@@ -65,28 +64,6 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class TransformOf:
-    """The transform of a run."""
-
-    function: str
-    """`module:function`."""
-    fingerprint: str
-    """Of its module; a worker that finds another one refuses."""
-    stop_on_error: bool
-    max_row_bytes: int
-    topics: OutputTopics = field(default_factory=OutputTopics)
-    """Those that outputs may go to."""
-
-
-@dataclass(frozen=True)
-class OutputSchemaRules:
-    """How the schemas of outputs are found in the registry."""
-
-    auto_register: bool = False
-    subject_name_strategy: Literal["topic", "record", "topic_record"] = "topic"
-
-
-@dataclass(frozen=True)
 class TaskSettings:
     """What all tasks of a run are told."""
 
@@ -101,6 +78,6 @@ class TaskSettings:
     kafka_timeout_s: float = 30.0
     registry: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     """Of the client of the schema registry; empty where there is none."""
-    output_schemas: OutputSchemaRules = OutputSchemaRules()
+    output_schemas: OutputSchemaRules = field(default_factory=OutputSchemaRules)
     fault_file: str | None = None
     """The plan of the faults that a test injects (service/lifecycle/fault_points.py)."""

@@ -26,7 +26,7 @@ from service.lifecycle import allocators, fault_points
 from service.lifecycle.fault_points import reach
 from spark_job.assembly import known_files, letters, rows
 from spark_job.assembly.cache import SessionCache
-from spark_job.assembly.errors import CodeChangedError, TransformStoppedError
+from spark_job.assembly.errors import TransformStoppedError
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.assembly.outputs import encode
@@ -36,7 +36,7 @@ from spark_job.assembly.schemas import RegistryBudget, judged, schemas_for
 from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.assembly.trace_context import TraceContext, trace_contexts
-from spark_job.assembly.transform import lacking_resource, load_for_run
+from spark_job.assembly.transform import CodeChangedError, lacking_resource, load_for_run
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter

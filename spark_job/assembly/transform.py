@@ -14,13 +14,16 @@ from typing import Any
 
 from service.errors import SettingsError
 from spark_job.api import OutputEvent, Session
-from spark_job.assembly.errors import CodeChangedError
-from spark_job.assembly.slices import TransformOf
+from spark_job.outputs.settings import TransformOf
 
 Transform = Callable[[Session], Iterable[OutputEvent]]
 
 _TRACEBACK_CHARS = 8_000
 _NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT}
+
+
+class CodeChangedError(Exception):
+    """The worker's code is not the run's: a file was edited, or replaced by another version, under the running job."""
 
 
 @cache

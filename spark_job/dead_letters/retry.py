@@ -31,7 +31,6 @@ from spark_job.assembly.outputs import encode
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.schemas import RegistryBudget, judged
 from spark_job.assembly.session_row import SessionPlace
-from spark_job.assembly.slices import OutputSchemaRules
 from spark_job.dead_letters import store
 from spark_job.dead_letters.outcome import Failed, Ready, Refused, RetryOutcome, refusal
 from spark_job.dead_letters.rebuild import NotWholeError, events_of, session_of, sessions_of
@@ -41,6 +40,7 @@ from spark_job.ledger import generations, position
 from spark_job.ledger import writer as ownership
 from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.ledger.generations import Connection
+from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.session import check_registry, to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings

@@ -16,7 +16,7 @@ from spark_job import OutputEvent, Session
 from spark_job.assembly import known_files, rows, transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.known_files import KnownFiles
-from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings, TransformOf
+from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -27,6 +27,7 @@ from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
 from spark_job.ledger.slices import slices_of
+from spark_job.outputs.settings import TransformOf
 from spark_job.recovery import findings
 from spark_job.sessions.settings import AssemblySettings, Format
 from spark_job.sink import batch

@@ -13,14 +13,11 @@ import pytest
 from service.errors import SettingsError
 from spark_job import OutputEvent, Session
 from spark_job.assembly import known_files, letters, rebuild, rows, task
-from spark_job.assembly.errors import (
-    CodeChangedError,
-    OpenSessionsDifferError,
-    TransformStoppedError,
-)
+from spark_job.assembly.errors import OpenSessionsDifferError, TransformStoppedError
 from spark_job.assembly.known_files import KnownFiles
 from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
+from spark_job.assembly.transform import CodeChangedError
 from spark_job.sessions import open_limits
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError

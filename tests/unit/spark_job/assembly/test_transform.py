@@ -8,9 +8,9 @@ import pytest
 
 from service.errors import SettingsError
 from spark_job.assembly import fingerprint, transform
-from spark_job.assembly.errors import CodeChangedError
 from spark_job.assembly.fingerprint import task_code_fingerprint
-from spark_job.assembly.slices import TransformOf
+from spark_job.assembly.transform import CodeChangedError
+from spark_job.outputs.settings import TransformOf
 
 
 @pytest.fixture
