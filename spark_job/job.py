@@ -20,7 +20,6 @@ from service.lifecycle.shutdown import stop_on_handled_signals
 from service.observability import tracing
 from service.observability.logs import identify
 from service.settings import Settings
-from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.schemas import check_registry
 from spark_job.assembly.slices import TaskSettings
@@ -32,6 +31,7 @@ from spark_job.ledger import writer as ownership
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest, WithdrawnError
 from spark_job.monitoring.condition import Condition
+from spark_job.outputs import transform
 from spark_job.outputs.settings import OutputSchemaRules, TransformOf
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.start import RequestRefusedError, Start, Started

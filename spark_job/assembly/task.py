@@ -28,15 +28,15 @@ from spark_job.assembly import known_files, letters, rows
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.errors import TransformStoppedError
 from spark_job.assembly.fingerprint import task_code_fingerprint
-from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
-from spark_job.assembly.outputs import encode
 from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.record_readers import RecordReader
 from spark_job.assembly.schemas import RegistryBudget, judged, schemas_for
-from spark_job.assembly.session_row import SessionPlace
 from spark_job.assembly.slices import Slice, TaskSettings
-from spark_job.assembly.trace_context import TraceContext, trace_contexts
-from spark_job.assembly.transform import CodeChangedError, lacking_resource, load_for_run
+from spark_job.outputs.encoding import encode
+from spark_job.outputs.schemas import OutputSchemaRefusedError, output_encoder
+from spark_job.outputs.session_row import SessionPlace
+from spark_job.outputs.trace_context import TraceContext, trace_contexts
+from spark_job.outputs.transform import CodeChangedError, lacking_resource, load_for_run
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter

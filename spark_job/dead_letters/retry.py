@@ -25,12 +25,8 @@ from service.errors import RefusedError, SettingsError, UnavailableError
 from service.formats.registry import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import Settings
-from spark_job.assembly import transform
-from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
-from spark_job.assembly.outputs import encode
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.schemas import RegistryBudget, judged
-from spark_job.assembly.session_row import SessionPlace
 from spark_job.dead_letters import store
 from spark_job.dead_letters.outcome import Failed, Ready, Refused, RetryOutcome, refusal
 from spark_job.dead_letters.rebuild import NotWholeError, events_of, session_of, sessions_of
@@ -40,6 +36,10 @@ from spark_job.ledger import generations, position
 from spark_job.ledger import writer as ownership
 from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.ledger.generations import Connection
+from spark_job.outputs import transform
+from spark_job.outputs.encoding import encode
+from spark_job.outputs.schemas import OutputSchemaRefusedError, output_encoder
+from spark_job.outputs.session_row import SessionPlace
 from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.session import check_registry, to_session, value_decoder

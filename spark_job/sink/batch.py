@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from service.errors import SettingsError
-from spark_job.assembly import pgcopy, rows, session_row
+from spark_job.assembly import rows
 from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.open_partitions import OpenPartition
+from spark_job.outputs import pgcopy, session_row
 
 _ROWS_AT_ONCE = 10_000
 
@@ -30,7 +31,7 @@ class SessionRow(NamedTuple):
     outputs: int
     value_bytes: int
     fields: bytes
-    """See assembly/session_row.py."""
+    """See outputs/session_row.py."""
 
 
 class Letter(NamedTuple):

@@ -6,9 +6,9 @@ from psycopg.types.json import Jsonb
 
 from db.statements import queries
 from service.lifecycle.fault_points import reach
-from spark_job.assembly import pgcopy
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.generations import Connection, Generation
+from spark_job.outputs import pgcopy
 from spark_job.sink.batch import Letter, OutputRow
 
 _LEDGER = queries("spark_job", "ledger")

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from service.errors import SettingsError
 from service.kafka.transport import SPARK_CHANNELS
 from service.settings import JobSettings
-from spark_job.assembly.transform import share_working_directory
+from spark_job.outputs.transform import share_working_directory
 from spark_job.spark import class_archive, jvm, jvm_environment
 from spark_job.spark.jars import java_executable, spark_connector_jars
 from spark_job.spark.parallelism import CORES_OPTION, cores, local_threads

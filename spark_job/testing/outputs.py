@@ -12,7 +12,7 @@ import orjson
 
 from service.printable import shown_bytes
 from spark_job.api import OutputEvent, utc
-from spark_job.assembly.outputs import EncodedOutputs, EncodeValue, encode
+from spark_job.outputs.encoding import EncodedOutputs, EncodeValue, encode
 
 _INT4, _INT8 = Struct(">i"), Struct(">q")
 _NO_BOUND = 2**62

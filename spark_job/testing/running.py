@@ -11,14 +11,14 @@ from service.errors import SettingsError
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import Settings, load_settings
 from spark_job.api import Session
-from spark_job.assembly.output_schemas import OutputSchemaRefusedError
-from spark_job.assembly.outputs import EncodeValue, encode
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.schemas import RegistryBudget, judged
-from spark_job.assembly.trace_context import TraceContext, trace_contexts
-from spark_job.assembly.transform import Transform, failure_text, lacking_resource
 from spark_job.input.columns import RecordColumns
 from spark_job.ledger.assembly_rules import AppliedRules, applied_rules, stored_rules
+from spark_job.outputs.encoding import EncodeValue, encode
+from spark_job.outputs.schemas import OutputSchemaRefusedError
+from spark_job.outputs.trace_context import TraceContext, trace_contexts
+from spark_job.outputs.transform import Transform, failure_text, lacking_resource
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import ClosedSession, DeadLetter
 from spark_job.sessions.session import check_registry, to_session, value_decoder

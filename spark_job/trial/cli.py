@@ -16,11 +16,11 @@ from service.formats.registry import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from service.kafka.reading import Place
 from service.settings import SessionSettings, Settings, load_settings
-from spark_job.assembly import transform
-from spark_job.assembly.output_schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.input.offsets import Offsets
 from spark_job.input.reading import NoAnswerError, RecordsGoneError
 from spark_job.input.topics import InputTopics, kafka_input
+from spark_job.outputs import transform
+from spark_job.outputs.schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.testing.records import table_of
 from spark_job.testing.running import SessionRun, TransformRunner, WholeSession

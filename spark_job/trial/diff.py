@@ -19,11 +19,11 @@ from service.commands.times import SINCE, parse_moment
 from service.errors import RefusedError, UnavailableError
 from service.printable import printable
 from service.settings import Settings, load_settings
-from spark_job.assembly import transform
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import kafka_input
 from spark_job.ledger import position
 from spark_job.ledger.position import InputPosition
+from spark_job.outputs import transform
 from spark_job.trial.cli import (
     by_name,
     compared_with_outbox,

@@ -16,10 +16,10 @@ import orjson
 
 from service.settings import Settings
 from spark_job.assembly import rebuild, task
-from spark_job.assembly.session_row import N_FIELDS
 from spark_job.assembly.slices import Slice
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
+from spark_job.outputs.session_row import N_FIELDS
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink.batch import Letter, SessionRow, parts
 from tests.fuzz.logs import Log

@@ -16,12 +16,12 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from spark_job.assembly import transform
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.rows import PARTITION
 from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
+from spark_job.outputs import transform
 from spark_job.outputs.settings import TransformOf
 from spark_job.sessions.settings import AssemblySettings
 

@@ -24,9 +24,9 @@ from service.errors import OutboxError
 from service.lifecycle import fault_points
 from service.lifecycle.fault_points import FaultPlan, InjectedFaultError
 from service.settings import Settings
-from spark_job.assembly import transform
 from spark_job.job import attempt
 from spark_job.monitoring.condition import Condition
+from spark_job.outputs import transform
 from spark_job.spark.lazy_session import LazySession
 from spark_job.supervisor.attempts import AttemptPlan, Restarts
 from tests.support.held.figures import Held

@@ -23,7 +23,7 @@ from service.lifecycle import fault_points
 from service.lifecycle.fault_points import Action, Fault, FaultPlan, InjectedFaultError
 from service.settings import JobSettings, Settings
 from spark_job import OutputEvent, Session
-from spark_job.assembly import rebuild, task, transform
+from spark_job.assembly import rebuild, task
 from spark_job.input.offsets import Offsets
 from spark_job.job import task_settings
 from spark_job.ledger import requests, runs
@@ -31,6 +31,7 @@ from spark_job.ledger import writer as ownership
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring.condition import Condition
+from spark_job.outputs import transform
 from spark_job.recovery import published
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.published import Delivered

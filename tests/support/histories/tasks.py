@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from service.settings import SchemaRegistrySettings, SessionSettings, Settings, SourceSettings
 from spark_job import OutputEvent, Session
-from spark_job.assembly import known_files, rows, transform
+from spark_job.assembly import known_files, rows
 from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.known_files import KnownFiles
 from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
@@ -27,6 +27,7 @@ from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
 from spark_job.ledger.slices import slices_of
+from spark_job.outputs import transform
 from spark_job.outputs.settings import TransformOf
 from spark_job.recovery import findings
 from spark_job.sessions.settings import AssemblySettings, Format

@@ -3,9 +3,9 @@
 import numpy as np
 import pyarrow as pa
 
-from spark_job.assembly.outputs import EncodedOutputs
-from spark_job.assembly.session_row import SessionPlace
 from spark_job.input.offsets import TopicPartition
+from spark_job.outputs.encoding import EncodedOutputs
+from spark_job.outputs.session_row import SessionPlace
 from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.result import ClosedSession
 

@@ -5,7 +5,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from spark_job.assembly import pgcopy
+from spark_job.outputs import pgcopy
 from tests.support.query_files import QueryFile, kind, numbered, query_files
 from tests.support.rights.declared import AUDITOR, ERASER, PUBLISHER, RETENTION, WRITER
 

@@ -14,8 +14,6 @@ from db.statements import queries
 from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.assembly import rows
-from spark_job.assembly.outputs import encode
-from spark_job.assembly.pgcopy import int8s, nullable
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.ledger import generations, position, runs
@@ -25,6 +23,8 @@ from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition
 from spark_job.ledger.runs import Begun
+from spark_job.outputs.encoding import encode
+from spark_job.outputs.pgcopy import int8s, nullable
 from spark_job.sessions.state.digest_form import DIGEST_FORM
 from spark_job.sink.commit import CommittedBatch, Sink
 from spark_job.sink.computed import BatchRange, ResultReader

@@ -40,7 +40,7 @@ LOADERS = {
 """Calls that run code which a string or a file names."""
 # The names are in the code, which says where each command is.
 COMMANDS = ("service/commands/main.py", "import_module")
-TRANSFORM = ("spark_job/assembly/transform.py", "import_module")
+TRANSFORM = ("spark_job/outputs/transform.py", "import_module")
 WITHOUT_DATA = {
     "service/lifecycle/fault_points.py",
     "spark_job/commands/init.py",

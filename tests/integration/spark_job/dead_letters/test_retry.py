@@ -11,12 +11,12 @@ import pytest
 
 from contract.session_keys import lane_hash
 from spark_job import OutputEvent
-from spark_job.assembly import transform
-from spark_job.assembly.pgcopy import nullable
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import position
 from spark_job.ledger import writer as ownership
 from spark_job.ledger.generations import Connection
+from spark_job.outputs import transform
+from spark_job.outputs.pgcopy import nullable
 from tests.support.outbox import letters as kept_letters
 from tests.support.outbox.letters import (
     HERE,

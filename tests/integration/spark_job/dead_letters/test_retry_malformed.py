@@ -9,11 +9,11 @@ import pytest
 
 from service.formats import registry as registry_module
 from service.settings import Settings
-from spark_job.assembly.pgcopy import nullable
 from spark_job.dead_letters.outcome import RetryOutcome
 from spark_job.dead_letters.retry import Retry
 from spark_job.dead_letters.store import Filter
 from spark_job.ledger.generations import Connection
+from spark_job.outputs.pgcopy import nullable
 from spark_job.sink import ledger as ledger
 from tests.support.outbox import letters as kept_letters
 from tests.support.outbox.letters import HERE, WHOLE, outputs, with_letters

@@ -17,11 +17,11 @@ from service.errors import RefusedError, SettingsError
 from service.kafka.topic_ids import topic_id_text
 from service.settings import load_settings
 from spark_job import OutputEvent
-from spark_job.assembly import transform
-from spark_job.assembly.outputs import encode
 from spark_job.cli import app
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.assembly_rules import stored_rules
+from spark_job.outputs import transform
+from spark_job.outputs.encoding import encode
 from tests.support.outbox.closed_sessions import closed, fields
 from tests.support.sink.batches import Row, SinkRun, letter, session, still_open
 

@@ -13,8 +13,8 @@ from service.formats.wire import framed
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from spark_job import OutputEvent, OutputSchema, Session, WithSchema
 from spark_job.assembly import rebuild, rows
-from spark_job.assembly.output_schemas import OutputSchemaRefusedError
-from spark_job.assembly.session_row import N_FIELDS
+from spark_job.outputs.schemas import OutputSchemaRefusedError
+from spark_job.outputs.session_row import N_FIELDS
 from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.sessions.settings import AssemblySettings, Format
 from tests.support.histories.tasks import kafka, run_task, slice_of, task_settings

@@ -23,9 +23,9 @@ from service.formats.writer import RegistryAwayError, UnusableSchema, WriterSche
 from service.settings import SessionSettings
 from spark_job.api import OutputSchema, WithSchema
 from spark_job.assembly import rebuild, rows, schemas
-from spark_job.assembly.output_schemas import output_encoder
 from spark_job.assembly.refused_ids import RefusedIds, RefusedRange
 from spark_job.ledger.open_partitions import OpenPartition
+from spark_job.outputs.schemas import output_encoder
 from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.sessions.settings import AssemblySettings
 from tests.support.histories import tasks

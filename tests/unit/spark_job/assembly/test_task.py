@@ -15,9 +15,9 @@ from spark_job import OutputEvent, Session
 from spark_job.assembly import known_files, letters, rebuild, rows, task
 from spark_job.assembly.errors import OpenSessionsDifferError, TransformStoppedError
 from spark_job.assembly.known_files import KnownFiles
-from spark_job.assembly.pgcopy import nullable
 from spark_job.assembly.slices import Slice
-from spark_job.assembly.transform import CodeChangedError
+from spark_job.outputs.pgcopy import nullable
+from spark_job.outputs.transform import CodeChangedError
 from spark_job.sessions import open_limits
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError

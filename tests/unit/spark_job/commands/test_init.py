@@ -10,8 +10,8 @@ import pytest
 
 from service.errors import SettingsError
 from service.settings import Settings, load_settings
-from spark_job.assembly import transform
 from spark_job.commands.init import init
+from spark_job.outputs import transform
 
 COMMENTED = re.compile(r"^#(?=\w+ = )", re.MULTILINE)
 

@@ -240,7 +240,7 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
     ),
     "schema of an output refused": (
         in_worker(
-            "spark_job.assembly.output_schemas.OutputSchemaRefusedError: an output for 'orders' has a schema that is not to be used: the "
+            "spark_job.outputs.schemas.OutputSchemaRefusedError: an output for 'orders' has a schema that is not to be used: the "
             "schema registry at http://r answers HTTP 409, code 409: incompatible"
         ),
         RefusedError,

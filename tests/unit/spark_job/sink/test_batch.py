@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import SettingsError
-from spark_job.assembly import pgcopy, rows
-from spark_job.assembly.outputs import EncodedOutputs, encode
+from spark_job.assembly import rows
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.open_partitions import OpenPartition
+from spark_job.outputs import pgcopy
+from spark_job.outputs.encoding import EncodedOutputs, encode
 from spark_job.sink import batch
 from spark_job.sink.batch import SessionRow
 from tests.support.outbox.closed_sessions import closed, fields

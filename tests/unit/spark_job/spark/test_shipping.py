@@ -60,7 +60,7 @@ def test_the_zip_is_the_same_for_the_same_code_and_a_task_can_be_imported_from_i
     assert archive.read_bytes() == zipped(modules("own_names.shop:transform"))
     # Without the checkout and the folder on the path.
     script = (
-        "import spark_job.assembly.task, spark_job.assembly.transform as t\n"
+        "import spark_job.assembly.task, spark_job.outputs.transform as t\n"
         "print(spark_job.assembly.task.__file__, t.fingerprint(t.load('own_names.shop:transform')))"
     )
     command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(archive)!r})\n{script}"]
@@ -68,6 +68,6 @@ def test_the_zip_is_the_same_for_the_same_code_and_a_task_can_be_imported_from_i
     assert ran.returncode == 0, ran.stderr
     where, fingerprint = ran.stdout.split()
     assert where.startswith(str(archive))
-    from spark_job.assembly import transform
+    from spark_job.outputs import transform
 
     assert fingerprint == transform.fingerprint(transform.load("own_names.shop:transform"))

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from service.errors import SettingsError
-from spark_job.assembly import transform
 from spark_job.cli import app
+from spark_job.outputs import transform
 
 TRANSFORM = """
 from spark_job import OutputEvent

@@ -7,7 +7,7 @@ import pytest
 
 from service.settings import SchemaRegistrySettings, SessionSettings, Settings, SourceSettings
 from spark_job import OutputEvent, Session, WithSchema
-from spark_job.assembly.output_schemas import OutputSchemaRefusedError
+from spark_job.outputs.schemas import OutputSchemaRefusedError
 from spark_job.testing import TransformRun
 from spark_job.testing.records import Record, table_of
 from spark_job.trial.cli import runner_of

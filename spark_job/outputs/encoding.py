@@ -11,8 +11,8 @@ import orjson
 
 from contract.output_topics import OutputTopics
 from spark_job.api import OutputColumns, OutputEvent, WithSchema
-from spark_job.assembly import pgcopy
-from spark_job.assembly.trace_context import NO_CONTEXT, TraceContext, missing
+from spark_job.outputs import pgcopy
+from spark_job.outputs.trace_context import NO_CONTEXT, TraceContext, missing
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from spark_job.assembly import pgcopy
-from spark_job.assembly.outputs import EncodedOutputs
+from spark_job.outputs import pgcopy
+from spark_job.outputs.encoding import EncodedOutputs
 from spark_job.sessions.result import ClosedSession
 
 N_FIELDS = 18

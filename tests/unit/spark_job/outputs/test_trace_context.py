@@ -11,9 +11,10 @@ import pytest
 from service.settings import SessionSettings
 from spark_job import OutputEvent
 from spark_job.api import Header
-from spark_job.assembly import pgcopy, rebuild
-from spark_job.assembly.outputs import EncodedOutputs, encode
-from spark_job.assembly.trace_context import TraceContext, context_of
+from spark_job.assembly import rebuild
+from spark_job.outputs import pgcopy
+from spark_job.outputs.encoding import EncodedOutputs, encode
+from spark_job.outputs.trace_context import TraceContext, context_of
 from spark_job.sessions.settings import AssemblySettings
 from tests.support.histories.tasks import Job, kafka, run_task, slice_of, task_settings
 from tests.support.reference.model import Record

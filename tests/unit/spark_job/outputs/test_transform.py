@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from service.errors import SettingsError
-from spark_job.assembly import fingerprint, transform
+from spark_job.assembly import fingerprint
 from spark_job.assembly.fingerprint import task_code_fingerprint
-from spark_job.assembly.transform import CodeChangedError
+from spark_job.outputs import transform
 from spark_job.outputs.settings import TransformOf
+from spark_job.outputs.transform import CodeChangedError
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy"
-    folders = ("input", "sessions", "assembly")
+    folders = ("input", "sessions", "outputs", "assembly")
     for folder in folders:
         shutil.copytree(Path(str(files("spark_job"))) / folder, copy / folder)
     shutil.copytree(Path(str(files("service"))) / "formats", copy / "formats")

@@ -8,8 +8,8 @@ import pytest
 
 from contract.output_topics import OutputTopics
 from spark_job import OutputEvent
-from spark_job.assembly import pgcopy
-from spark_job.assembly.outputs import InvalidOutputError, encode
+from spark_job.outputs import pgcopy
+from spark_job.outputs.encoding import InvalidOutputError, encode
 
 
 @pytest.mark.guarantee(6)
