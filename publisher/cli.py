@@ -61,22 +61,22 @@ app = command_line(
         DeferredCommand(
             "parked",
             "Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
-            "publisher.commands.parked:app",
+            "publisher.commands.rows.parked:app",
         ),
         DeferredCommand(
             "retention",
             "Drop old outputs that are delivered, prune the ledger.",
-            "publisher.commands.retention:app",
+            "publisher.commands.rows.retention:app",
         ),
         DeferredCommand(
             "erase",
             "Erase all that the outbox keeps of session keys, and the job's cache on this machine. Cannot be undone.",
-            "publisher.commands.erase:erase",
+            "publisher.commands.rows.erase:erase",
         ),
         DeferredCommand(
             "replay",
             "Send delivered outputs once more, exactly once each.",
-            "publisher.commands.replay:app",
+            "publisher.commands.replay.cli:app",
         ),
     ],
 )

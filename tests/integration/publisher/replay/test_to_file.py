@@ -113,7 +113,7 @@ def test_rows_that_are_gone_meanwhile_leave_no_file(
         query(outbox.dsn, "DELETE FROM outbox.session_output WHERE session_key = 'k0001'")
         hold_off_retention(connection)
 
-    monkeypatch.setattr("publisher.commands.replay_file.hold_off_retention", too_late)
+    monkeypatch.setattr("publisher.commands.replay.file.hold_off_retention", too_late)
     path = tmp_path / "outputs.jsonl"
     gone = replay(settings, "start", "--all", "--to-file", str(path))
     assert isinstance(gone.exception, ContinuityError)

@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 
 from db.statements import queries
 from publisher.commands.common import database
-from publisher.commands.park import park
+from publisher.commands.rows.park import park
 from publisher.outbox.parked import (
     Choice,
     Requeued,

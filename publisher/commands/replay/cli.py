@@ -10,7 +10,7 @@ import typer
 
 from contract.output_topics import OutputTopics
 from publisher.commands.common import database
-from publisher.commands.replay_file import write_file
+from publisher.commands.replay.file import write_file
 from publisher.delivery.context import Context
 from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from contract.session_keys import lane_hash
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher.commands.parked import RowError, app
+from publisher.commands.rows.parked import RowError, app
 from publisher.outbox.parked import Choice, Requeued, RowName, discard, newest_batch, requeue
 from service.errors import SettingsError
 from service.lifecycle.fault_points import Action, Fault, FaultPlan

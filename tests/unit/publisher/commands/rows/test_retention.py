@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from publisher.cli import app
-from publisher.commands import retention
+from publisher.commands.rows import retention
 from publisher.retention.letters import LettersSurvey
 from publisher.retention.survey import Growth, RetentionSurvey
 from service.errors import SettingsError

@@ -1,0 +1,1 @@
+"""`publisher replay`: its commands, and the way out into a file."""
