@@ -11,6 +11,28 @@ import typer
 from contract.output_topics import OutputTopics
 from publisher.commands.common import database
 from publisher.commands.replay.file import write_file
+from publisher.commands.replay.options import (
+    AcceptCompacted,
+    CreateTopics,
+    Everything,
+    FromArchive,
+    FromBatch,
+    KeepSchemaIds,
+    Key,
+    KeysFile,
+    OtherRate,
+    Rate,
+    ReplayId,
+    Since,
+    SkipRefused,
+    ToBatch,
+    ToConfig,
+    ToFile,
+    Topic,
+    ToServers,
+    ToTopic,
+    Until,
+)
 from publisher.delivery.context import Context
 from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
@@ -35,7 +57,7 @@ from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, error_console, print_json
 from service.commands.progress import progress_bar
 from service.commands.session_keys import read_keys
-from service.commands.times import SINCE, parse_moment
+from service.commands.times import parse_moment
 from service.errors import ContinuityError, FencedError, SettingsError
 from service.kafka.client import admin_client
 from service.lifecycle import fault_points
@@ -49,92 +71,29 @@ _SHOWN_KEYS = 10
 
 app = typer.Typer(no_args_is_help=True, help="Send delivered outputs once more, exactly once each.")
 
-ToConfig = Annotated[
-    Path | None,
-    typer.Option("--to-config", help="Another cluster: a TOML file with a table kafka of its own."),
-]
-ToServers = Annotated[
-    str | None, typer.Option("--to-servers", help="Another cluster, without options: HOST:PORT,…")
-]
-CreateTopics = Annotated[
-    bool, typer.Option("--create-topics", help="Make missing target topics with the broker's defaults.")
-]
-SkipRefused = Annotated[
-    bool,
-    typer.Option(
-        "--skip-refused", help="Leave out rows that the target refuses for themselves: counted and logged."
-    ),
-]
-ReplayId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The replay, as `replay list` shows it.")]
-
 
 @app.command("start")
 def start(
-    from_batch: Annotated[int | None, typer.Option("--from-batch", min=1, help="First batch.")] = None,
-    to_batch: Annotated[int | None, typer.Option("--to-batch", min=1, help="Last batch.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", help=f"Batches committed since: {SINCE}."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", help=f"Batches committed before: {SINCE}."),
-    ] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", help="Only this session key. Repeatable.")] = None,
-    keys_file: Annotated[
-        Path | None, typer.Option("--keys-file", help="Only the session keys in this file, one a line.")
-    ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", help="Only the outputs for this topic. Repeatable.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="No filter: all that was delivered.")] = False,
-    to_topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--to-topic",
-            metavar="NAME|OLD=NEW",
-            help="Send all of it to this topic instead of each output's own; or outputs for OLD to NEW. Repeatable.",
-        ),
-    ] = None,
-    to_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--to-file",
-            help="Write JSON lines into this new file instead of sending anything.",
-            dir_okay=False,
-            show_default=False,
-        ),
-    ] = None,
+    from_batch: FromBatch = None,
+    to_batch: ToBatch = None,
+    since: Since = None,
+    until: Until = None,
+    key: Key = None,
+    keys_file: KeysFile = None,
+    topic: Topic = None,
+    everything: Everything = False,
+    to_topic: ToTopic = None,
+    to_file: ToFile = None,
     to_config: ToConfig = None,
     to_servers: ToServers = None,
     create_topics: CreateTopics = False,
-    from_archive: Annotated[
-        bool,
-        typer.Option(
-            "--from-archive", help="Outputs that retention has archived, instead of those that are kept."
-        ),
-    ] = False,
-    rate: Annotated[
-        int | None,
-        typer.Option("--rate", min=1, help="Events a second at the most; default: as fast as it goes."),
-    ] = None,
+    from_archive: FromArchive = False,
+    rate: Rate = None,
     skip_refused: SkipRefused = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    accept_compacted: Annotated[
-        bool,
-        typer.Option(
-            "--accept-compacted",
-            help="Do not ask whether older values may become the newest of their keys in compacted topics; --yes alone does.",
-        ),
-    ] = False,
-    keep_schema_ids: Annotated[
-        bool,
-        typer.Option(
-            "--keep-schema-ids",
-            help="Another cluster's consumers find the schemas of [schema_registry] under the same ids: values are sent as they are.",
-        ),
-    ] = False,
+    accept_compacted: AcceptCompacted = False,
+    keep_schema_ids: KeepSchemaIds = False,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
@@ -215,9 +174,7 @@ def go_on(
     to_config: ToConfig = None,
     to_servers: ToServers = None,
     create_topics: CreateTopics = False,
-    rate: Annotated[
-        int | None, typer.Option("--rate", min=0, help="Another rate from here on; 0: as fast as it goes.")
-    ] = None,
+    rate: OtherRate = None,
     skip_refused: SkipRefused = False,
     config: Config = None,
     as_json: Json = False,
