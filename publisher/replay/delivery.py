@@ -28,11 +28,11 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
-from publisher.replay.admission import ReplayAdmission
 from publisher.replay.archived import ArchiveReader
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
+from publisher.replay.refused_rows import ReplayAdmission
 from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import check_target
 from service.errors import OutboxError, UnavailableError, reason_of
