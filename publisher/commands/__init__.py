@@ -1,1 +1,4 @@
-"""The commands of `publisher`, one module each; publisher/cli.py puts them together."""
+"""The commands of `publisher`, a module each, or a folder: rows/ parks, requeues, drops and erases, replay/ sends once more.
+
+publisher/cli.py puts them together.
+"""

@@ -1,1 +1,1 @@
-"""One lane's life: what it reads, and the loop around it."""
+"""One lane's life: worker.py is its loop, lane.py its transactions, reader.py its rows, parking.py the rows that Kafka would refuse."""

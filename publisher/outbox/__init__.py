@@ -1,1 +1,1 @@
-"""The Postgres side: which outbox it is, leases, positions in it and the record of deliveries."""
+"""The Postgres side: which outbox it is, leases, parked rows, the record of deliveries, and the LISTEN that wakes lanes (wakeup.py)."""

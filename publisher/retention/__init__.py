@@ -1,1 +1,1 @@
-"""Retention: old table partitions of delivered outputs are dropped, what the ledger no longer needs is pruned."""
+"""Retention, a run in keeper.py: survey.py looks, plan.py decides, drop.py drops table partitions, prune.py the ledger's old rows."""
