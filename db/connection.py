@@ -13,6 +13,7 @@ from db.refused import NO_CLEAR_PASSWORD, failed_connection
 from db.statements import queries
 from service.errors import DatabaseMissingError, SettingsError
 from service.lifecycle.tracebacks import release_frames
+from service.logins.postgres import by_login
 from service.settings import PostgresSettings
 from service.settings.dsn import PLAIN_MODES, is_remote, libpq_options
 
@@ -42,10 +43,11 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
 
     Raises UnavailableError when the server does not answer, its kinds CredentialsRefusedError when it refuses the login or a certificate
     proves nothing, HostUnknownError when no host has the name, DatabaseMissingError when it has no such database,
-    SettingsError when a pooler on the way does not keep sessions, its kind SecretUnreadableError when `dsn_file` cannot be read; the
-    password never appears in the message.
+    SettingsError when a pooler on the way does not keep sessions or the login cannot be used so, its kind SecretUnreadableError when
+    `dsn_file` cannot be read; the password never appears in the message.
     """
     settings = settings.reread()
+    login = by_login(settings)
 
     def open_one(**others: Any) -> psycopg.Connection[TupleRow]:
         return psycopg.connect(
@@ -59,6 +61,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             keepalives_count=3,
             tcp_user_timeout=_GONE_S * 1000,
             **_no_clear_password(settings),
+            **login,
             **others,
         )
 
@@ -71,7 +74,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
             raise
     except psycopg.Error as error:
         release_frames(error)
-        if _is_missing(settings, error):
+        if _is_missing(settings, error, login):
             raise DatabaseMissingError(
                 f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct [postgres] dsn "
                 "(OUTBOX_POSTGRES__DSN), or create the database and run `outbox-migrate up`."
@@ -118,7 +121,7 @@ def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
         yield
 
 
-def _is_missing(settings: PostgresSettings, error: psycopg.Error) -> bool:
+def _is_missing(settings: PostgresSettings, error: psycopg.Error, login: dict[str, str]) -> bool:
     """Whether a connection failed because there is no such database, by the server's own catalogue.
 
     A failed connection has no SQLSTATE, and its message is in the server's language: the name in it, however it is quoted, is only a
@@ -135,6 +138,7 @@ def _is_missing(settings: PostgresSettings, error: psycopg.Error) -> bool:
                 client_encoding="UTF8",
                 connect_timeout=settings.connect_timeout_s,
                 **_no_clear_password(settings),
+                **login,
             ) as connection:
                 return not _row(connection, _SESSION["database_exists"], database=name)[0]
         except psycopg.Error:

@@ -12,6 +12,7 @@ from service.errors import SettingsError
 from service.kafka.client import QUIET, KafkaAdmin, admin_client
 from service.kafka.reading import RangeReader
 from service.kafka.rights import needing
+from service.logins.kafka import LoginFailedError, logged_in
 from service.settings import KafkaSettings
 
 # The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.
@@ -87,7 +88,7 @@ def lane_producer(
         options["error_cb"] = on_error
     if batch_bytes is not None:
         options["batch.size"] = min(int(options["batch.size"]), batch_bytes)
-    return Producer(options, logger=logger or _silent)
+    return Producer(logged_in(options), logger=logger or _silent)
 
 
 def discard_producer(producer: Producer) -> None:
@@ -110,7 +111,10 @@ def discard_producer(producer: Producer) -> None:
 
 
 def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
-    """Raise SettingsError for [kafka.options] that librdkafka refuses or exactness forbids; nothing is sent anywhere."""
+    """Raise SettingsError for [kafka.options] that librdkafka refuses or exactness forbids; nothing is sent to Kafka.
+
+    Raises LoginFailedError where a login gives no token, without which no client is made.
+    """
     try:
         _refuse_unsafe(settings, transaction_timeout_ms)
         client_max_bytes(settings)
@@ -118,6 +122,8 @@ def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
         # Of each kind, because each knows options that the others refuse or ignore.
         lane_producer(settings, "check", transaction_timeout_ms, None)
         progress_consumer(settings).close()
+    except LoginFailedError:
+        raise
     except (KafkaException, OSError, TypeError, ValueError) as error:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         raise SettingsError(
@@ -172,7 +178,7 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 10,
     }
-    return Consumer(QUIET | {"group.id": _PROGRESS_GROUP} | settings.client(**required))
+    return Consumer(logged_in(QUIET | {"group.id": _PROGRESS_GROUP} | settings.client(**required)))
 
 
 def committed_reader(

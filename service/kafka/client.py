@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from service.kafka.renewable_client import Complaints, RenewableClient
+from service.logins.kafka import NO_TOKEN, logged_in
 from service.settings import KafkaSettings
 
 QUIET = {"log_level": 0}
@@ -34,11 +35,14 @@ KafkaAdmin = RenewableClient[AdminClient]
 
 
 def admin_client(settings: KafkaSettings) -> KafkaAdmin:
-    """Return a client for administrative requests. Raises KafkaException, SettingsError where the settings allow for none."""
+    """Return a client for administrative requests.
+
+    Raises KafkaException, SettingsError where the settings allow for none, LoginFailedError.
+    """
 
     def make(complaints: Complaints) -> AdminClient:
         told: dict[str, Any] = {"error_cb": complaints}
-        return AdminClient(QUIET | _FRESH | settings.client() | _ONLY_ASKS | told)
+        return AdminClient(logged_in(QUIET | _FRESH | settings.client() | _ONLY_ASKS | told))
 
     return RenewableClient(make)
 
@@ -46,6 +50,13 @@ def admin_client(settings: KafkaSettings) -> KafkaAdmin:
 def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
     """Return why Kafka does not answer, and what to correct."""
     where = f"Kafka at {settings.bootstrap_servers}"
+    if error.str().startswith(NO_TOKEN):
+        return f"{where} cannot be asked: {error.str()}"
+    if error.code() in UNAUTHENTICATED and settings.login is not None:
+        return (
+            f"{where} refuses the login: {error.str()}. [kafka] login = {settings.login!r} (OUTBOX_KAFKA__LOGIN) gave the token of whom "
+            "its provider takes this machine for: give that identity the right to connect"
+        )
     if error.code() in UNAUTHENTICATED:
         return (
             f"{where} refuses the credentials: {error.str()}. Correct sasl.mechanism, sasl.username and sasl.password in "

@@ -1,17 +1,26 @@
 """Where the two servers are, and how the services log: what both services need."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Self
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
 
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, model_validator
 
 from service.errors import SecretUnreadableError
+from service.logins.options import with_login
 from service.settings.dsn import Dsn, address, dsn_from
 from service.settings.java_client import java_options, with_certificates
-from service.settings.section import ClientOptions, LoggedAddress, Milliseconds, Section, secret_options
+from service.settings.section import (
+    ClientOptions,
+    EmptyIsNone,
+    LoggedAddress,
+    Milliseconds,
+    Section,
+    secret_options,
+)
 
 
 class PostgresSettings(Section):
@@ -19,6 +28,9 @@ class PostgresSettings(Section):
     """The outbox: a libpq URI, with user name and password percent-encoded (`@` is `%40`), or key=value pairs. Never printed."""
     dsn_file: Path | None = None
     """A file with the DSN; wins over `dsn`."""
+    login: Annotated[str | None, EmptyIsNone] = None
+    """Who makes a password for each new connection: `aws-rds`, `azure`, `google-cloud-sql`, or a plugin (docs/managed-services.md).
+    Empty: the DSN has it."""
     connect_timeout_s: int = Field(default=10, ge=1, le=600)
     """Seconds to wait for a connection."""
     lock_timeout_ms: Milliseconds = 30_000
@@ -61,6 +73,9 @@ class PostgresSettings(Section):
 class KafkaSettings(Section):
     bootstrap_servers: LoggedAddress = Field(default="localhost:9092", min_length=1)
     """Brokers to start from, `host:port,host:port`."""
+    login: Annotated[str | None, EmptyIsNone] = None
+    """Who gives both clients tokens: `aws-msk-iam`, `azure-entra`, `google`, or a plugin (docs/managed-services.md). Sets TLS and SASL.
+    Empty: what `options` say."""
     options: ClientOptions = Field(default={}, repr=False)
     """librdkafka's options (`security.protocol`, `compression.type`, …)."""
     secret_options_file: Path | None = None
@@ -71,16 +86,14 @@ class KafkaSettings(Section):
     """Seconds to wait for one administrative request."""
 
     def client(self, **extra: str | int | float | bool) -> ClientOptions:
-        """Return the configuration of a librdkafka client: these options, then `extra`.
+        """Return the configuration of a librdkafka client: these options, then `extra`. Whoever makes a client of it calls `logged_in`.
 
-        Raises SecretUnreadableError where the file of the secret options cannot be read.
+        Raises SecretUnreadableError where the file of the secret options cannot be read, SettingsError where they contradict the login.
         """
-        return (
-            {"bootstrap.servers": self.bootstrap_servers}
-            | self.options
-            | secret_options("kafka", self.secret_options_file)
-            | extra
-        )
+        own = self.options | secret_options("kafka", self.secret_options_file)
+        if self.login is not None:
+            own = with_login(self.login, own)
+        return {"bootstrap.servers": self.bootstrap_servers} | own | extra
 
     def portable_client(self) -> ClientOptions:
         """Return `client()` for another machine: with the text of certificates and keys instead of their paths.
@@ -90,13 +103,13 @@ class KafkaSettings(Section):
         with _files_are_settings():
             return with_certificates(self.client())
 
-    def java(self) -> dict[str, str]:
-        """Return options of Kafka's Java client: what the others say of TLS and SASL, in its words, then `java_options`.
+    def java(self, login: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+        """Return options of Kafka's Java client: what the others say of TLS and SASL, in its words, then `login`, then `java_options`.
 
         Raises SecretUnreadableError where a file that they name cannot be read.
         """
         with _files_are_settings():
-            return java_options(self.client()) | self.java_options
+            return java_options(self.client()) | dict(login) | self.java_options
 
 
 @contextmanager

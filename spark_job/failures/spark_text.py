@@ -151,6 +151,11 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         "Kafka no longer has what the query was reading; the next start says what is lost and what continues",
     ),
     (
+        ("LoginFailedError",),
+        UnavailableError,
+        "the login of Spark's executors gave no token ([kafka] login)",
+    ),
+    (
         (
             "errors.SaslAuthenticationException",
             "errors.SslAuthenticationException",

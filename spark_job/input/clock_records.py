@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from service.kafka.client import QUIET
 from service.kafka.rights import needing
+from service.logins.kafka import logged_in
 from service.settings import KafkaSettings
 from spark_job.input.columns import CLOCK_HEADER, CLOCK_MARK
 from spark_job.input.topics import explained
@@ -77,7 +78,7 @@ def write_clock_records(kafka: KafkaSettings, places: Iterable[Place]) -> dict[P
     wanted = list(places)
     try:
         with needing("Write", "topic", *sorted({topic for topic, _ in wanted})):
-            producer = Producer(options)
+            producer = Producer(logged_in(options))
             try:
                 for topic, partition in wanted:
                     producer.produce(topic, None, KEY, partition=partition, headers=headers, on_delivery=note)

@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from service.kafka.reading import EndNotReachedError, Place, RangeReader
 from service.kafka.rights import needing
+from service.logins.kafka import logged_in
 
 # None is joined, and no offset is committed; the client wants a name.
 _GROUP = "outbox-rebuild"
@@ -58,7 +59,7 @@ def committed_ranges(
     }
     try:
         with (
-            RangeReader(lambda: Consumer(options), timeout_s, give_up) as reader,
+            RangeReader(lambda: Consumer(logged_in(options)), timeout_s, give_up) as reader,
             needing("Read", "topic", *sorted({topic for topic, _ in ranges})),
             needing("Describe", "consumer group", _GROUP),
         ):

@@ -4,6 +4,7 @@ A record's place is the number `source` = topic's index in the settings * 2**20 
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import orjson
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -50,10 +51,14 @@ def read_records(
     *,
     start: str,
     max_events: int,
+    login: Mapping[str, str] = MappingProxyType({}),
 ) -> DataFrame:
-    """Return the streaming frame: source, offset, ts (ms), value, by_broker (1: it has set ts), and those of `columns`, all binary."""
+    """Return the streaming frame: source, offset, ts (ms), value, by_broker (1: it has set ts), and those of `columns`, all binary.
+
+    `login`: options of the Java client by which it logs in, where `[kafka] login` is set.
+    """
     reader = spark.readStream.format("kafka")
-    for name, value in (_CONSUMER | kafka.java()).items():
+    for name, value in (_CONSUMER | kafka.java(login)).items():
         reader = reader.option(f"kafka.{name}", value)
     # After the user's options: what exactly-once rests on is not theirs to change.
     reader = (

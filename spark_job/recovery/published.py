@@ -13,6 +13,7 @@ from service.kafka.client import QUIET, KafkaAdmin, admin_client
 from service.kafka.reading import RangeReader
 from service.kafka.rights import needing
 from service.kafka.topics import existing_topics, partition_offsets
+from service.logins.kafka import logged_in
 from service.settings import Settings
 from spark_job.ledger.generations import Connection
 
@@ -62,7 +63,7 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
             bounds = _bounds(admin_client(settings.kafka), topic)
             if not bounds:
                 return []
-            with RangeReader(lambda: Consumer(options), _TIMEOUT_S) as reader:
+            with RangeReader(lambda: Consumer(logged_in(options)), _TIMEOUT_S) as reader:
                 return _read_newest(reader, topic, bounds)
     except KafkaException as error:
         raise UnavailableError(

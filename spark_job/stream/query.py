@@ -61,6 +61,7 @@ from spark_job.spark.session import load_added_jars
 from spark_job.stream.batches import BatchSteps, RunContext
 from spark_job.stream.ended_query import let_go
 from spark_job.stream.endings import FailedPart, Interruption, QueryEnding, State
+from spark_job.stream.kafka_login import java_login
 from spark_job.stream.pacing import Pacing
 from spark_job.stream.query_watch import QueryWatch
 
@@ -143,6 +144,7 @@ class QueryLoop:
             self._batches.columns,
             start=offsets_json(self._batches.read_to, ids),
             max_events=self._size.max_events,
+            login=java_login(run.spark, run.settings.kafka),
         )
         writer = records.writeStream.foreachBatch(callback).option("checkpointLocation", checkpoint)
         if job.async_progress:

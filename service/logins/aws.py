@@ -1,0 +1,39 @@
+"""AWS: signed URLs in the place of a token and of a password, by botocore's chain of credentials."""
+
+import os
+import re
+
+from service.logins import missing
+
+_REGION = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-\d+)\.(?:[a-z]+\.)?amazonaws\.com")
+
+
+def region_of(hosts: str) -> str:
+    """Return the region that the names of hosts have in them, else the one that the environment names. Raises ValueError."""
+    found = _REGION.search(hosts)
+    region = found[1] if found else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise ValueError(f"no region is in the name of {hosts}: set AWS_REGION")
+    return region
+
+
+def kafka_token(bootstrap_servers: str) -> tuple[str, float]:
+    """For MSK. Raises SettingsError without its package."""
+    try:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+    except ImportError as error:
+        raise missing("aws", error) from error
+    token, expires_ms = MSKAuthTokenProvider.generate_auth_token(region_of(bootstrap_servers))
+    return token, expires_ms / 1000
+
+
+def postgres_password(host: str, port: int, user: str) -> str:
+    """For RDS and Aurora: good for 15 minutes. Raises SettingsError without its package."""
+    try:
+        import boto3
+    except ImportError as error:
+        raise missing("aws", error) from error
+    region = region_of(host)
+    client = boto3.client("rds", region_name=region)
+    password: str = client.generate_db_auth_token(DBHostname=host, Port=port, DBUsername=user, Region=region)
+    return password

@@ -1,0 +1,130 @@
+"""`[kafka] login`: tokens for the clients of this process, of librdkafka (`logged_in`) and, in the job, of Spark (`token_source`).
+
+What travels to executors is data, a client's options that name the login. Whoever makes a client passes them to `logged_in`.
+"""
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from service.errors import SettingsError, UnavailableError
+from service.logins import aws, azure, google, plugin, shown
+from service.logins.options import named_login
+
+_log = structlog.get_logger()
+
+_OWN: Mapping[str, Callable[[str], tuple[Any, ...]]] = {
+    "aws-msk-iam": aws.kafka_token,
+    "azure-entra": azure.kafka_token,
+    "google": google.kafka_token,
+}
+NO_TOKEN = "[kafka] login = "
+"""Begins the text of an error that means: there is no token."""
+# librdkafka asks for the next token when 80 % of the life of the last one are over: it has to be another one by then.
+_RENEW_AFTER = 0.7
+# A login that fails is not asked again before, while the token that it gave is good.
+_PAUSE_S = 10.0
+
+
+class LoginFailedError(UnavailableError, KafkaException):
+    """A login gave no token. For whoever speaks with Kafka this is a Kafka that does not answer."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(KafkaError(KafkaError._TRANSPORT, reason))
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class KafkaToken(NamedTuple):
+    """`expires_at`: seconds since 1970. `principal`: who it is, where the plugin says so."""
+
+    value: str
+    expires_at: float
+    principal: str = ""
+
+
+class TokenSource:
+    """The newest token of a login. Thread-safe: librdkafka asks in a thread of each client."""
+
+    def __init__(self, login: str, bootstrap_servers: str) -> None:
+        self._login = login
+        self._servers = bootstrap_servers
+        self._lock = threading.Lock()
+        self._token: KafkaToken | None = None
+        self._renew_at = 0.0
+
+    def token(self) -> KafkaToken:
+        """Return one that has not expired, a new one where the last is old. Raises LoginFailedError, SettingsError."""
+        with self._lock:
+            now = time.time()
+            if self._token is None or now >= self._renew_at:
+                self._renew(now)
+            assert self._token is not None
+            return self._token
+
+    def for_librdkafka(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
+        """The callback, in a thread of the client's own. Where it raises, librdkafka asks again after ten seconds."""
+        try:
+            token = self.token()
+        except (LoginFailedError, SettingsError) as error:
+            _log.warning("login_failed", login=self._login, reason=str(error))
+            raise RuntimeError("no token") from None
+        return token.value, token.expires_at, token.principal, {}
+
+    def _renew(self, now: float) -> None:
+        try:
+            made = self._made(now)
+        except LoginFailedError as error:
+            if self._token is None or self._token.expires_at <= now:
+                raise
+            self._renew_at = now + _PAUSE_S
+            _log.warning(
+                "login_failed",
+                login=self._login,
+                reason=str(error),
+                former_token_lasts_s=round(self._token.expires_at - now),
+            )
+            return
+        self._token = made
+        self._renew_at = now + _RENEW_AFTER * (made.expires_at - now)
+
+    def _made(self, now: float) -> KafkaToken:
+        try:
+            made = KafkaToken(*plugin("kafka", self._login, _OWN)(self._servers))
+            is_usable = made.value.isprintable() and made.expires_at > now
+        except SettingsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+            # Its frames may hold a token.
+            raise LoginFailedError(f"{NO_TOKEN}{self._login!r} gave no token: {shown(error)}") from None
+        if not is_usable:
+            raise LoginFailedError(
+                f"{NO_TOKEN}{self._login!r} gave a token that has expired, or is none. Is this machine's clock right?"
+            )
+        return made
+
+
+@functools.cache
+def token_source(login: str, bootstrap_servers: str) -> TokenSource:
+    """Return the one of this process."""
+    return TokenSource(login, bootstrap_servers)
+
+
+def logged_in(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a client, `KafkaSettings.client()`, with what gives it tokens where they name a login.
+
+    A client without its first token would only say after ten seconds that it has none. Raises LoginFailedError, SettingsError.
+    """
+    login = named_login(options)
+    if login is None:
+        return dict(options)
+    source = token_source(login, str(options["bootstrap.servers"]))
+    source.token()
+    return {**options, "oauth_cb": source.for_librdkafka}

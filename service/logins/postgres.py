@@ -1,0 +1,46 @@
+"""`[postgres] login`: a password that is made anew for each connection."""
+
+from collections.abc import Callable, Mapping
+
+from service.errors import SettingsError, UnavailableError
+from service.logins import aws, azure, google, plugin, shown
+from service.settings import PostgresSettings
+from service.settings.dsn import PLAIN_MODES, is_remote, libpq_options
+
+_OWN: Mapping[str, Callable[[str, int, str], str]] = {
+    "aws-rds": aws.postgres_password,
+    "azure": azure.postgres_password,
+    "google-cloud-sql": google.postgres_password,
+}
+
+
+def by_login(settings: PostgresSettings) -> dict[str, str]:
+    """Return the password for a new connection as libpq's option; nothing without a login.
+
+    Raises SettingsError for a DSN that would tell it in clear, or does not say to whom; UnavailableError where the login gives none.
+    """
+    if settings.login is None:
+        return {}
+    options = libpq_options(settings.dsn)
+    host, user = options.get("host", ""), options.get("user", "")
+    if not host or "," in host or not user:
+        raise SettingsError(
+            f"[postgres] login = {settings.login!r} needs a dsn with one host and a user: the password is theirs"
+        )
+    if is_remote(options) and options.get("sslmode", "prefer") in PLAIN_MODES:
+        raise SettingsError(
+            f"[postgres] login = {settings.login!r} needs TLS, for the server is told the password as it is: add sslmode=verify-full and "
+            "sslrootcert to the dsn"
+        )
+    try:
+        made: str = plugin("postgres", settings.login, _OWN)(host, int(options.get("port", 5432)), user)
+        if not isinstance(made, str) or not made:
+            raise TypeError("no text")
+    except SettingsError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        # Its frames may hold a password.
+        raise UnavailableError(
+            f"Postgres at {settings.address()} cannot be used: [postgres] login = {settings.login!r} gave no password: {shown(error)}"
+        ) from None
+    return {"password": made}

@@ -1,0 +1,125 @@
+"""`[kafka] login` for Spark's client, which is Kafka's Java client.
+
+MSK has a login module of its vendor's, which Spark is given as a jar. For every other login Kafka's own client fetches the tokens that
+librdkafka's clients get, and renews them: over HTTP on loopback from this process, with a secret that only the two know.
+"""
+
+import base64
+import functools
+import hmac
+import json
+import secrets
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from service.errors import OutboxError, SettingsError
+from service.logins.kafka import TokenSource, token_source
+from service.settings import KafkaSettings
+from service.settings.java_client import java_options
+from spark_job.spark.jars import resolve
+
+_LOOPBACK = "127.0.0.1"
+_CLIENT = "spark"
+_READ_WITHIN_S = 5
+_ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+_AWS_MODULE = "software.amazon.msk.auth.iam"
+_AWS = {
+    "sasl.mechanism": "AWS_MSK_IAM",
+    "sasl.jaas.config": f"{_AWS_MODULE}.IAMLoginModule required;",
+    "sasl.client.callback.handler.class": f"{_AWS_MODULE}.IAMClientCallbackHandler",
+}
+
+
+def java_login(session: SparkSession, kafka: KafkaSettings) -> dict[str, str]:
+    """Return the options by which the Java client logs in; none without a login. Raises SettingsError, JarsError, LoginFailedError."""
+    if kafka.login is None:
+        return {}
+    if kafka.login == "aws-msk-iam":
+        for jar in resolve(files("spark_job.spark") / "aws-msk-iam.lock"):
+            session.sql(f"ADD JAR '{jar}'")
+        return _AWS
+    if not str(session.sparkContext.master).startswith("local"):
+        raise SettingsError(
+            f"[kafka] login = {kafka.login!r} needs [job] master = 'local[*]': it gives Spark's executors on other machines no tokens, and "
+            "Maven Central has no Java login module for it that the job could send them. Name one with its jars in [kafka.java_options] "
+            "and [job.spark_options], and remove the login (docs/managed-services.md#a-spark-cluster)"
+        )
+    endpoint = _endpoint(kafka.login, kafka.bootstrap_servers)
+    _allow(session, endpoint.url)
+    return java_options(endpoint.client())
+
+
+def _allow(session: SparkSession, url: str) -> None:
+    """Let this JVM ask there: Kafka's client asks only servers that a property names."""
+    virtual_machine: Any = session.sparkContext._jvm
+    system = virtual_machine.java.lang.System
+    allowed = [each for each in (system.getProperty(_ALLOWED_URLS) or "").split(",") if each]
+    if url not in allowed:
+        system.setProperty(_ALLOWED_URLS, ",".join([*allowed, url]))
+
+
+class TokenEndpoint:
+    """Answers the Java client of this machine. It lives as long as the process, in a thread of its own, and its secret as well."""
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+        self._secret = secrets.token_urlsafe(32)
+        self._server = ThreadingHTTPServer((_LOOPBACK, 0), self._handler())
+        threading.Thread(target=self._server.serve_forever, name="kafka tokens", daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Where tokens are asked for."""
+        return f"http://{_LOOPBACK}:{self._server.server_port}/token"
+
+    def client(self) -> dict[str, str]:
+        """Return the options of a client that asks here, in librdkafka's words."""
+        return {
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.token.endpoint.url": self.url,
+            "sasl.oauthbearer.client.id": _CLIENT,
+            "sasl.oauthbearer.client.secret": self._secret,
+        }
+
+    def answer(self, authorization: str) -> tuple[int, dict[str, Any]]:
+        """Return the status and the body for a request."""
+        known = base64.b64encode(f"{_CLIENT}:{self._secret}".encode()).decode()
+        if not hmac.compare_digest(authorization.encode(), f"Basic {known}".encode()):
+            return 401, {"error": "invalid_client"}
+        try:
+            token = self._source.token()
+        except OutboxError as error:
+            return 503, {"error": "temporarily_unavailable", "error_description": str(error)}
+        lasts_s = max(1, int(token.expires_at - time.time()))
+        return 200, {"access_token": token.value, "token_type": "Bearer", "expires_in": lasts_s}
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _READ_WITHIN_S
+
+            def do_POST(self) -> None:
+                status, found = endpoint.answer(self.headers.get("Authorization", ""))
+                body = json.dumps(found).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        return Handler
+
+
+@functools.cache
+def _endpoint(login: str, bootstrap_servers: str) -> TokenEndpoint:
+    return TokenEndpoint(token_source(login, bootstrap_servers))

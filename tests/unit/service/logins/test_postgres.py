@@ -1,0 +1,66 @@
+"""`[postgres] login`: a plugin makes the password of each connection, and none is told in clear to another machine."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from db.connection import connect
+from service.errors import SettingsError, UnavailableError
+from service.logins.postgres import by_login
+from service.settings import PostgresSettings
+from tests.support.secured.tokens import install_plugin
+
+MADE = """
+def password(host, port, user):
+    return f"{user} of {host}:{port}"
+"""
+FAILS = """
+def password(host, port, user):
+    raise TimeoutError("no answer\\nsecond line")
+"""
+REMOTE = "postgresql://me@db.example:6543/outbox"
+
+
+def settings(dsn: str, login: str = "made") -> PostgresSettings:
+    return PostgresSettings(dsn=SecretStr(dsn), login=login)
+
+
+@pytest.fixture(autouse=True)
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them."""
+    install_plugin(tmp_path, MADE, "made", "postgres", "password")
+    install_plugin(tmp_path, FAILS, "fails", "postgres", "password")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_the_password_is_of_the_server_and_the_user_that_the_dsn_names() -> None:
+    assert by_login(settings(f"{REMOTE}?sslmode=verify-full")) == {"password": "me of db.example:6543"}
+    assert by_login(PostgresSettings(dsn=SecretStr(REMOTE))) == {}
+
+
+@pytest.mark.parametrize("mode", ["", "?sslmode=disable", "?sslmode=prefer"])
+def test_another_machine_is_told_none_without_tls(mode: str) -> None:
+    with pytest.raises(SettingsError, match="needs TLS"):
+        by_login(settings(REMOTE + mode))
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://me@a,b/outbox?sslmode=require", "dbname=outbox user=me"])
+def test_a_dsn_with_no_host_or_several_is_refused(dsn: str) -> None:
+    with pytest.raises(SettingsError, match="one host and a user"):
+        by_login(settings(dsn))
+
+
+def test_a_login_that_fails_is_a_server_that_does_not_answer() -> None:
+    wanted = r"Postgres at db\.example:6543/outbox .* gave no password: TimeoutError: no answer$"
+    with (
+        pytest.raises(UnavailableError, match=wanted) as raised,
+        connect(settings(f"{REMOTE}?sslmode=require", "fails"), "test"),
+    ):
+        pass
+    assert raised.value.__suppress_context__
+
+
+def test_an_unknown_login_names_those_that_there_are() -> None:
+    with pytest.raises(SettingsError, match="'aws-rds', 'azure', 'fails', 'google-cloud-sql', 'made'"):
+        by_login(settings(f"{REMOTE}?sslmode=require", "aws"))
