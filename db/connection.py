@@ -121,7 +121,7 @@ def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
         yield
 
 
-def _is_missing(settings: PostgresSettings, error: psycopg.Error, login: dict[str, str]) -> bool:
+def _is_missing(settings: PostgresSettings, error: psycopg.Error, login: dict[str, Any]) -> bool:
     """Whether a connection failed because there is no such database, by the server's own catalogue.
 
     A failed connection has no SQLSTATE, and its message is in the server's language: the name in it, however it is quoted, is only a

@@ -1,6 +1,7 @@
 """`[postgres] login`: a password that is made anew for each connection."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from service.errors import SettingsError, UnavailableError
 from service.logins import aws, azure, google, plugin, shown
@@ -14,7 +15,7 @@ _OWN: Mapping[str, Callable[[str, int, str], str]] = {
 }
 
 
-def by_login(settings: PostgresSettings) -> dict[str, str]:
+def by_login(settings: PostgresSettings) -> dict[str, Any]:
     """Return the password for a new connection as libpq's option; nothing without a login.
 
     Raises SettingsError for a DSN that would tell it in clear, or does not say to whom; UnavailableError where the login gives none.

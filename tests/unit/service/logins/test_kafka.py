@@ -1,6 +1,8 @@
 """`[kafka] login`: every client of librdkafka logs in by a plugin, whose failures are told and whose tokens are not."""
 
 import ast
+import importlib
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     name = f"t{time.monotonic_ns()}"  # a process imports a module once
     install_plugin(tmp_path, GIVES, name)
     monkeypatch.syspath_prepend(tmp_path)
-    module = __import__(f"login_plugin_{name}")
+    module: Any = importlib.import_module(f"login_plugin_{name}")
     module.name = name
     return module
 
@@ -81,7 +83,7 @@ def test_without_its_vendors_package_a_login_says_what_to_install(
     login: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("aws_msk_iam_sasl_signer", "azure.identity", "google.auth"):
-        monkeypatch.setitem(__import__("sys").modules, module, None)
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SettingsError, match=rf'pip install "spark-outbox\[{extra}\]"'):
         logged_in(KafkaSettings(login=login).client())
 
