@@ -1,7 +1,6 @@
 """The commands of `outbox-migrate`."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,9 +27,9 @@ def up(
     services must be stopped. Exit codes: 0 done, 2 wrong settings, 3 the migration was refused, 6 Postgres did not answer, or
     somebody holds a lock.
     """
-    dsn = _dsn(config)
-    migrate.upgrade(dsn, revision, _applied)
-    _say(migrate.current(dsn))
+    server = load_settings(config).postgres
+    migrate.upgrade(server, revision, _applied)
+    _say(migrate.current(server))
 
 
 def down(
@@ -44,14 +43,14 @@ def down(
     """
     lost = "the whole outbox with its data" if revision == "base" else f"what was added after {revision}"
     confirm(yes, f"This drops {lost}. Continue?", f"this drops {lost}")
-    dsn = _dsn(config)
-    migrate.downgrade(dsn, revision, _reverted)
-    _say(migrate.current(dsn))
+    server = load_settings(config).postgres
+    migrate.downgrade(server, revision, _reverted)
+    _say(migrate.current(server))
 
 
 def status(config: Config = None, as_json: Json = False) -> None:
     """Show the revision of the database. Exit codes: 0 it is this release's, 3 it is not, 2 and 6 as for `up`."""
-    found = migrate.current(_dsn(config))
+    found = migrate.current(load_settings(config).postgres)
     if as_json:
         print_json({"revision": found, "needed": HEAD, "current": found == HEAD})
     else:
@@ -86,10 +85,6 @@ def sql(
 ) -> None:
     """Print the statements that bring the schema to this release's revision, for a DBA to run. Needs no database."""
     sys.stdout.write(migrate.upgrade_sql(since))
-
-
-def _dsn(config: Path | None) -> str:
-    return load_settings(config).postgres.dsn.get_secret_value()
 
 
 def _applied(revision: str, title: str) -> None:

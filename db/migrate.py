@@ -27,18 +27,18 @@ ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor", "outbox_retentio
 """What logins are made members of: the job, the publisher, people who only look, `publisher retention run`, and `publisher erase`."""
 
 
-def upgrade(dsn: str, revision: str = "head", tell: Tell | None = None) -> None:
-    """Bring the schema of the database up to `revision`; `tell` is called for each revision that was applied.
+def upgrade(server: str | PostgresSettings, revision: str = "head", tell: Tell | None = None) -> None:
+    """Bring the schema of the database up to `revision`; `tell` is called for each revision that was applied. `server`: or its DSN.
 
     Raises UnavailableError when the server cannot be reached or a lock cannot be acquired in time, SchemaError for everything that another
     try does not mend (privileges, an unsuitable database, a failing statement).
     """
-    _run("upgrade", dsn, revision, tell)
+    _run("upgrade", server, revision, tell)
 
 
-def downgrade(dsn: str, revision: str, tell: Tell | None = None) -> None:
+def downgrade(server: str | PostgresSettings, revision: str, tell: Tell | None = None) -> None:
     """Take the schema back to `revision`; "base" drops it with all data. Raises as upgrade does."""
-    _run("downgrade", dsn, revision, tell)
+    _run("downgrade", server, revision, tell)
 
 
 def upgrade_sql(since: str = "base") -> str:
@@ -48,9 +48,9 @@ def upgrade_sql(since: str = "base") -> str:
     return printed.getvalue()
 
 
-def current(dsn: str) -> str | None:
-    """Return the revision of the database at `dsn`, None where there is no outbox. Raises UnavailableError, SchemaError."""
-    with connect(PostgresSettings(dsn=SecretStr(dsn)), "outbox-migrate") as connection:
+def current(server: str | PostgresSettings) -> str | None:
+    """Return the revision of the database, None where there is no outbox. Raises UnavailableError, SchemaError."""
+    with connect(_settings(server), "outbox-migrate") as connection:
         return _revision(connection)
 
 
@@ -105,6 +105,10 @@ def explain(error: psycopg.Error) -> OutboxError:
             return SchemaError(f"the migration failed and was rolled back: {happened} ({error.sqlstate})")
 
 
+def _settings(server: str | PostgresSettings) -> PostgresSettings:
+    return PostgresSettings(dsn=SecretStr(server)) if isinstance(server, str) else server
+
+
 def _revision(connection: psycopg.Connection[Any]) -> str | None:
     try:
         with connection.transaction(), connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
@@ -121,7 +125,12 @@ def _revision(connection: psycopg.Connection[Any]) -> str | None:
 
 
 def _run(
-    command: str, dsn: str | None, revision: str, tell: Tell | None = None, *, printed: StringIO | None = None
+    command: str,
+    server: str | PostgresSettings | None,
+    revision: str,
+    tell: Tell | None = None,
+    *,
+    printed: StringIO | None = None,
 ) -> None:
     try:
         from alembic import command as commands
@@ -134,7 +143,7 @@ def _run(
     config = Config(output_buffer=printed)
     config.set_main_option("script_location", str(files("db.migrations")).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    config.attributes |= {"dsn": dsn, "tell": tell}
+    config.attributes |= {"postgres": None if server is None else _settings(server), "tell": tell}
     run = commands.upgrade if command == "upgrade" else commands.downgrade
     try:
         run(config, revision, sql=printed is not None)

@@ -12,7 +12,6 @@ from alembic import context
 from alembic.runtime.migration import MigrationInfo
 from alembic.util import CommandError
 from psycopg.rows import TupleRow
-from pydantic import SecretStr
 from sqlalchemy import Connection, create_engine, exc
 from sqlalchemy.pool import NullPool
 
@@ -29,8 +28,7 @@ LOCK_TIMEOUT_MS = 5_000
 
 def open_connection() -> psycopg.Connection[TupleRow]:
     """Connect with any conninfo that libpq knows, wait for other migrations, and bound every statement."""
-    dsn = context.config.attributes.get("dsn")
-    settings = load_settings().postgres if dsn is None else PostgresSettings(dsn=SecretStr(dsn))
+    settings: PostgresSettings = context.config.attributes.get("postgres") or load_settings().postgres
     connection = connect(settings.model_copy(update={"lock_timeout_ms": LOCK_TIMEOUT_MS}), "outbox-migrate")
     try:
         run(connection, "open_session")

@@ -7,6 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from db.connection import connect
+from db.migrate import current
 from service.errors import CredentialsRefusedError, UnavailableError
 from service.settings import PostgresSettings
 from tests.support.secured.postgres import SecuredPostgres
@@ -42,6 +43,8 @@ def test_a_password_is_made_anew_for_each_connection(
     with connect(settings, "login") as connection:
         ssl = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
         assert connection.execute(ssl).fetchall() == [(True,)]
+    # As `outbox-migrate` asks: with all settings, not with the DSN alone.
+    assert current(settings) is None
     secured.change_password("me", SECOND)
     with pytest.raises(CredentialsRefusedError) as refused, connect(settings, "login"):
         pass
