@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from service.errors import OutboxError, SettingsError
+from service.lifecycle.threads import supervised
 from service.logins.kafka import TokenSource, token_source
 from service.settings import KafkaSettings
 from service.settings.java_client import java_options
@@ -70,7 +71,7 @@ class TokenEndpoint:
         self._source = source
         self._secret = secrets.token_urlsafe(32)
         self._server = ThreadingHTTPServer((_LOOPBACK, 0), self._handler())
-        threading.Thread(target=self._server.serve_forever, name="kafka tokens", daemon=True).start()
+        supervised(self._server.serve_forever, "kafka tokens", threading.Event()).start()
 
     @property
     def url(self) -> str:

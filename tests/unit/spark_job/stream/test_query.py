@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from service.errors import JobFailedError, OutboxError
-from service.settings import JobSettings
+from service.settings import JobSettings, KafkaSettings
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import writer as ownership
 from spark_job.ledger.batch_size import BatchSize
@@ -149,7 +149,7 @@ class Run:
         settings = SimpleNamespace(
             job=JobSettings(max_events_per_batch=MOST),
             tracing=SimpleNamespace(propagate=False),
-            kafka=None,
+            kafka=KafkaSettings(),
             postgres=None,
         )
         generation = SimpleNamespace(assembly={})
