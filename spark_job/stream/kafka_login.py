@@ -29,11 +29,12 @@ _CLIENT = "spark"
 _READ_WITHIN_S = 5
 _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _AWS_MODULE = "software.amazon.msk.auth.iam"
-_AWS = {
+AWS = {
     "sasl.mechanism": "AWS_MSK_IAM",
     "sasl.jaas.config": f"{_AWS_MODULE}.IAMLoginModule required;",
     "sasl.client.callback.handler.class": f"{_AWS_MODULE}.IAMClientCallbackHandler",
 }
+"""Options of the Java client for MSK."""
 
 
 def java_login(session: SparkSession, kafka: KafkaSettings) -> dict[str, str]:
@@ -43,7 +44,7 @@ def java_login(session: SparkSession, kafka: KafkaSettings) -> dict[str, str]:
     if kafka.login == "aws-msk-iam":
         for jar in resolve(files("spark_job.spark") / "aws-msk-iam.lock"):
             session.sql(f"ADD JAR '{jar}'")
-        return _AWS
+        return AWS
     if not str(session.sparkContext.master).startswith("local"):
         raise SettingsError(
             f"[kafka] login = {kafka.login!r} needs [job] master = 'local[*]': it gives Spark's executors on other machines no tokens, and "

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from devstack.topics import create_topics
@@ -124,39 +124,26 @@ def _is_refused(admin: KafkaAdmin) -> bool:
     return False
 
 
-@pytest.fixture(scope="module")
-def spark(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The job's own session."""
-    folder = str(tmp_path_factory.mktemp("cache"))
-    lazy = LazySession(JobSettings(cache=folder, master="local[1]", driver_memory="1g"))
+def test_sparks_own_client_logs_in_by_the_same_plugin(
+    by_login: KafkaSettings, tokens: TokenServer, tmp_path: Path
+) -> None:
+    lazy = LazySession(JobSettings(cache=str(tmp_path), master="local[1]", driver_memory="1g"))
     try:
-        yield lazy.get()
+        spark: Any = lazy.get()
+        load_added_jars(spark)
+        frame = read_records(
+            spark,
+            by_login,
+            [INPUT],
+            RecordColumns(),
+            start="earliest",
+            max_events=100,
+            login=java_login(spark, by_login),
+        )
+        query = frame.writeStream.format("memory").queryName("found").trigger(availableNow=True).start()
+        query.awaitTermination()
+        values = {bytes(row["value"]) for row in spark.sql("SELECT value FROM found").collect()}
+        assert values >= {b"0", b"1", b"2"}
     finally:
         lazy.stop()
-
-
-def read_by_spark(spark: SparkSession, kafka: KafkaSettings, name: str) -> set[bytes]:
-    """Read all values of the input as the job does."""
-    login = java_login(spark, kafka)
-    load_added_jars(spark)
-    columns = RecordColumns()
-    frame = read_records(spark, kafka, [INPUT], columns, start="earliest", max_events=100, login=login)
-    query = frame.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return {bytes(row["value"]) for row in spark.table(name).collect()}
-
-
-def test_sparks_own_client_logs_in_by_the_same_plugin(
-    spark: SparkSession, by_login: KafkaSettings, tokens: TokenServer
-) -> None:
-    assert read_by_spark(spark, by_login, "by_plugin") >= {b"0", b"1", b"2"}
     assert tokens.refused == 0
-
-
-def test_sparks_own_client_brings_msks_module_to_the_broker(
-    spark: SparkSession, by_login: KafkaSettings
-) -> None:
-    """As far as a broker that is none of MSK's."""
-    msk = by_login.model_copy(update={"login": "aws-msk-iam"})
-    with pytest.raises(StreamingQueryException, match="'AWS_MSK_IAM' not enabled in the server"):
-        read_by_spark(spark, msk, "by_msk")
