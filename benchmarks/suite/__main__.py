@@ -7,7 +7,7 @@ import typer
 
 from benchmarks.suite import smoke
 from benchmarks.suite.campaign import START_S, campaign
-from benchmarks.suite.measures import capacity, faults, growth, latency, outage, throughput
+from benchmarks.suite.measures import capacity, faults, growth, latency, outage, small_batch, throughput
 from benchmarks.suite.options import Asked, Folder, Rounds, measurement, numbers
 from benchmarks.suite.report import page
 from benchmarks.suite.results import RESULTS
@@ -69,6 +69,29 @@ def measure_latency(
                     seconds=seconds,
                 ):
                     taken.kept.add(contender.name, found, f"{rate:g}", load_before=load)
+
+
+@measurement(app, "small-batch", who="ours")
+def measure_small_batch(
+    asked: Asked,
+    rate: Annotated[float, typer.Option(min=1, help="Sessions a second.")] = 10.0,
+    settle: Annotated[float, typer.Option(min=0, help="Seconds at that rate before it counts.")] = 120.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Measured.")] = 120.0,
+) -> None:
+    """What a batch of ours costs at a low rate, by part; with --baseline beside another checkout, in turn."""
+    parameters = asked.parameters(settle=settle, seconds=seconds, **{"sessions/s": rate})
+    with campaign(asked, "small-batch", small_batch.TITLE, small_batch.LABELS, parameters) as taken:
+        taken.each(
+            lambda one: small_batch.measure(
+                taken.bench,
+                one,
+                partitions=asked.partitions,
+                rate=rate,
+                settle_s=settle,
+                seconds=seconds,
+            ),
+            expected_s=START_S + small_batch.expected_s(settle, seconds),
+        )
 
 
 @measurement(app, "capacity", who="ours,flink-heap-1s")
