@@ -14,6 +14,7 @@ from spark_job.assembly.task import AssemblyTask
 from spark_job.failures.spark_text import text_of
 from spark_job.input.columns import RecordColumns
 from spark_job.spark.task_options import without_secrets
+from spark_job.stream.arrow_map import ArrowMap
 
 log = structlog.get_logger()
 
@@ -26,6 +27,7 @@ class BatchAction:
 
     def __init__(self, columns: RecordColumns) -> None:
         self._direct = DirectReader(columns)
+        self._map: ArrowMap | None = None
         self.reads_directly = False
         """The tasks do."""
 
@@ -33,18 +35,19 @@ class BatchAction:
         """Return the rows of all tasks. `frame`: the batch's records by Spark's Kafka source, which the slices name too."""
         if not self.reads_directly:
             try:
-                return _run(frame.coalesce(tasks), replace(task, reader=SparkRecords()))
+                return self._run(frame.coalesce(tasks), replace(task, reader=SparkRecords()))
             except (PySparkException, Py4JError) as error:
                 if not any(sign in text_of(error) for sign in _TIME_SIGNS):
                     raise
             log.warning(
                 "tasks_read_kafka", because="a record's time is before 1901, or none that Spark can hold"
             )
-            self.reads_directly = True
+            self.reads_directly, self._map = True, None
         places = frame.sparkSession.range(0, len(task.slices), 1, min(tasks, len(task.slices)))
-        return _run(places, replace(task, reader=self._direct))
+        return self._run(places, replace(task, reader=self._direct))
 
-
-def _run(frame: DataFrame, task: AssemblyTask) -> pa.Table:
-    function = without_secrets(task, frame.sparkSession.sparkContext)
-    return frame.mapInArrow(function, rows.DDL).toArrow()
+    def _run(self, frame: DataFrame, task: AssemblyTask) -> pa.Table:
+        session = frame.sparkSession
+        if self._map is None:
+            self._map = ArrowMap(session, frame.columns, rows.DDL, rows.SCHEMA)
+        return self._map.run(frame, without_secrets(task, session.sparkContext))

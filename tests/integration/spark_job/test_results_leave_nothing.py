@@ -11,9 +11,11 @@ BATCHES = 20
 SCRIPT = """
 import json, sys
 from pathlib import Path
+import pyarrow as pa
 from service.settings import JobSettings
 from spark_job.spark.session import start_session, stop_session
 from spark_job.spark.work_folder import WorkFolder
+from spark_job.stream.arrow_map import ArrowMap
 
 class Task:
     def __init__(self, told):
@@ -23,12 +25,13 @@ class Task:
 
 folder = WorkFolder()
 spark = start_session(JobSettings(cache=sys.argv[1], master="local[1]", driver_memory="1g"), folder)
+held = ArrowMap(spark, ["id"], "id long", pa.schema([("id", pa.int64())]))
 hook = spark.sparkContext._jvm.java.lang.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
 hook.setAccessible(True)
 
 def batches(number):
     for _ in range(number):
-        spark.range(0, 10, 1, 1).mapInArrow(Task(bytes(2_000_000)), "id long").toArrow()
+        held.run(spark.range(0, 10, 1, 1), Task(bytes(2_000_000)))
     files = [path for path in folder.path.rglob("*") if path.is_file() or path.is_socket()]
     return hook.get(None).size(), len(files)
 

@@ -1,0 +1,71 @@
+"""`DataFrame.mapInArrow(function).toArrow()` of one frame after the other, with the same columns and the same result's.
+
+At each call pyspark asks the JVM for classes by name, which looks for them in all jars; copies Python's environment there; makes a Java
+object of each column; parses both schemas; and reads source files to name the caller. What does not change between two batches is made
+once here. The rest is as pyspark does it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from py4j.java_collections import ListConverter, MapConverter
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.classic.column import _to_seq
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.sql.types import _parse_datatype_string
+from pyspark.util import PythonEvalType, _load_from_socket
+
+Function = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_FUNCTION = "org.apache.spark.api.python.SimplePythonFunction"
+_UDF = "org.apache.spark.sql.execution.python.UserDefinedPythonFunction"
+
+
+class ArrowMap:
+    """Of one JVM."""
+
+    def __init__(self, session: SparkSession, columns: Sequence[str], ddl: str, schema: pa.Schema) -> None:
+        """`columns`: of the frames. `ddl` and `schema`: of what the functions yield, for Spark and for the result."""
+        context: Any = session.sparkContext
+        machine, client = context._jvm, context._gateway._gateway_client
+        self._pickle: Any = CloudPickleSerializer().dumps
+        self._serializer = ArrowCollectSerializer()  # type: ignore[no-untyped-call]
+        self._schema = schema
+        self._returns = _parse_datatype_string(ddl)
+        self._java_returns = session._jsparkSession.parseDataType(self._returns.json())
+        self._function, self._udf = getattr(machine, _FUNCTION), getattr(machine, _UDF)
+        self._worker = (
+            MapConverter().convert(context.environment, client),
+            ListConverter().convert(context._python_includes, client),
+            context.pythonExec,
+            context.pythonVer,
+            ListConverter().convert([], client),  # no broadcast variables
+            context._javaAccumulator,
+        )
+        self._columns = _to_seq(context, [F.col(f"`{name}`")._jc for name in columns])
+
+    def run(self, frame: DataFrame, function: Function) -> pa.Table:
+        """Run the action. Raises what Spark raises."""
+        python = self._function(bytearray(self._pickle((function, self._returns))), *self._worker)
+        udf = self._udf(
+            type(function).__name__,
+            python,
+            self._java_returns,
+            PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+            True,
+        )
+        mapped = frame._jdf.mapInArrow(udf.apply(self._columns), False, None)
+        port, secret, server = mapped.collectAsArrowToPython()
+        try:
+            with _load_from_socket((port, secret), self._serializer) as received:
+                *batches, order = received
+        finally:
+            with unwrap_spark_exception():
+                server.getResult()  # raises what failed
+        if not batches:
+            return self._schema.empty_table()
+        return pa.Table.from_batches([batches[number] for number in order]).cast(self._schema)
