@@ -211,7 +211,8 @@ class JobSettings(Section):
     always at once where the job is behind."""
     _latency = field_validator("latency", mode="before")(_goal)
     tasks: int = Field(default=0, ge=0, le=10_000)
-    """Most tasks of a batch; 0: Spark's cores, twice as many for a large batch with `master` local[*]."""
+    """Most tasks of a batch; 0: Spark's cores, with `master` local[*] twice as many for a large batch, and one for a small one unless
+    `latency` is lowest."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
     """Most input events of a batch."""
     async_progress: bool = True

@@ -1,7 +1,8 @@
 """How many tasks Spark runs at once on this machine, and how many a batch has.
 
 A task fetches from Kafka, hands records to its Python worker, and waits while that assembles them. So one task for each core leaves the
-cores idle for a sixth of the time: a large batch has two. A small one has one, because starting a task costs more than it works.
+cores idle for a sixth of the time: a large batch has two. A small one has one, because starting a task costs more than it works, and one
+in all where that hardly delays it.
 """
 
 import math
@@ -13,6 +14,7 @@ CORES_OPTION = "spark.outbox.cores"
 
 _THREADS_A_CORE = 2
 _RECORDS_A_TASK = 20_000
+_ALONE_S, _ALONE_PARTITIONS = 0.03, 8
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -24,6 +26,37 @@ def local_threads(cores: int) -> int:
 def tasks(records: int, cores: int, threads: int) -> int:
     """Return how many tasks a batch with so many records has. `threads`: how many Spark runs at once."""
     return threads if records >= _RECORDS_A_TASK * threads else min(cores, threads)
+
+
+class TaskCount:
+    """How many tasks the batches of a run have."""
+
+    def __init__(self, cores: int, threads: int, *, fixed: int = 0, saves: bool = False) -> None:
+        """`threads`: how many Spark runs at once. `fixed`: as the settings have it, 0 where they do not.
+
+        `saves`: CPU counts for more than a few milliseconds. Not on a cluster: there an executor has the open sessions of its partitions.
+        """
+        self._cores, self._threads = cores, threads
+        self._fixed, self._saves = fixed, saves
+        self._record_s: float | None = None
+
+    def of(self, records: int, partitions: int) -> int:
+        """Of a batch with so many records, from so many partitions; a task fetches its partitions one after the other."""
+        if self._fixed:
+            return self._fixed
+        if (
+            self._saves
+            and self._record_s is not None
+            and records * self._record_s < _ALONE_S
+            and partitions <= _ALONE_PARTITIONS
+        ):
+            return 1
+        return tasks(records, self._cores, self._threads)
+
+    def worked(self, seconds: float, records: int) -> None:
+        """Learn how long the tasks of a batch have worked, in all."""
+        if records:
+            self._record_s = seconds / records
 
 
 def cores(cgroup: Path = _CGROUP) -> int:

@@ -6,6 +6,7 @@ thread's. The commit runs in the thread of `CommitThread`, which owns the sink a
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -26,7 +27,7 @@ from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed import BatchRange, ComputedBatch, ResultReader
-from spark_job.spark import parallelism
+from spark_job.spark.parallelism import CORES_OPTION, TaskCount
 from spark_job.spark.work_folder import WorkFolder
 from spark_job.stream.action import BatchAction
 from spark_job.stream.batch_options import BatchOptions
@@ -51,6 +52,14 @@ class RunContext:
     """Where open sessions that are found again need not be what was open: at the run's start, with `--accept-data-loss`."""
 
 
+def _task_count(run: RunContext, options: Mapping[str, str]) -> TaskCount:
+    context, job = run.spark.sparkContext, run.settings.job
+    threads = context.defaultParallelism
+    cores = int(options.get(CORES_OPTION, threads))
+    saves = job.period_ms > 0 and str(context.master).startswith("local")
+    return TaskCount(cores, threads, fixed=job.tasks, saves=saves)
+
+
 class BatchSteps:
     """The batches of a run, over all its queries."""
 
@@ -70,8 +79,7 @@ class BatchSteps:
         """Events of the largest batch that the query has committed."""
         self._successes_to_grow: int | None = None
         self._chosen = dict(run.spark.sparkContext.getConf().getAll())
-        self._threads = run.spark.sparkContext.defaultParallelism
-        self._cores = int(self._chosen.get(parallelism.CORES_OPTION, self._threads))
+        self._tasks = _task_count(run, self._chosen)
         self._options = BatchOptions(self._chosen)
         self._mean_event_bytes: float | None = None
         columns = applied_rules(run.reader.expected.generation.assembly).columns
@@ -103,7 +111,7 @@ class BatchSteps:
         )
         sizes = [each.end - each.start for each in slices.values() if each.end > each.start]
         self._options.suit(frame, sum(sizes), len(sizes), self._mean_event_bytes)
-        tasks = run.settings.job.tasks or parallelism.tasks(sum(sizes), self._cores, self._threads)
+        tasks = self._tasks.of(sum(sizes), len(sizes))
         table = self._action.run(frame, AssemblyTask(run.task, slices), tasks)
         action_s = time.perf_counter() - began
         reach("query.after_action")
@@ -111,6 +119,7 @@ class BatchSteps:
         del table  # the hand-over may wait for long
         if computed is not None:
             self._mean_event_bytes = computed.result.mean_event_bytes
+            self._tasks.worked(sum(computed.result.seconds.values()), sum(sizes))
         events = sum(sizes)
         if not self._commits.hand_over(
             partial(self._commit, computed, planned, events, number, action_s, ending)
