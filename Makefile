@@ -18,6 +18,7 @@ TAG ?= $(or $(VERSION),latest)
 AUDIT := build/audit-tools
 SITE := build/site
 FUZZER := build/fuzz/atheris
+S3_SERVER := build/s3-server
 AXE := build/axe/node_modules/axe-core/axe.min.js
 MINUTES ?= 60
 
@@ -52,8 +53,15 @@ check: $(INSTALLED) ## Formatting, lint, types, import rules
 prepare: $(INSTALLED)
 	$(BIN)/spark-job prepare
 
+$(S3_SERVER)/.installed: requirements/s3-server.txt $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --require-hashes --target $(S3_SERVER) -r $<
+	@touch $@
+
+.PHONY: s3-server
+s3-server: $(S3_SERVER)/.installed ## Install the server of S3 that tests of the archive start (`make test` does it)
+
 .PHONY: test
-test: ## Everything but the long runs and what needs a container engine; installs nothing outside of .venv and the user's caches
+test: $(S3_SERVER)/.installed ## Everything but the long runs and what needs a container engine; installs nothing outside of .venv and the user's caches
 	@# Types are checked on one core, and Spark's classes archived on another one meanwhile.
 	$(MAKE) --jobs=2 check prepare
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -224,6 +232,7 @@ lock: $(INSTALLED) ## Pin the dependencies anew, with hashes and without address
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --group audit -o requirements/audit.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --group site -o requirements/site.txt
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header requirements/fuzz.in -o requirements/fuzz.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header requirements/s3-server.in -o requirements/s3-server.txt
 
 .PHONY: dist
 dist: $(INSTALLED) ## The sdist and the wheel of the last commit in dist/: the same bytes each time, only what is committed; VERSION=1.2.3: an error if that is another version

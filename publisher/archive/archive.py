@@ -10,35 +10,34 @@ import psycopg
 
 from contract.cursor import Cursor
 from publisher.archive.catalogue import ArchivedPartition
-from publisher.archive.folder import ArchiveDamagedError, ArchiveFolder, manifest_name
-from publisher.archive.manifest import MOST_BYTES, DataFile, Manifest, decode, digest_of
+from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, manifest_name
+from publisher.archive.manifest import MOST_BYTES, DataFile, Manifest, Origin, decode, digest_of
+from publisher.archive.owner import ArchiveClaim, claim
 from publisher.archive.parquet import ArchivedRow, matching, row_groups
-from publisher.archive.writing import archive_partition, check_bytes, drop
+from publisher.archive.writing import archive_partition, drop, proven
 
 
 class Archive:
-    """Reads what `outbox.archived` names, and nothing else. Raises ArchiveDamagedError, and OSError where the disk fails."""
+    """Reads what `outbox.archived` names, and nothing else. Raises ArchiveDamagedError, and OSError where the place fails."""
 
-    def __init__(self, folder: ArchiveFolder, outbox_uuid: UUID) -> None:
-        self.folder = folder
+    def __init__(self, files: ArchiveFiles, outbox_uuid: UUID, origin: Origin) -> None:
+        """`origin`: the database that is connected."""
+        self.files = files
         self.outbox_uuid = outbox_uuid
+        self.origin = origin
 
-    def write(self, connection: psycopg.Connection[Any], partition: str, first: int, last: int) -> Manifest:
-        """Archive a partition, which the caller's transaction holds from here on; batches inclusive."""
-        return archive_partition(connection, self.folder, self.outbox_uuid, partition, first, last)
-
-    def drop(self, connection: psycopg.Connection[Any], manifest: Manifest) -> None:
-        """Drop what `write` has archived, in the same transaction."""
-        drop(connection, manifest)
+    def claimed(self, connection: psycopg.Connection[Any]) -> "ArchiveWriter":
+        """Make the archive this run's. Raises OSError, psycopg.Error."""
+        return ArchiveWriter(claim(connection, self.files, self.outbox_uuid, self.origin))
 
     def manifest(self, of: ArchivedPartition) -> Manifest:
         """Return a partition's manifest, proven by its digest in Postgres."""
         name = manifest_name(of.partition, of.manifest_sha256.hex())
-        with self.folder.open(name) as source:
+        with self.files.open(name) as source:
             text = source.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES or digest_of(text) != of.manifest_sha256:
             raise ArchiveDamagedError(
-                f"{self.folder.shown}/{name} is not the manifest that was recorded: it was altered"
+                f"{self.files.shown}/{name} is not the manifest that was recorded: it was altered"
             )
         found = decode(text)
         # A digest proves whose it is; this proves that the recording was right.
@@ -47,15 +46,14 @@ class Archive:
             of.partition,
             of.archive_id,
         ):
-            raise ArchiveDamagedError(f"{self.folder.shown}/{name} is the manifest of something else")
+            raise ArchiveDamagedError(f"{self.files.shown}/{name} is the manifest of something else")
         return found
 
     @contextmanager
     def open(self, file: DataFile) -> Iterator[BinaryIO]:
         """Open a file of a manifest, proven by its digest: what is parsed is what was hashed."""
-        with self.folder.open(file.name) as source:
-            check_bytes(source, file)
-            yield source
+        with self.files.open(file.name) as source, proven(source, file) as found:
+            yield found
 
     def rows(
         self, of: ArchivedPartition, after: Cursor, last: int, keys: Sequence[str] | None = None
@@ -107,3 +105,22 @@ class Archive:
                 for batch_id, at in zip(*(column.to_pylist() for column in table.columns), strict=True)
                 if wanted(at)
             )
+
+
+class ArchiveWriter:
+    """Archives partitions, as long as no other run does. Raises UnavailableError, ArchiveDamagedError, OSError, psycopg.Error."""
+
+    def __init__(self, claim: ArchiveClaim) -> None:
+        self._claim = claim
+
+    def write(self, connection: psycopg.Connection[Any], partition: str, first: int, last: int) -> Manifest:
+        """Archive a partition, which the caller's transaction holds from here on; batches inclusive."""
+        return archive_partition(connection, self._claim, partition, first, last)
+
+    def drop(self, connection: psycopg.Connection[Any], manifest: Manifest) -> None:
+        """Drop what `write` has archived, in the same transaction."""
+        drop(connection, self._claim, manifest)
+
+    def dropped(self, manifest: Manifest) -> None:
+        """Say in the archive that it has the partition, after that transaction."""
+        self._claim.advance(manifest.archive_id)

@@ -9,7 +9,7 @@ import psycopg
 from db.statements import queries
 from publisher.archive.archive import Archive
 from publisher.archive.catalogue import ArchivedPartition, read_catalogue
-from publisher.archive.folder import ArchiveDamagedError
+from publisher.archive.files import ArchiveDamagedError
 from publisher.archive.manifest import name_of
 from publisher.archive.parquet import Contents, row_groups
 
@@ -45,7 +45,7 @@ def check_archive(
         found.gaps.append(f"batches {first} to {last} were dropped without an archive")
     # Where a manifest cannot be read, nobody knows which files are its own.
     if not found.damaged:
-        found.garbage = [name for name in archive.folder.names() if name not in named]
+        found.garbage = [name for name in archive.files.names() if name not in named]
     return found
 
 

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from db.statements import queries
 from publisher.archive.archive import Archive
 from publisher.archive.catalogue import ArchivedPartition, read_catalogue
-from publisher.archive.folder import ArchiveDamagedError, data_name, partition_of, writing_name
+from publisher.archive.files import ArchiveDamagedError, data_name, partition_of
 from publisher.archive.manifest import DataFile, Manifest, digest_of, name_of
 from publisher.archive.parquet import ArchivedRow, FileWriter, matching, row_groups, rows_of, without
 from publisher.archive.writing import described, prove, write_manifest
@@ -57,10 +57,10 @@ def write_without(
         if not has_some:
             files.append(file)
             continue
-        writing = writing_name(of.partition, number)
+        name = data_name(file.name.partition("/")[0].removeprefix("day="), of.partition, number)
         with (
             archive.open(file) as source,
-            archive.folder.create(writing) as sink,
+            archive.files.create(name) as sink,
             FileWriter(sink) as writer,
         ):
             for table in row_groups(source):
@@ -70,16 +70,14 @@ def write_without(
                     found.setdefault(row.session_key, []).append(row)
             size, digest = writer.close()
         if not writer.contents.rows:
-            archive.folder.remove([writing])
+            archive.files.remove([name])
             continue
-        day = file.name.partition("/")[0].removeprefix("day=")
-        new = described(data_name(day, of.partition, number, digest), size, digest, writer.contents)
-        prove(archive.folder, writing, new, connection)
-        archive.folder.publish(writing, new.name)
+        new = described(name, size, digest, writer.contents)
+        prove(archive.files, new, connection)
         files.append(new)
     manifest = old.model_copy(update={"files": tuple(files)})
     if found:
-        write_manifest(archive.folder, manifest)
+        write_manifest(archive.files, manifest)
     return ArchiveRewriting(manifest, found)
 
 
@@ -132,10 +130,10 @@ def remove_garbage(connection: Connection, archive: Archive) -> int:
     named = {name for of in known.values() for name in named_by(archive, of)}
     garbage = [
         name
-        for name in archive.folder.names()
+        for name in archive.files.names()
         if name not in named and (partition_of(name) in known or partition_of(name) in kept)
     ]
-    archive.folder.remove(garbage)
+    archive.files.remove(garbage)
     return len(garbage)
 
 

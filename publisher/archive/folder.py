@@ -1,7 +1,4 @@
-"""The files of one outbox's archive. Only this module touches the disk: names are checked, links not followed, what is written is durable.
-
-A name is relative to the outbox's folder, and one of the three forms below; so nothing that a manifest says leads anywhere else.
-"""
+"""The files of one outbox's archive in a folder. Only this module touches the disk: links are not followed, what is written is durable."""
 
 import errno
 import os
@@ -13,37 +10,18 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import UUID
 
-from service.errors import ContinuityError, SettingsError
+from publisher.archive.files import (
+    OWNER,
+    ArchiveDamagedError,
+    FileMissingError,
+    is_listed,
+    require_readable,
+    require_writable,
+)
+from service.errors import SettingsError
 
-_DATA = re.compile(r"day=\d{4}-\d{2}-\d{2}/session_output_p\d{8}-\d{4}-[0-9a-f]{16}\.parquet", re.ASCII)
-_MANIFEST = re.compile(r"_manifests/session_output_p\d{8}-[0-9a-f]{16}\.json", re.ASCII)
-_WRITING = re.compile(r"_writing/session_output_p\d{8}(-\d{4})?\.tmp", re.ASCII)
 _FOLDER = re.compile(r"day=\d{4}-\d{2}-\d{2}|_manifests|_writing", re.ASCII)
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-
-class ArchiveDamagedError(ContinuityError):
-    """The archive is not what the outbox has recorded of it."""
-
-
-def data_name(day: str, partition: str, number: int, digest: str) -> str:
-    """Return the name of a file with rows; `digest` in hexadecimal."""
-    return f"day={day}/{partition}-{number:04d}-{digest[:16]}.parquet"
-
-
-def manifest_name(partition: str, digest: str) -> str:
-    """Return the name of a manifest; `digest` in hexadecimal."""
-    return f"_manifests/{partition}-{digest[:16]}.json"
-
-
-def writing_name(partition: str, number: int | None = None) -> str:
-    """Return the name of a file while it is written; `number` None: the manifest."""
-    return f"_writing/{partition}{'' if number is None else f'-{number:04d}'}.tmp"
-
-
-def partition_of(name: str) -> str:
-    """Return the partition that a file belongs to."""
-    return name.partition("/")[2][: len("session_output_p00000000")]
 
 
 class ArchiveFolder:
@@ -67,12 +45,11 @@ class ArchiveFolder:
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Write a new file of `_writing`; it is durable after the block, and gone after an error. What has the name already is replaced.
-
-        Raises OSError.
-        """
-        _require(_WRITING, name)
-        with self._folder(name, make=True) as (folder, own):
+        """Write a file, and give it its name when it is durable. See ArchiveFiles."""
+        require_writable(name)
+        # The same for each attempt: what a kill has left is replaced.
+        stem = name.partition("/")[2].rpartition("." if name == OWNER else "-")[0]
+        with self._folder(f"_writing/{stem}.tmp", make=True) as (folder, own):
             with suppress(FileNotFoundError):
                 os.unlink(own, dir_fd=folder)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -81,26 +58,20 @@ class ArchiveFolder:
                     yield file
                     file.flush()
                     os.fsync(file.fileno())
+                with self._folder(name, make=True) as (target, last):
+                    os.rename(own, last, src_dir_fd=folder, dst_dir_fd=target)
+                    os.fsync(target)
+                    os.fsync(folder)
             except BaseException:
                 # On a full disk, it is what fills it.
                 with suppress(OSError):
                     os.unlink(own, dir_fd=folder)
                 raise
 
-    def publish(self, writing: str, name: str) -> None:
-        """Give a written file its name, durably. Raises OSError."""
-        if not _DATA.fullmatch(name):
-            _require(_MANIFEST, name)
-        with self._folder(writing) as (source, old), self._folder(name, make=True) as (target, new):
-            os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
-            os.fsync(target)
-            os.fsync(source)
-
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        """Read a file. Raises ArchiveDamagedError where it is not there or no plain file, OSError."""
-        if not _is_name(name):
-            raise ArchiveDamagedError(f"{name!r} is no name of a file in an archive")
+        """Read a file. See ArchiveFiles."""
+        require_readable(name)
         try:
             with self._folder(name) as (folder, own):
                 # Not blocking: a pipe in its place would never answer.
@@ -108,10 +79,10 @@ class ArchiveFolder:
                     own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ELOOP):
-                raise ArchiveDamagedError(
-                    f"{self.shown}/{name} is missing, or a link, which is not followed"
-                ) from error
+            if error.errno == errno.ENOENT:
+                raise FileMissingError(f"{self.shown}/{name} is missing") from error
+            if error.errno == errno.ELOOP:
+                raise ArchiveDamagedError(f"{self.shown}/{name} is a link, which is not followed") from error
             raise
         with os.fdopen(found, "rb") as file:
             if not stat.S_ISREG(os.fstat(found).st_mode):
@@ -119,7 +90,7 @@ class ArchiveFolder:
             yield file
 
     def names(self) -> list[str]:
-        """Return the files of the archive, sorted; what has another form of name is none of them. Raises OSError."""
+        """Return the files of the archive's partitions. See ArchiveFiles."""
         found = []
         try:
             with self._opened(self._own) as own:
@@ -128,10 +99,10 @@ class ArchiveFolder:
                         found += [f"{folder}/{name}" for name in os.listdir(inner)]
         except FileNotFoundError:
             return []
-        return sorted(name for name in found if _is_name(name))
+        return sorted(name for name in found if is_listed(name))
 
     def remove(self, names: list[str]) -> None:
-        """Remove files, durably. Raises OSError."""
+        """Remove files, durably. See ArchiveFiles."""
         for name in names:
             with self._folder(name) as (folder, own):
                 os.unlink(own, dir_fd=folder)
@@ -179,12 +150,3 @@ class ArchiveFolder:
             yield found
         finally:
             os.close(found)
-
-
-def _is_name(name: str) -> bool:
-    return any(form.fullmatch(name) for form in (_DATA, _MANIFEST, _WRITING))
-
-
-def _require(form: re.Pattern[str], name: str) -> None:
-    if not form.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a file in an archive")

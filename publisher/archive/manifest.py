@@ -10,7 +10,7 @@ from uuid import UUID
 import orjson
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from publisher.archive.folder import ArchiveDamagedError, manifest_name
+from publisher.archive.files import ArchiveDamagedError, manifest_name
 
 MOST_BYTES = 4_000_000
 """A partition has a file for each day of its batches."""
@@ -19,11 +19,21 @@ _Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Natural = Annotated[int, Field(ge=0)]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """A document of the archive."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class DataFile(_Strict):
+class Origin(Strict):
+    """The database that has written. A copy of it differs in one of these, unless it was started from a snapshot of the disk."""
+
+    system_identifier: int
+    database_oid: _Natural
+    timeline: _Natural
+
+
+class DataFile(Strict):
     """One Parquet file. `rows_sha256`: of the rows as Arrow has them, whatever their compression."""
 
     name: Annotated[
@@ -45,8 +55,8 @@ class DataFile(_Strict):
     committed_to: AwareDatetime
 
 
-class Manifest(_Strict):
-    """The archive of one partition. Batches are inclusive; files in the order of their rows."""
+class Manifest(Strict):
+    """The archive of one partition. Batches are inclusive; files in the order of their rows. `origin` None: from before it was noted."""
 
     format: Literal[1] = 1
     outbox_uuid: UUID
@@ -56,6 +66,7 @@ class Manifest(_Strict):
     to_batch: _Natural
     schema_revision: str
     archived_at: AwareDatetime
+    origin: Origin | None = None
     files: tuple[DataFile, ...]
 
     def total(self, count: Literal["rows", "sessions", "outputs", "output_bytes"]) -> int:
@@ -64,7 +75,8 @@ class Manifest(_Strict):
 
     def encode(self) -> bytes:
         """Return the text of the file."""
-        return orjson.dumps(self.model_dump(), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
+        # Without what an older one does not have: its digest stays.
+        return orjson.dumps(self.model_dump(exclude_none=True), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
 
 
 def digest_of(text: bytes) -> bytes:

@@ -3,12 +3,16 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
 import psycopg
 
 from db.statements import queries
+from publisher.archive.files import ArchiveDamagedError, ArchiveFiles
 from publisher.archive.folder import ArchiveFolder
-from service.errors import SchemaError, SettingsError
+from publisher.archive.manifest import Origin
+from publisher.archive.owner import require_owner
+from service.errors import SchemaError, SettingsError, UnavailableError
 from service.settings import RetentionSettings
 
 if TYPE_CHECKING:
@@ -22,11 +26,12 @@ def open_archive(
 ) -> "Archive":
     """Return the archive of the outbox; `writing`: also to change it.
 
-    Raises SettingsError where none is set, its folder is not there, pyarrow is not installed, or a copied database would change it.
+    Raises SettingsError where none is set, its folder or bucket is not there, pyarrow is not installed, or a copied database would change
+    it; UnavailableError where the place does not answer.
     """
     if not settings.archive:
         raise SettingsError(
-            "[retention] archive (OUTBOX_RETENTION__ARCHIVE) is not set here: name the archive, file:///FOLDER"
+            "[retention] archive (OUTBOX_RETENTION__ARCHIVE) is not set here: name the archive, file:///FOLDER or s3://BUCKET/PREFIX"
         )
     try:
         from publisher.archive.archive import Archive
@@ -37,10 +42,29 @@ def open_archive(
     row = connection.execute(_ARCHIVE["identity"]).fetchone()
     if row is None:
         raise SchemaError("outbox.identity has no row: the schema is damaged. Restore it, or create it again")
-    outbox_uuid, is_own_server = row
+    outbox_uuid, is_own_server, system_identifier, database_oid, timeline = row
+    origin = Origin(system_identifier=system_identifier, database_oid=database_oid, timeline=timeline)
     if writing and not is_own_server:
         raise SettingsError(
             f"outbox {outbox_uuid} was made on another Postgres server: this is a copy, and the archive is the original's. Set another "
             "[retention] archive, or none; after a move `publisher resume` makes this server its own"
         )
-    return Archive(ArchiveFolder(Path(unquote(urlsplit(settings.archive).path)), outbox_uuid), outbox_uuid)
+    try:
+        files = _files(settings, outbox_uuid)
+        if writing:
+            require_owner(connection, files, outbox_uuid, origin)
+    except (ArchiveDamagedError, OSError) as error:
+        raise UnavailableError(f"the archive cannot be used: {error}") from error
+    return Archive(files, outbox_uuid, origin)
+
+
+def _files(settings: RetentionSettings, outbox_uuid: UUID) -> ArchiveFiles:
+    """Raises SettingsError where there is no such folder or bucket, OSError."""
+    url = urlsplit(settings.archive or "")
+    if url.scheme == "file":
+        return ArchiveFolder(Path(unquote(url.path)), outbox_uuid)
+    from publisher.archive.bucket import ArchiveBucket
+
+    return ArchiveBucket(
+        f"{url.netloc}{url.path}", settings.archive_region, settings.archive_endpoint, outbox_uuid
+    )

@@ -1,4 +1,4 @@
-"""Rows of `session_output` as Parquet and back. The only module that knows Arrow.
+"""Rows of `session_output` as Parquet and back. The only module that knows Arrow's tables.
 
 The columns are those of the table, under their names; beside them `committed_at` (the batch's), `was_parked` (the row was put aside and
 went out as a copy in a later batch, if at all), and `headers` as a list of JSON texts.
@@ -9,14 +9,13 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, BinaryIO, NamedTuple, Self
-from uuid import uuid4
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from publisher.archive.folder import ArchiveDamagedError
+from publisher.archive.files import ArchiveDamagedError
 from publisher.protocol.records import Row
 
 SCHEMA = pa.schema(
@@ -152,9 +151,7 @@ class FileWriter:
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = _Digesting(sink)
-        # Two files never have the same bytes, so never the same digest and name: whoever removes one removes no other's.
-        schema = SCHEMA.with_metadata({"file": uuid4().hex})
-        self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, mode="w"), schema, compression="zstd")
+        self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, mode="w"), SCHEMA, compression="zstd")
         self.contents = Contents()
 
     def __enter__(self) -> Self:
@@ -171,6 +168,11 @@ class FileWriter:
         if table.num_rows:
             self._writer.write_table(table, row_group_size=table.num_rows)
             self.contents.add(table)
+
+    @property
+    def size(self) -> int:
+        """How many bytes are written."""
+        return self._sink.size
 
     def close(self) -> tuple[int, str]:
         """Write the file's end; return its size and digest. Raises OSError."""

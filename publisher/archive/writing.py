@@ -2,25 +2,22 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, BinaryIO
-from uuid import UUID, uuid4
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, cast
+from uuid import uuid4
 
 import psycopg
 
 from contract.cursor import Cursor
 from db.migrate import HEAD
 from db.statements import queries
-from publisher.archive.folder import (
-    ArchiveDamagedError,
-    ArchiveFolder,
-    data_name,
-    partition_of,
-    writing_name,
-)
+from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, data_name, partition_of
 from publisher.archive.manifest import DataFile, Manifest, day_of, digest_of, name_of
+from publisher.archive.owner import ArchiveClaim
 from publisher.archive.parquet import Contents, FileWriter, row_groups, table_of
 from publisher.protocol.cursor import FetchSize
 from service.lifecycle.fault_points import reach
@@ -31,7 +28,10 @@ _LISTED_ROWS = 10_000
 _FETCHED_BYTES = 8_000_000
 _GROUP_BYTES = 32_000_000
 _GROUP_ROWS = 20_000
+_FILE_BYTES = 1_000_000_000
+"""After so many bytes another file is begun: whoever reads one may have to copy it first."""
 _READ_BYTES = 1 << 20
+_IN_MEMORY_BYTES = 64 << 20
 
 Connection = psycopg.Connection[Any]
 
@@ -50,41 +50,44 @@ class _Group:
 
 
 def archive_partition(
-    connection: Connection, folder: ArchiveFolder, outbox_uuid: UUID, partition: str, first: int, last: int
+    connection: Connection, claim: ArchiveClaim, partition: str, first: int, last: int
 ) -> Manifest:
     """Write the files and the manifest of the batches from `first` to `last`, proven by reading them back.
 
     `connection` is in the transaction that drops the partition afterwards, which holds it from here on.
-    Raises ArchiveDamagedError where what is read back is not what Postgres has, OSError, psycopg.Error.
+    Raises ArchiveDamagedError where what is read back is not what Postgres has, UnavailableError where another run writes, OSError,
+    psycopg.Error.
     """
+    place = claim.files
     held = connection.execute(_ARCHIVE["hold"], {"partition": partition}).fetchone()
-    remove_left(connection, folder, partition)
+    remove_left(connection, claim, partition)
     files: list[DataFile] = []
     groups = _groups(_rows(connection, first, last))
     group = next(groups, None)
     while group is not None:
-        number, day, writing = len(files), group.day, writing_name(partition, len(files))
-        with folder.create(writing) as sink, FileWriter(sink) as writer:
-            while group is not None and group.day == day:
+        day = group.day
+        name = data_name(day, partition, len(files))
+        with place.create(name) as sink, FileWriter(sink) as writer:
+            while group is not None and group.day == day and writer.size < _FILE_BYTES:
                 writer.write(table_of(group.rows))
                 reach("archive.during_file")
                 # Else Postgres would end a transaction that is idle for long; and a lost one is noticed.
                 connection.execute(_ARCHIVE["alive"])
                 group = next(groups, None)
             size, digest = writer.close()
-        file = described(data_name(day, partition, number, digest), size, digest, writer.contents)
-        prove(folder, writing, file, connection)
-        folder.publish(writing, file.name)
+        file = described(name, size, digest, writer.contents)
+        prove(place, file, connection)
         files.append(file)
         reach("archive.after_file")
     manifest = Manifest(
-        outbox_uuid=outbox_uuid,
+        outbox_uuid=claim.outbox_uuid,
         archive_id=uuid4(),
         partition=partition,
         from_batch=first,
         to_batch=last,
         schema_revision=HEAD,
         archived_at=_now(connection),
+        origin=claim.origin,
         files=tuple(files),
     )
     written = manifest.total("rows"), manifest.total("sessions"), manifest.total("outputs")
@@ -93,13 +96,17 @@ def archive_partition(
             f"outbox.{partition} has {held} rows, sessions and outputs, and {written} were found for the archive: rows have a lane that no "
             "epoch has. `publisher audit` names them"
         )
-    write_manifest(folder, manifest)
+    write_manifest(place, manifest)
     reach("archive.after_manifest")
     return manifest
 
 
-def drop(connection: Connection, manifest: Manifest) -> None:
-    """Record the manifest and drop its partition, in the transaction that holds it. Raises psycopg.Error."""
+def drop(connection: Connection, claim: ArchiveClaim, manifest: Manifest) -> None:
+    """Record the manifest and drop its partition, in the transaction that holds it.
+
+    Raises UnavailableError where another run writes, and may have removed the files, ArchiveDamagedError, OSError, psycopg.Error.
+    """
+    claim.require()
     connection.execute(
         _ARCHIVE["drop"],
         {
@@ -135,56 +142,66 @@ def described(name: str, size: int, digest: str, contents: Contents) -> DataFile
     )
 
 
-def prove(folder: ArchiveFolder, name: str, file: DataFile, connection: Connection) -> None:
+def prove(place: ArchiveFiles, file: DataFile, connection: Connection) -> None:
     """Read a written file back. Raises ArchiveDamagedError unless it has every byte and every row that were written, OSError."""
-    with folder.open(name) as source:
-        check_bytes(source, file, connection)
+    with place.open(file.name) as source, proven(source, file, connection) as found:
         contents = Contents()
-        for table in row_groups(source):
+        for table in row_groups(found):
             contents.add(table)
             connection.execute(_ARCHIVE["alive"])
     wanted = file.rows, file.sessions, file.outputs, file.output_bytes
     if contents.counts() != wanted or contents.digest() != file.rows_sha256:
         raise ArchiveDamagedError(
-            f"{folder.shown}/{name}: what was read back is not what was written: rows, sessions, outputs and bytes {contents.counts()} "
+            f"{place.shown}/{file.name}: what was read back is not what was written: rows, sessions, outputs and bytes {contents.counts()} "
             f"instead of {wanted}, or other values"
         )
 
 
-def check_bytes(source: BinaryIO, file: DataFile, connection: Connection | None = None) -> None:
-    """Compare an open file with its digest, and go back to its beginning. Raises ArchiveDamagedError, OSError."""
-    digest, size, reads = sha256(), 0, 0
-    while data := source.read(_READ_BYTES):
-        digest.update(data)
-        size, reads = size + len(data), reads + 1
-        if size > file.bytes:
-            break
-        if connection is not None and reads % 64 == 0:
-            connection.execute(_ARCHIVE["alive"])
-    if (size, digest.hexdigest()) != (file.bytes, file.sha256):
-        raise ArchiveDamagedError(
-            f"{file.name} is not the file that its manifest names: it was altered or cut"
-        )
-    source.seek(0, os.SEEK_SET)
+@contextmanager
+def proven(source: BinaryIO, file: DataFile, connection: Connection | None = None) -> Iterator[BinaryIO]:
+    """Compare an open file with its digest, and yield what was compared, at its beginning: a copy, where a file can be read only once.
+
+    Raises ArchiveDamagedError, OSError.
+    """
+    with ExitStack() as closing:
+        found = source
+        if not source.seekable():
+            found = cast("BinaryIO", closing.enter_context(SpooledTemporaryFile(_IN_MEMORY_BYTES)))
+        digest, size, reads = sha256(), 0, 0
+        while data := source.read(_READ_BYTES):
+            digest.update(data)
+            size, reads = size + len(data), reads + 1
+            if size > file.bytes:
+                break
+            if found is not source:
+                found.write(data)
+            if connection is not None and reads % 64 == 0:
+                connection.execute(_ARCHIVE["alive"])
+        if (size, digest.hexdigest()) != (file.bytes, file.sha256):
+            raise ArchiveDamagedError(
+                f"{file.name} is not the file that its manifest names: it was altered or cut"
+            )
+        found.seek(0, os.SEEK_SET)
+        yield found
 
 
-def write_manifest(folder: ArchiveFolder, manifest: Manifest) -> None:
-    """Write a manifest, durably and after its files. Raises ArchiveDamagedError, OSError."""
-    writing, text = writing_name(manifest.partition), manifest.encode()
-    with folder.create(writing) as sink:
+def write_manifest(place: ArchiveFiles, manifest: Manifest) -> None:
+    """Write a manifest, after its files, and read it back. Raises ArchiveDamagedError, OSError."""
+    name, text = name_of(manifest), manifest.encode()
+    with place.create(name) as sink:
         sink.write(text)
-    with folder.open(writing) as source:
+    with place.open(name) as source:
         if source.read(len(text) + 1) != text:
-            raise ArchiveDamagedError(f"{folder.shown}/{writing}: what was read back is not what was written")
-    folder.publish(writing, name_of(manifest))
+            raise ArchiveDamagedError(f"{place.shown}/{name}: what was read back is not what was written")
 
 
-def remove_left(connection: Connection, folder: ArchiveFolder, partition: str) -> None:
-    """Remove the files of a partition that `connection` holds. Raises OSError, psycopg.Error."""
-    found = [name for name in folder.names() if partition_of(name) == partition]
+def remove_left(connection: Connection, claim: ArchiveClaim, partition: str) -> None:
+    """Remove the files of a partition that `connection` holds. Raises UnavailableError where another run writes, OSError, psycopg.Error."""
+    found = [name for name in claim.files.names() if partition_of(name) == partition]
     # The partition is held still, so nobody else had begun to archive it when the files were listed; and no file gets a name twice.
     connection.execute(_ARCHIVE["alive"])
-    folder.remove(found)
+    claim.require()
+    claim.files.remove(found)
 
 
 def _rows(connection: Connection, first: int, last: int) -> Iterator[tuple[Any, ...]]:

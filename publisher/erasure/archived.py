@@ -9,9 +9,9 @@ import psycopg
 
 from db.statements import queries
 from publisher.archive.catalogue import ArchivedPartition, read_catalogue
-from publisher.archive.folder import ArchiveDamagedError
+from publisher.archive.files import ArchiveDamagedError
 from publisher.archive.opening import open_archive
-from service.errors import SettingsError, UnavailableError
+from service.errors import OutboxError, SettingsError, UnavailableError
 from service.lifecycle.fault_points import reach
 from service.settings import RetentionSettings
 
@@ -36,7 +36,7 @@ class ArchiveErasure:
         self,
         connection: psycopg.Connection[Any],
         archive: "Archive | None",
-        unreachable: SettingsError | None = None,
+        unreachable: OutboxError | None = None,
     ) -> None:
         self._connection = connection
         self._archive = archive
@@ -133,5 +133,5 @@ def archive_of(connection: psycopg.Connection[Any], settings: RetentionSettings)
         return None
     try:
         return ArchiveErasure(connection, open_archive(connection, settings, writing=True))
-    except SettingsError as error:
+    except (SettingsError, UnavailableError) as error:
         return ArchiveErasure(connection, None, error)

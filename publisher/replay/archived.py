@@ -9,7 +9,7 @@ import psycopg
 
 from contract.cursor import Cursor
 from publisher.archive.catalogue import ArchivedPartition, archive_id_at, read_catalogue
-from publisher.archive.folder import ArchiveDamagedError
+from publisher.archive.files import ArchiveDamagedError
 from publisher.protocol.continuation import DeliveryPosition, check_ledger
 from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.outgoing import Outgoing

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from db.statements import queries
-from publisher.archive.folder import ArchiveDamagedError
+from publisher.archive.files import ArchiveDamagedError
 from publisher.retention.plan import Partition
 from publisher.retention.recording import record
 from service.errors import UnavailableError
 from service.lifecycle.fault_points import reach
 
 if TYPE_CHECKING:
-    from publisher.archive.archive import Archive
+    from publisher.archive.archive import ArchiveWriter
+    from publisher.archive.manifest import Manifest
 
 _PARTITIONS = queries("publisher.retention", "partitions")
 
@@ -23,9 +24,9 @@ _PAUSE_S = 1.0
 
 
 def archive_and_drop(
-    connection: psycopg.Connection[Any], archive: "Archive", partition: Partition, patience_s: float
-) -> int:
-    """Archive an attached partition, and drop it in the transaction that has held it since before; return its rows.
+    connection: psycopg.Connection[Any], archive: "ArchiveWriter", partition: Partition, patience_s: float
+) -> "Manifest":
+    """Archive an attached partition, and drop it in the transaction that has held it since before; return what was archived.
 
     As `drop_partition`; also raises UnavailableError where the archive cannot be written, and is what was in the partition unless it is
     dropped.
@@ -33,15 +34,14 @@ def archive_and_drop(
     try:
         with connection.transaction():
             manifest = archive.write(connection, partition.name, partition.first, partition.end - 1)
-            rows = manifest.total("rows")
             _until_free(
                 connection,
                 partition.name,
                 patience_s,
                 lambda: archive.drop(connection, manifest),
-                archived_rows=rows,
+                archived_rows=manifest.total("rows"),
             )
-        return rows
+        return manifest
     except psycopg.errors.LockNotAvailable as error:
         raise UnavailableError(
             f"outbox.{partition.name} could not be held while it is archived: somebody changes its rows ([retention] lock_timeout_s). "

@@ -13,7 +13,7 @@ from db.lock_holders import lock_holder, refuse_strangers
 from db.migrate import require_current
 from db.statements import queries, quoted
 from publisher.archive.catalogue import read_catalogue
-from publisher.archive.folder import ArchiveDamagedError
+from publisher.archive.files import ArchiveDamagedError
 from publisher.archive.opening import open_archive
 from publisher.retention.drop import archive_and_drop, drop_partition
 from publisher.retention.hold_off import RETENTION_LOCK
@@ -26,7 +26,7 @@ from service.lifecycle.fault_points import reach
 from service.settings import PostgresSettings, RetentionSettings, Settings
 
 if TYPE_CHECKING:
-    from publisher.archive.archive import Archive
+    from publisher.archive.archive import ArchiveWriter
 
 _PARTITIONS = queries("publisher.retention", "partitions")
 _SESSION = queries("publisher.retention", "session")
@@ -105,8 +105,8 @@ def _run(connection: psycopg.Connection[Any], settings: Settings) -> RetentionRe
     return report
 
 
-def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -> "Archive | None":
-    """Return the archive to write to. Raises SettingsError, UnavailableError where what it has by now is not there.
+def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -> "ArchiveWriter | None":
+    """Return the archive to write to. Raises SettingsError, UnavailableError where it, or what it has by now, is not there.
 
     The folder that a volume is mounted on is there without the volume, too: what is written into it is hidden by the next mount.
     """
@@ -116,12 +116,16 @@ def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -
     try:
         for newest in read_catalogue(connection)[-1:]:
             archive.manifest(newest)
-    except (ArchiveDamagedError, OSError) as error:
+        return archive.claimed(connection)
+    except OSError as error:
+        raise UnavailableError(
+            f"nothing is dropped, because the archive cannot be used: {error}. The next run tries again"
+        ) from error
+    except ArchiveDamagedError as error:
         raise UnavailableError(
             f"nothing is dropped, because the archive is not the one that the last partition went into: {error}. Mount it at [retention] "
             f"archive = {settings.archive!r}, or bring its files there. The next run tries again"
         ) from error
-    return archive
 
 
 def _say_detached(found: RetentionSurvey) -> None:
@@ -139,18 +143,20 @@ def _say_detached(found: RetentionSurvey) -> None:
 def _drop_all(
     connection: psycopg.Connection[Any],
     report: RetentionReport,
-    archive: "Archive | None",
+    archive: "ArchiveWriter | None",
     patience_s: float,
 ) -> None:
     for decision in report.survey.decisions:
         partition = decision.partition
         if decision.verdict is not DropVerdict.DROP:
             continue
+        manifest = None
         try:
             if archive is None:
                 drop_partition(connection, partition.name, patience_s)
             else:
-                report.archived_rows += archive_and_drop(connection, archive, partition, patience_s)
+                manifest = archive_and_drop(connection, archive, partition, patience_s)
+                report.archived_rows += manifest.total("rows")
             reach("retention.after_drop")
         except UnavailableError as error:
             # What is in the way of one is in the way of the others.
@@ -161,6 +167,14 @@ def _drop_all(
         _log.info(
             "partition_dropped", table=f"outbox.{partition.name}", bytes=partition.size, because=decision.due
         )
+        if archive is not None and manifest is not None:
+            try:
+                archive.dropped(manifest)
+            except (ArchiveDamagedError, OSError) as error:
+                report.failed = UnavailableError(
+                    f"outbox.{partition.name} is archived and dropped, but the archive could not be told: {error}. The next run tells it"
+                )
+                return
 
 
 @contextmanager

@@ -42,6 +42,9 @@ def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
         for url in registry.split(",")
     ):
         yield "the schema registry", registry, _PLAIN
+    archive = settings.retention.archive_endpoint or ""
+    if archive.startswith("http:") and not is_local(urlsplit(archive).hostname or ""):
+        yield "the archive", archive, _PLAIN
     collector = urlsplit(settings.tracing.endpoint or "")
     if collector.scheme == "http" and not is_local(collector.hostname or ""):
         # Without what may stand before an @, or in a query.

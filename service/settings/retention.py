@@ -1,13 +1,18 @@
 """The settings of `publisher retention`."""
 
+import re
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from service.settings.dsn import Dsn, dsn_from
-from service.settings.section import Section
+from service.settings.section import EmptyIsNone, LoggedAddress, Section
+
+# What needs no escapes in any client's URL.
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.\.?(/|$))[A-Za-z0-9._=-]+)*/?", re.ASCII)
+_ENDPOINT = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?", re.ASCII)
 
 
 class RetentionSettings(Section):
@@ -26,7 +31,12 @@ class RetentionSettings(Section):
     keep_operations_s: int = Field(default=31_536_000, ge=2_592_000, le=3_153_600_000)
     """Seconds to keep the operator log, at least 30 days."""
     archive: str | None = None
-    """Where partitions are archived as Parquet before they are dropped: `file:///FOLDER`, which must be there. Empty: nowhere."""
+    """Where partitions are archived as Parquet before they are dropped: `file:///FOLDER` or `s3://BUCKET/PREFIX`, which must be
+    there. Empty: nowhere."""
+    archive_region: Annotated[str | None, EmptyIsNone] = Field(default=None, pattern=r"^[a-z0-9-]+$")
+    """The bucket's region. Empty: as the AWS SDK finds it (`AWS_REGION`, the profile)."""
+    archive_endpoint: Annotated[LoggedAddress | None, EmptyIsNone] = None
+    """Another server with S3's protocol, `https://HOST:PORT`. Empty: AWS."""
     ahead_batches: int = Field(default=20_000, ge=1, le=1_000_000)
     """Batches for which table partitions are made ahead."""
     lock_timeout_s: int = Field(default=60, ge=1, le=3_600)
@@ -38,9 +48,16 @@ class RetentionSettings(Section):
 
     @field_validator("archive")
     @classmethod
-    def _archive_is_a_folder(cls, value: str | None) -> str | None:
+    def _archive_is_a_place(cls, value: str | None) -> str | None:
         if not value:
             return None
+        if value.startswith("s3:"):
+            # Without the text: where a key was put into the URL, it has secrets.
+            if not _BUCKET.fullmatch(value):
+                raise ValueError(
+                    "it is not s3://BUCKET or s3://BUCKET/PREFIX, of letters, digits and . - _ = (its text is not shown: it may be secret)"
+                )
+            return value.rstrip("/")
         found = urlsplit(value)
         path = unquote(found.path)
         if (
@@ -50,10 +67,28 @@ class RetentionSettings(Section):
             or found.fragment
             or not path.startswith("/")
         ):
-            raise ValueError(f"{value!r} is not file:///FOLDER, with three slashes")
+            raise ValueError(
+                f"{value!r} is neither file:///FOLDER, with three slashes, nor s3://BUCKET/PREFIX"
+            )
         if "\0" in path or ".." in path.split("/"):
             raise ValueError(f"{value!r} has .. in it: name the folder itself")
         return value
+
+    @field_validator("archive_endpoint")
+    @classmethod
+    def _endpoint_is_a_server(cls, value: str | None) -> str | None:
+        if value is not None and not _ENDPOINT.fullmatch(value):
+            raise ValueError(f"{value!r} is not http://HOST:PORT or https://HOST:PORT")
+        return None if value is None else value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _only_a_bucket_is_on_a_server(self) -> Self:
+        for name in ("archive_region", "archive_endpoint"):
+            if getattr(self, name) is not None and not (self.archive or "").startswith("s3:"):
+                raise ValueError(
+                    f'{name} is for an archive in S3: set archive = "s3://BUCKET/PREFIX", or remove it'
+                )
+        return self
 
     @model_validator(mode="after")
     def _read_dsn(self) -> Self:

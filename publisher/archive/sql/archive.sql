@@ -1,8 +1,10 @@
 -- What goes into the archive, and what the outbox knows of it.
 
 -- name: identity
--- Which outbox this is, and whether it is on the server that it was made on or adopted by.
-SELECT i.outbox_uuid, i.system_identifier = s.system_identifier FROM outbox.identity i CROSS JOIN outbox.server_identity() s
+-- Which outbox this is, whether it is on the server that it was made on or adopted by, and what a copy of the database has another of.
+SELECT i.outbox_uuid, i.system_identifier = s.system_identifier, s.system_identifier,
+       (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), s.timeline
+FROM outbox.identity i CROSS JOIN outbox.server_identity() s
 
 -- name: catalogue
 SELECT a.partition_name, a.from_batch, a.to_batch, a.archive_id, a.manifest_sha256, a.row_count, a.sessions, a.outputs, a.output_bytes,

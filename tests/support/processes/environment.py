@@ -27,8 +27,9 @@ def variables_of(settings: Settings, fault_file: Path | None = None) -> dict[str
     for name, value in settings.publisher.model_dump(exclude_unset=True).items():
         text = value if isinstance(value, str) else json.dumps(value)
         variables[f"OUTBOX_PUBLISHER__{name.upper()}"] = text
-    if settings.retention.archive:
-        variables["OUTBOX_RETENTION__ARCHIVE"] = settings.retention.archive
+    for name in ("archive", "archive_region", "archive_endpoint"):
+        if value := getattr(settings.retention, name):
+            variables[f"OUTBOX_RETENTION__{name.upper()}"] = value
     if fault_file is not None:
         variables["OUTBOX_TESTING__FAULT_FILE"] = str(fault_file)
     return variables

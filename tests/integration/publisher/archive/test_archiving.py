@@ -4,10 +4,17 @@ import signal
 import stat
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import orjson
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from devstack.databases import PostgresServer
+from publisher.archive import writing
+from publisher.archive.files import OWNER
+from publisher.retention.keeper import run_once
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import Command, partitions, retention_settings
@@ -37,7 +44,7 @@ def test_the_archive_has_every_row_as_postgres_had_it(old: Outbox, command: Comm
     ) == [(0, 9_999, 11, 12, 31, size(stored[:11])), (10_000, 19_999, 4, 4, 12, size(stored[11:]))]
     for path in folder.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
-    assert [name.split("/")[0].split("=")[0] for name in files(folder)] == ["_manifests"] * 2 + ["day"] * 3
+    assert [name.split("/")[0].split("=")[0] for name in files(folder)] == ["_manifests"] * 3 + ["day"] * 3
 
 
 @pytest.mark.guarantee(184)
@@ -64,7 +71,7 @@ def test_a_kill_at_any_step_drops_nothing_unproven_and_is_mended_by_the_next_run
     assert partitions(old.dsn)[0] == "2"
     archived = read_archive(folder)
     assert [{name: row[name] for name in stored[0]} for row in archived] == stored
-    assert len(files(folder)) == 5, "what the kill has left is gone"
+    assert len(files(folder)) == 6, "what the kill has left is gone"
 
 
 @pytest.mark.guarantee(184)
@@ -81,6 +88,19 @@ def test_a_full_disk_drops_nothing_and_the_next_run_with_space_archives_it(
     assert query(old.dsn, "SELECT count(*) FROM outbox.archived") == [(0,)]
     assert Command(archive_settings(old.dsn, folder), tmp_path).run("run", "--yes")[0] == 0
     assert len(read_archive(folder)) == 15
+
+
+def test_a_day_of_many_rows_is_several_files(
+    old: Outbox, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = stored_rows(old.dsn, 19_999)
+    # More than the four bytes that every file begins with.
+    monkeypatch.setattr(writing, "_FILE_BYTES", 5)
+    monkeypatch.setattr(writing, "_GROUP_ROWS", 1)
+    assert run_once(archive_settings(old.dsn, folder)).archived_rows == 15
+    archived = read_archive(folder)
+    assert [{name: row[name] for name in stored[0]} for row in archived] == stored
+    assert len([name for name in files(folder) if name.startswith("day=")]) == 15
 
 
 @pytest.mark.guarantee(184)
@@ -154,6 +174,48 @@ def test_the_folder_without_its_volume_is_not_filled(
     code, output = command.run("run", "--yes")
     assert (code, partitions(old.dsn)[0]) == (0, "2"), output
     assert len(read_archive(folder)) == 15
+
+
+@pytest.mark.guarantee(184)
+def test_a_copy_of_the_database_does_not_write_into_the_archive_of_the_original(
+    old: Outbox, command: Command, folder: Path, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    name = str(conninfo_to_dict(old.dsn)["dbname"])
+    copy = postgres.create_database(f"{name}_copy", template=name)
+    try:
+        code, output = command.run("run", "--yes", fault=Fault("retention.after_drop", Action.KILL))
+        assert (code, partitions(old.dsn)[0]) == (-signal.SIGKILL, "1"), output
+        copied = Command(archive_settings(copy, folder), tmp_path)
+        code, output = copied.run("run", "--yes")
+        assert (code, "another database: of the database with oid" in output) == (2, True), output
+        assert partitions(copy)[0] == "0"
+        code, output = command.run("run", "--yes")
+        assert (code, len(read_archive(folder))) == (0, 15), output
+        # A person knows that the original is gone.
+        next(folder.glob(f"*/{OWNER}")).unlink()
+        code, output = copied.run("run", "--yes")
+        assert (code, partitions(copy)[0]) == (0, "2"), output
+        assert len(read_archive(folder)) == 15
+    finally:
+        postgres.drop_database(f"{name}_copy")
+
+
+@pytest.mark.guarantee(184)
+def test_a_run_that_another_one_has_overtaken_drops_nothing(
+    old: Outbox, command: Command, folder: Path, tmp_path: Path
+) -> None:
+    """Two copies that nothing tells apart, at the same time."""
+    with command.start("run", "--yes", fault=Fault("archive.after_manifest", Action.HOLD)) as process:
+        plan = FaultPlan(tmp_path / "retention-faults.json")
+        wait_until(lambda: plan.file.exists() and not plan.pending(), "the manifest")
+        (owner,) = folder.glob(f"*/{OWNER}")
+        ours = orjson.loads(owner.read_bytes())
+        owner.write_bytes(orjson.dumps(ours | {"run": str(UUID(int=1))}))
+        plan.write()
+        output, _ = process.communicate(timeout=60)
+    assert (process.returncode, "another run writes" in output) == (6, True), output
+    assert partitions(old.dsn)[0] == "0"
+    assert query(old.dsn, "SELECT count(*) FROM outbox.archived") == [(0,)]
 
 
 def test_only_a_partition_that_this_transaction_has_held_is_dropped_as_archived(old: Outbox) -> None:

@@ -80,7 +80,7 @@ def test_a_killed_erasure_is_finished_by_the_next_one(
     finished = erase_process(kept, "forget-me-0000")
     assert finished.returncode == 0, finished.stderr
     assert not appears(contents(folder), b"forget-me-0000")
-    assert len(files(folder)) == 3
+    assert len(files(folder)) == 4
     assert archive_failures(run_audit(kept, tmp_path, archive=True)) == {}
 
 

@@ -7,18 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from publisher.archive.folder import (
-    ArchiveDamagedError,
-    ArchiveFolder,
-    data_name,
-    manifest_name,
-    writing_name,
-)
+from publisher.archive.files import OWNER, ArchiveDamagedError, FileMissingError, data_name, manifest_name
+from publisher.archive.folder import ArchiveFolder
 from service.errors import SettingsError
 
 _UUID = UUID(int=7)
 _PARTITION = "session_output_p00000001"
-_NAME = data_name("2026-01-31", _PARTITION, 0, "0123456789abcdef" * 4)
+_NAME = data_name("2026-01-31", _PARTITION, 0)
+_WRITING = f"_writing/{_PARTITION}-0000.tmp"
 
 
 @pytest.fixture
@@ -27,24 +23,28 @@ def folder(tmp_path: Path) -> ArchiveFolder:
 
 
 def put(folder: ArchiveFolder, name: str, content: bytes = b"content") -> None:
-    with folder.create(writing_name(_PARTITION, 0)) as file:
+    with folder.create(name) as file:
         file.write(content)
-    folder.publish(writing_name(_PARTITION, 0), name)
 
 
 def test_what_is_written_gets_its_name_when_it_is_whole(folder: ArchiveFolder, tmp_path: Path) -> None:
     own = tmp_path / f"outbox={_UUID}"
-    with folder.create(writing_name(_PARTITION, 0)) as file:
-        file.write(b"half")
-        assert folder.names() == [writing_name(_PARTITION, 0)]
-    put(folder, _NAME)
+    with folder.create(_NAME) as file:
+        file.write(b"content")
+        assert folder.names() == [_WRITING]
+    put(folder, OWNER, b"ours")
+    put(folder, OWNER, b"ours now")
     put(folder, manifest_name(_PARTITION, "f" * 64))
     assert folder.names() == sorted([_NAME, manifest_name(_PARTITION, "f" * 64)])
     with folder.open(_NAME) as file:
         assert file.read() == b"content"
     for path in own.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+    with folder.open(OWNER) as file:
+        assert file.read() == b"ours now"
     folder.remove([_NAME])
+    with pytest.raises(FileMissingError), folder.open(_NAME):
+        pass
     assert folder.names() == [manifest_name(_PARTITION, "f" * 64)]
 
 
@@ -85,8 +85,6 @@ def test_another_form_of_name_is_refused(folder: ArchiveFolder, tmp_path: Path, 
         pass
     with pytest.raises(ValueError, match="no name of a file"), folder.create(name):
         pass
-    with pytest.raises(ValueError, match="no name of a file"):
-        folder.publish(writing_name(_PARTITION, 0), name)
 
 
 @pytest.mark.parametrize("linked", ["", "day=2026-01-31", _NAME])
@@ -104,7 +102,7 @@ def test_a_name_that_is_taken_while_writing_is_replaced_and_not_written_through(
 ) -> None:
     (tmp_path / "outside").write_bytes(b"theirs")
     put(folder, _NAME)
-    (tmp_path / f"outbox={_UUID}" / writing_name(_PARTITION, 0)).symlink_to(tmp_path / "outside")
+    (tmp_path / f"outbox={_UUID}" / _WRITING).symlink_to(tmp_path / "outside")
     put(folder, _NAME, b"ours")
     assert (tmp_path / "outside").read_bytes() == b"theirs"
     with folder.open(_NAME) as file:

@@ -7,8 +7,8 @@ from uuid import UUID
 import orjson
 import pytest
 
-from publisher.archive.folder import ArchiveDamagedError
-from publisher.archive.manifest import DataFile, Manifest, decode, name_of
+from publisher.archive.files import ArchiveDamagedError
+from publisher.archive.manifest import DataFile, Manifest, Origin, decode, digest_of, name_of
 
 _AT = datetime(2026, 1, 31, 1, 2, 3, 456_789, tzinfo=UTC)
 _FILE = DataFile(
@@ -33,6 +33,7 @@ _MANIFEST = Manifest(
     to_batch=19_999,
     schema_revision="0019",
     archived_at=_AT,
+    origin=Origin(system_identifier=7_000_000_000_000_000_000, database_oid=5, timeline=1),
     files=(_FILE, _FILE),
 )
 
@@ -42,6 +43,14 @@ def test_it_is_read_back_as_it_was_written() -> None:
     assert decode(_MANIFEST.encode()).encode() == _MANIFEST.encode()
     assert (_MANIFEST.total("rows"), _MANIFEST.total("output_bytes")) == (2, 8)
     assert name_of(_MANIFEST).startswith("_manifests/session_output_p00000001-")
+
+
+def test_one_from_before_the_origin_was_noted_keeps_its_digest() -> None:
+    document = orjson.loads(_MANIFEST.encode())
+    del document["origin"]
+    before = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+    found = decode(before)
+    assert (found.origin, digest_of(found.encode())) == (None, digest_of(before))
 
 
 @pytest.mark.parametrize(

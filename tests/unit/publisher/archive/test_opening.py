@@ -17,7 +17,7 @@ _UUID = UUID(int=7)
 
 def connection(*, own_server: bool = True) -> Mock:
     found = Mock()
-    found.execute.return_value.fetchone.return_value = (_UUID, own_server)
+    found.execute.return_value.fetchone.return_value = (_UUID, own_server, 1, 2, 3)
     return found
 
 
@@ -25,7 +25,7 @@ def test_the_folder_of_the_url_is_opened(tmp_path: Path) -> None:
     (tmp_path / "an archive").mkdir()
     settings = RetentionSettings(archive=f"file://{tmp_path}/an%20archive")
     archive = open_archive(connection(), settings, writing=True)
-    assert archive.folder.shown == f"{tmp_path}/an archive/outbox={_UUID}"
+    assert archive.files.shown == f"{tmp_path}/an archive/outbox={_UUID}"
 
 
 def test_a_copied_database_may_read_and_not_change_it(tmp_path: Path) -> None:
@@ -54,12 +54,52 @@ def test_without_the_setting_it_is_named() -> None:
         "file://host/archive",
         "file:///archive?x=1",
         "file:///archive#x",
-        "s3://bucket/archive",
+        "s3://",
+        "s3://b",
+        "s3://Bucket",
+        "s3://key:secret@bucket/archive",
+        "s3://bucket//archive",
+        "s3://bucket/../archive",
+        "s3://bucket/archive?x=1",
+        "s3://bucket/an archive",
+        "gs://bucket/archive",
         "file:///archive/../etc",
         "file:///archive/%2e%2e/etc",
         "file:///archive%00",
     ],
 )
-def test_what_is_no_folder_is_refused(value: str) -> None:
-    with pytest.raises(ValidationError):
+def test_what_is_no_place_is_refused(value: str) -> None:
+    with pytest.raises(ValidationError) as refused:
         RetentionSettings(archive=value)
+    assert "secret@" not in str(refused.value.errors(include_input=False))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"archive": "file:///archive", "archive_region": "eu-central-1"},
+        {"archive_endpoint": "https://s3.example.com"},
+        {"archive": "s3://bucket", "archive_endpoint": "s3.example.com:9000"},
+        {"archive": "s3://bucket", "archive_endpoint": "https://key:secret@s3.example.com"},
+        {"archive": "s3://bucket", "archive_endpoint": "https://s3.example.com/path"},
+        {"archive": "s3://bucket", "archive_region": "EU Central"},
+    ],
+)
+def test_what_does_not_fit_the_archive_is_refused(values: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        RetentionSettings.model_validate(values)
+
+
+def test_a_bucket_and_its_server_are_accepted() -> None:
+    found = RetentionSettings(
+        archive="s3://a.bucket-1/a/prefix_2/",
+        archive_region="eu-central-1",
+        archive_endpoint="https://s3.example.com:9000/",
+    )
+    assert (found.archive, found.archive_endpoint) == (
+        "s3://a.bucket-1/a/prefix_2",
+        "https://s3.example.com:9000",
+    )
+    assert RetentionSettings(
+        archive="s3://bucket", archive_region="", archive_endpoint=""
+    ) == RetentionSettings(archive="s3://bucket")

@@ -1,6 +1,7 @@
 """A file gets its name only if what is read back is what Postgres gave."""
 
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from unittest.mock import Mock
 from uuid import UUID
@@ -8,13 +9,15 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from publisher.archive.folder import ArchiveDamagedError, ArchiveFolder, data_name, writing_name
+from publisher.archive.files import ArchiveDamagedError, data_name
+from publisher.archive.folder import ArchiveFolder
 from publisher.archive.manifest import DataFile
-from publisher.archive.parquet import ArchivedRow, FileWriter, table_of
-from publisher.archive.writing import described, prove, remove_left
+from publisher.archive.owner import ArchiveClaim
+from publisher.archive.parquet import ArchivedRow, FileWriter, row_groups, table_of
+from publisher.archive.writing import described, prove, proven, remove_left
+from service.errors import UnavailableError
 
 _PARTITION = "session_output_p00000001"
-_WRITING = writing_name(_PARTITION, 0)
 
 
 def row(key: str, value: bytes) -> ArchivedRow:
@@ -24,10 +27,11 @@ def row(key: str, value: bytes) -> ArchivedRow:
 
 
 def write(folder: ArchiveFolder, *rows: ArchivedRow) -> DataFile:
-    with folder.create(_WRITING) as sink, FileWriter(sink) as writer:
+    name = data_name("2026-01-31", _PARTITION, 0)
+    with folder.create(name) as sink, FileWriter(sink) as writer:
         writer.write(table_of(rows))
         size, digest = writer.close()
-    return described(data_name("2026-01-31", _PARTITION, 0, digest), size, digest, writer.contents)
+    return described(name, size, digest, writer.contents)
 
 
 @pytest.fixture
@@ -36,18 +40,36 @@ def folder(tmp_path: Path) -> ArchiveFolder:
 
 
 def test_what_was_written_is_proven(folder: ArchiveFolder) -> None:
-    prove(folder, _WRITING, write(folder, row("k", b"value")), Mock())
+    prove(folder, write(folder, row("k", b"value")), Mock())
+
+
+class ReadOnce(BytesIO):
+    """As an object of a bucket is read."""
+
+    def seekable(self) -> bool:
+        return False
+
+
+def test_what_can_be_read_once_is_parsed_from_the_copy_that_was_hashed(folder: ArchiveFolder) -> None:
+    file = write(folder, row("k", b"value"))
+    with folder.open(file.name) as source:
+        content = source.read()
+    with proven(ReadOnce(content), file) as found:
+        assert [table.num_rows for table in row_groups(found)] == [1]
+    for other in (content[:-1], content + b"\0", b""):
+        with pytest.raises(ArchiveDamagedError, match="altered or cut"), proven(ReadOnce(other), file):
+            pass
 
 
 @pytest.mark.parametrize("change", ["flip", "cut", "add"])
 def test_a_disk_that_gives_other_bytes_is_noticed(folder: ArchiveFolder, tmp_path: Path, change: str) -> None:
     file = write(folder, row("k", b"value"))
-    path = tmp_path / f"outbox={UUID(int=7)}" / _WRITING
+    path = tmp_path / f"outbox={UUID(int=7)}" / file.name
     content = bytearray(path.read_bytes())
     content[40] ^= change == "flip"
     path.write_bytes({"flip": content, "cut": content[:-1], "add": content + b"\0"}[change])
     with pytest.raises(ArchiveDamagedError, match="altered or cut"):
-        prove(folder, _WRITING, file, Mock())
+        prove(folder, file, Mock())
 
 
 @pytest.mark.parametrize(
@@ -55,17 +77,20 @@ def test_a_disk_that_gives_other_bytes_is_noticed(folder: ArchiveFolder, tmp_pat
 )
 def test_a_library_that_wrote_other_rows_is_noticed(folder: ArchiveFolder, others: list[ArchivedRow]) -> None:
     wanted = write(folder, row("k", b"value"))
-    with folder.create(_WRITING) as sink, FileWriter(sink) as writer:
+    with folder.create(wanted.name) as sink, FileWriter(sink) as writer:
         writer.write(table_of(others))
         size, digest = writer.close()
     found = wanted.model_copy(update={"bytes": size, "sha256": digest})
     with pytest.raises(ArchiveDamagedError, match="what was read back is not what was written"):
-        prove(folder, _WRITING, found, Mock())
+        prove(folder, found, Mock())
 
 
 def test_a_file_that_cannot_be_finished_leaves_nothing(folder: ArchiveFolder) -> None:
     def fail() -> None:
-        with folder.create(_WRITING) as sink, FileWriter(sink) as writer:
+        with (
+            folder.create(data_name("2026-01-31", _PARTITION, 0)) as sink,
+            FileWriter(sink) as writer,
+        ):
             writer.write(table_of([row("k", b"value")]))
             raise OSError("full")
 
@@ -77,13 +102,18 @@ def test_a_file_that_cannot_be_finished_leaves_nothing(folder: ArchiveFolder) ->
 def test_who_holds_the_partition_no_longer_removes_nothing(folder: ArchiveFolder) -> None:
     """Another process may have archived it since the files were listed: it was paused, and Postgres took it for gone."""
     file = write(folder, row("k", b"value"))
-    folder.publish(_WRITING, file.name)
+    claim = Mock(spec=ArchiveClaim, files=folder)
     lost = Mock()
     lost.execute.side_effect = psycopg.OperationalError("the connection is lost")
     with pytest.raises(psycopg.OperationalError):
-        remove_left(lost, folder, _PARTITION)
+        remove_left(lost, claim, _PARTITION)
     assert folder.names() == [file.name]
     again = write(folder, row("k", b"value"))
     assert again.name != file.name, "or it would remove the other's later"
-    remove_left(Mock(), folder, _PARTITION)
+    claim.require.side_effect = UnavailableError
+    with pytest.raises(UnavailableError):
+        remove_left(Mock(), claim, _PARTITION)
+    assert len(folder.names()) == 2
+    claim.require.side_effect = None
+    remove_left(Mock(), claim, _PARTITION)
     assert folder.names() == []

@@ -174,6 +174,21 @@ def test_a_registry_and_a_spark_cluster_are_named(
     assert named == found
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "found"),
+    [
+        ("http://s3.example:9000", ["the archive"]),
+        ("https://s3.example", []),
+        ("http://127.0.0.1:9000", []),
+        (None, []),
+    ],
+)
+def test_an_archive_without_tls_is_named(endpoint: str | None, found: list[str]) -> None:
+    retention = RetentionSettings(archive="s3://bucket", archive_endpoint=endpoint)
+    changed = settings(KAFKA, TLS, VERIFIED).model_copy(update={"retention": retention})
+    assert [server for server, _, _ in unprotected(changed)] == found
+
+
 def test_the_environment_counts_and_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     with capture_logs() as logged:
         name_unprotected(settings(KAFKA, TLS, POSTGRES))

@@ -1,0 +1,112 @@
+"""The files of one outbox's archive in a bucket. Only this module talks to S3.
+
+S3 needs neither rename nor fsync: an object has its name when it is whole, never in parts, and what was answered is durable and read by
+everybody from then on. What is missing: a write that is refused where the object is there already (pyarrow has none; see owner.py), and the
+removal of the parts of an upload that a kill has cut off (nobody sees them; a rule of the bucket removes them, docs/archive.md).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, cast
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from pyarrow import fs
+
+from publisher.archive.files import FileMissingError, is_listed, require_readable, require_writable
+from service.errors import SettingsError
+
+_READ_BYTES = 8 << 20
+_CONNECT_S, _SILENCE_S, _ATTEMPTS = 5.0, 60.0, 3
+
+_REMEDIES = {
+    "NO_SUCH_BUCKET": "there is no such bucket: make it, or correct [retention] archive",
+    "NETWORK_CONNECTION": "the server does not answer: see that it can be reached, and [retention] archive_endpoint",
+    "different region": "the bucket is in another region: set [retention] archive_region",
+    "HTTP status 301": "the bucket is in another region: set [retention] archive_region",
+    "ACCESS_DENIED": "no right: the login needs to list the bucket and to get, put and delete objects below the prefix",
+    "INVALID_ACCESS_KEY_ID": "the key is unknown: see AWS_ACCESS_KEY_ID, AWS_PROFILE or the role",
+    "SIGNATURE_DOES_NOT_MATCH": "the secret is not the key's: see AWS_SECRET_ACCESS_KEY, AWS_PROFILE",
+}
+"""{part of pyarrow's message: what to do}."""
+
+
+class ArchiveBucket:
+    """The objects below `outbox=<uuid>/`, below a bucket or a prefix of it. Credentials are found as any AWS SDK finds them."""
+
+    def __init__(self, path: str, region: str | None, endpoint: str | None, outbox_uuid: UUID) -> None:
+        """`path`: BUCKET/PREFIX. Raises SettingsError where there is no such bucket, OSError."""
+        self.shown = f"s3://{path}/outbox={outbox_uuid}"
+        self._own = f"{path}/outbox={outbox_uuid}"
+        url = urlsplit(endpoint or "")
+        with self._explained():
+            self._s3 = fs.S3FileSystem(
+                region=region,
+                scheme=url.scheme or "https",
+                endpoint_override=url.netloc or None,
+                # Else what is written faster than it is sent fills the memory.
+                background_writes=False,
+                # A small object is one request.
+                allow_delayed_open=True,
+                connect_timeout=_CONNECT_S,
+                request_timeout=_SILENCE_S,
+                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+            )
+            bucket = self._s3.get_file_info(path.partition("/")[0])
+        if bucket.type == fs.FileType.NotFound:
+            raise SettingsError(
+                f"[retention] archive: there is no bucket {bucket.path!r} at {endpoint or 'AWS'}. Make it, or correct the name"
+            )
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        """Write an object. See ArchiveFiles."""
+        require_writable(name)
+        path = f"{self._own}/{name}"
+        with self._explained():
+            stream = self._s3.open_output_stream(path)
+            try:
+                yield cast("BinaryIO", stream)
+            except BaseException:
+                # pyarrow cannot give an upload up. So the half object is completed, and removed.
+                with suppress(OSError):
+                    stream.close()
+                with suppress(OSError):
+                    self._s3.delete_file(path)
+                raise
+            stream.close()
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[BinaryIO]:
+        """Read an object, once: another one may have the name the next moment. See ArchiveFiles."""
+        require_readable(name)
+        with self._explained():
+            try:
+                stream = self._s3.open_input_stream(f"{self._own}/{name}", buffer_size=_READ_BYTES)
+            except FileNotFoundError as error:
+                raise FileMissingError(f"{self.shown}/{name} is missing") from error
+            with stream:
+                yield cast("BinaryIO", stream)
+
+    def names(self) -> list[str]:
+        """Return the objects of the archive's partitions. See ArchiveFiles."""
+        with self._explained():
+            found = self._s3.get_file_info(fs.FileSelector(self._own, recursive=True, allow_not_found=True))
+        names = (each.path.removeprefix(f"{self._own}/") for each in found if each.is_file)
+        return sorted(filter(is_listed, names))
+
+    def remove(self, names: list[str]) -> None:
+        """Remove objects. See ArchiveFiles."""
+        with self._explained():
+            for name in names:
+                with suppress(FileNotFoundError):
+                    self._s3.delete_file(f"{self._own}/{name}")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            text = str(error)
+            remedies = [remedy for part, remedy in _REMEDIES.items() if part in text]
+            raise OSError(f"{self.shown}: {'. '.join([*remedies[:1], text])}") from error
