@@ -2634,9 +2634,7 @@ BEGIN
     FROM outbox.replay r
     WHERE r.from_archive AND r.from_batch <= held.to_batch AND r.to_batch >= held.from_batch
       AND (r.state IN ('running', 'paused') AND r.cursor_key IN (SELECT e.session_key FROM jsonb_to_recordset(erased) AS e (session_key text))
-           OR r.cursor_batch <= held.to_batch AND r.lease_until >= now()
-              AND EXISTS (SELECT FROM pg_stat_activity a
-                          WHERE a.pid = r.lease_backend_pid AND (a.backend_start = r.lease_backend_start) IS NOT FALSE));
+           OR r.cursor_batch <= held.to_batch AND r.lease_until >= now());
     IF replays <> '{}' THEN
         RETURN replays;
     END IF;
@@ -2690,9 +2688,7 @@ BEGIN
                        AND (NOT r.only_keys OR EXISTS (SELECT FROM outbox.replay_key k WHERE k.replay_id = r.replay_id AND k.session_key = $1))
                        AND CASE WHEN r.cursor_batch = o.batch_id AND r.cursor_key = $1 THEN r.state IN ('running', 'paused')
                                 ELSE (r.cursor_batch < o.batch_id OR (r.cursor_batch = o.batch_id AND r.cursor_key < $1))
-                                     AND r.lease_until >= now()
-                                     AND EXISTS (SELECT FROM pg_stat_activity a
-                                                 WHERE a.pid = r.lease_backend_pid AND (a.backend_start = r.lease_backend_start) IS NOT FALSE) END
+                                     AND r.lease_until >= now() END
                      ORDER BY r.replay_id)
         FROM outbox.session_output o
         WHERE o.session_key = $1 AND o.batch_id >= $2 AND o.batch_id <= $3

@@ -182,16 +182,17 @@ class Sender:
         if producer is not None:
             discard_producer(producer)
 
-    def end(self, transactional_id: str) -> None:
+    def end(self, transactional_id: str) -> bool:
         """As `discard`, for whoever does not fence again: also ends a transaction that a failed `send` may have left open.
 
-        `transactional_id`: as in the last fencing.
+        `transactional_id`: as in the last fencing. Return whether no `send` can be committed from here on.
         """
         self.discard()
-        if self._may_be_open:
-            self._may_be_open = False
-            context = self._context
-            end_transaction(context.settings.kafka, context.topics, transactional_id, self._timeout_ms)
+        if not self._may_be_open:
+            return True
+        self._may_be_open = False
+        context = self._context
+        return end_transaction(context.settings.kafka, context.topics, transactional_id, self._timeout_ms)
 
     def _forget_breaks(self, producer: Producer) -> None:
         producer.poll(0)  # serves the log

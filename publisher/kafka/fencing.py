@@ -58,10 +58,11 @@ def fencing_producer(
 
 def end_transaction(
     kafka: KafkaSettings, topics: Topics, transactional_id: str, transaction_timeout_ms: int
-) -> None:
+) -> bool:
     """End what is open under this id, for whoever does not fence again: until its timeout it would hold up the readers of its topics.
 
-    By a new producer epoch, not by the client's abort: a record that is still on its way could open it again in the old one. Best effort.
+    By a new producer epoch, not by the client's abort: a record that is still on its way could open it again in the old one. Best effort;
+    return whether it has ended.
     """
     deadline = time.monotonic() + _END_WITHIN_S
     try:
@@ -70,6 +71,8 @@ def end_transaction(
         ).purge()
     except (KafkaException, StoppedError) as error:
         _log.debug("transaction_left_open", transactional_id=transactional_id, reason=str(error))
+        return False
+    return True
 
 
 def _begin(producer: Producer, complaints: Complaints) -> None:

@@ -45,6 +45,8 @@ _MOST_ROWS = 250
 _MOST_BYTES = 1_000_000
 # Until the broker ends a killed replay's open transaction, consumers of its topics wait: live events too.
 _MOST_TRANSACTION_TIMEOUT_MS = 15_000
+_ABORT_DELAY_S = 10.0
+"""A broker looks every ten seconds for transactions that are over (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
 Progressed = Callable[[ReplayProgress], None]
 
@@ -93,6 +95,8 @@ class ReplayDelivery:
         self._speed = Speed(time.monotonic())
         self._remediation = remediation.of_replay(replay.replay_id)
         self._lease: ReplayLease | None = None
+        self._has_fenced = False
+        """Whether what a former holder of the lease has sent can no longer be committed."""
         self._tenure: Tenure | None = None
         self._reader: ReplayReader | ArchiveReader
         self._newest: ReplayProgress | None = None
@@ -126,6 +130,7 @@ class ReplayDelivery:
         reach("delivery.after_lease")
         self._check_kafka()
         self._sender.fence(self._transactional_id, self._admission.batch_bytes)
+        self._has_fenced = True
         reach("delivery.after_fencing")
         newest = self._read_progress()
         reach("delivery.after_progress")
@@ -168,7 +173,7 @@ class ReplayDelivery:
 
     def release(self, reason: str | None) -> None:
         """Give the lease back and end; show `reason` where there is one. Never raises: the lease ends with the connection anyway."""
-        self._sender.end(self._transactional_id)
+        may_be_open = not (self._sender.end(self._transactional_id) and self._has_fenced)
         self.discard()
         lease, self._lease = self._lease, None
         try:
@@ -178,7 +183,7 @@ class ReplayDelivery:
             if (held := self._connection.take()) is not None:
                 with closing(held):
                     if lease is not None:
-                        lease.release(held, reason)
+                        lease.release(held, reason, may_be_open=may_be_open)
         except (psycopg.Error, OutboxError) as error:
             # The reason may name a session key; the command prints it.
             stopped = None if reason is None else reason.partition(":")[0]
@@ -193,7 +198,8 @@ class ReplayDelivery:
     def _acquire(self, connection: Connection) -> None:
         replay_id, holder = self._replay.replay_id, self._context.holder
         # The slowest transaction must not outlast it.
-        lease_s = self._context.settings.publisher.lease_s + self._timeout_ms / 1000
+        lease_s = max(self._context.settings.publisher.lease_s, _ABORT_DELAY_S) + self._timeout_ms / 1000
+        self._has_fenced = False
         self._lease = ReplayLease.claim(connection, replay_id, holder, lease_s, paused_too=self._paused_too)
         if self._lease is not None:
             # Paused again later, it stays so: also where Kafka does not answer yet, and the next attempt claims anew.

@@ -213,9 +213,13 @@ class ReplayLease:
         parameters = self._parameters | {"reason": reason}
         return connection.execute(_REPLAYS["finish"], parameters).rowcount == 1
 
-    def release(self, connection: Connection, reason: str | None) -> None:
-        """Give it back, if it is still ours, and show why, where there is a reason."""
-        connection.execute(_REPLAYS["release"], self._parameters | {"reason": reason})
+    def release(self, connection: Connection, reason: str | None, *, may_be_open: bool) -> None:
+        """Give it back, if it is still ours, and show why, where there is a reason.
+
+        `may_be_open`: a transaction may still be committed, so an erasure waits until the lease has passed.
+        """
+        query = _REPLAYS["leave" if may_be_open else "release"]
+        connection.execute(query, self._parameters | {"reason": reason})
 
     def _state(self, connection: Connection, query: LiteralString, parameters: dict[str, Any]) -> str:
         row = connection.execute(query, parameters).fetchone()

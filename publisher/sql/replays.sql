@@ -73,7 +73,8 @@ SET state = 'running',
     reason = NULL,
     lease_token = r.lease_token + 1,
     lease_holder = %(holder)s,
-    lease_until = now() + make_interval(secs => %(lease_s)s),
+    -- Until it has fenced the former holder, what that one held may still be committed.
+    lease_until = greatest(r.lease_until, now() + make_interval(secs => %(lease_s)s)),
     lease_backend_pid = pg_backend_pid(),
     lease_backend_start = (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())
 WHERE r.replay_id = %(replay_id)s
@@ -120,6 +121,12 @@ RETURNING state
 UPDATE outbox.replay
 SET state = 'done', reason = %(reason)s, state_changed_at = now()
 WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND state = 'running'
+
+-- name: leave
+-- Nobody works on it, and any process may claim it. The lease stays, because Kafka may commit what was read under it.
+UPDATE outbox.replay
+SET lease_backend_pid = 0, lease_backend_start = NULL, reason = coalesce(%(reason)s, reason)
+WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL
 
 -- name: release
 UPDATE outbox.replay

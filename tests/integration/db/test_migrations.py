@@ -273,7 +273,7 @@ def test_before_0019_nobody_knows_what_is_in_an_archive(blank_database: str) -> 
     refused = outbox_migrate(blank_database, "down", "0018", "--yes")
     assert (refused.returncode != 0, "keep a copy of outbox.archived" in refused.stderr) == (True, True)
     assert (current(blank_database), query(blank_database, "SELECT count(*) FROM outbox.archived")) == (
-        HEAD,
+        "0019",
         [(1,)],
     )
     query(blank_database, "DELETE FROM outbox.archived")

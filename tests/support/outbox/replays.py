@@ -10,10 +10,13 @@ from unittest import mock
 
 from typer.testing import CliRunner, Result
 
+from db.connection import connect
 from publisher.cli import app
+from publisher.replay.store import NewReplay, ReplayLease, create
 from service.settings import Settings
 from tests.support.json_documents import json_document
 from tests.support.processes.environment import variables_of, without_settings
+from tests.support.queries import query
 from tests.support.waiting import DEADLINE_S, wait_until
 from tests.support.watching import Watcher
 
@@ -36,6 +39,33 @@ def replayed(settings: Settings, *arguments: str) -> dict[str, Any]:
     assert result.exception is None, f"{result.exception!r}\n{result.output}"
     document: dict[str, Any] = json_document(result.stdout)
     return document
+
+
+def make_replay(settings: Settings, *, from_archive: bool = False) -> int:
+    """A replay of the first batch, of which no process works."""
+    new = NewReplay(1, 1, None, {}, None, "cluster", "servers", None, 4, 80, from_archive)
+    with connect(settings.postgres, "a test", autocommit=True) as connection:
+        return create(connection, new, None).replay_id
+
+
+def die_before_the_commit(
+    settings: Settings, replay_id: int, *, lease_s: float, leaves: bool = False
+) -> None:
+    """Claim a replay, check the lease, and be gone before the transaction is committed. `leaves`: without a kill."""
+    with connect(settings.postgres, "a test", autocommit=True) as connection:
+        lease = ReplayLease.claim(connection, replay_id, "a test", lease_s, paused_too=False)
+        assert lease is not None
+        assert lease.still_held(connection)
+        if leaves:
+            lease.release(connection, None, may_be_open=True)
+    alive = "SELECT FROM outbox.replay r JOIN pg_stat_activity a ON a.pid = r.lease_backend_pid"
+    dsn = settings.postgres.dsn.get_secret_value()
+    wait_until(lambda: not query(dsn, alive), "the end of the backend")
+
+
+def let_leases_run_out(dsn: str) -> None:
+    """Let the time pass that the leases of replays last."""
+    query(dsn, "UPDATE outbox.replay SET lease_until = now() - interval '1 second'")
 
 
 class ReplayProcess:

@@ -148,7 +148,7 @@ def test_migrations_are_recorded_with_their_transaction(blank_database: str) -> 
     found = query(blank_database, "SELECT command, result FROM outbox.operation ORDER BY operation_id")
     assert found == [
         ("outbox-migrate up", {"revision": revision})
-        for revision in ("0011", "0012", "0013", "0014", "0015", "0016", "0017", "0018", "0019")
+        for revision in ("0011", "0012", "0013", "0014", "0015", "0016", "0017", "0018", "0019", "0020")
     ]
 
 

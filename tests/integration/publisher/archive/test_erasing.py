@@ -9,6 +9,7 @@ from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import RetentionSettings, Settings
 from tests.support.outbox.audits import counted, examples, failed, run_audit
 from tests.support.outbox.batches import Outbox, simple
+from tests.support.outbox.replays import die_before_the_commit, let_leases_run_out, make_replay
 from tests.support.processes.archiving import archived, files, read_archive
 from tests.support.processes.erasing import appears, erase_process, erased, whole_dump
 from tests.support.processes.publishers import settings_for
@@ -63,6 +64,20 @@ def test_nothing_of_a_key_is_left_and_the_audit_says_erased(
     assert archive_failures(report) == {}
     assert counted(report, "archived_rows") == 6
     assert erased(kept, "forget-me-0000")["keys"][0]["archived_rows"] == 0
+
+
+@pytest.mark.guarantee(186)
+def test_it_waits_for_the_lease_of_a_replay_whose_process_may_have_asked_for_the_commit(
+    outbox: Outbox, kept: Settings
+) -> None:
+    die_before_the_commit(kept, make_replay(kept, from_archive=True), lease_s=3_600)
+
+    (of_key,) = erased(kept, "forget-me-0000", code=1)["keys"]
+
+    assert of_key["archived_rows"] == 0
+    assert of_key["left"][0].startswith("replay 1 reads the archive")
+    let_leases_run_out(outbox.dsn)
+    assert erased(kept, "forget-me-0000")["keys"][0]["archived_rows"] == 2
 
 
 @pytest.mark.guarantee(186)

@@ -18,7 +18,13 @@ from service.settings import Settings
 from tests.support.outbox.audits import counted, failed, run_audit
 from tests.support.outbox.batches import Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver
-from tests.support.outbox.replays import ReplayProcess, seen_of
+from tests.support.outbox.replays import (
+    ReplayProcess,
+    die_before_the_commit,
+    let_leases_run_out,
+    make_replay,
+    seen_of,
+)
 from tests.support.processes.erasing import appears, erase, erase_process, erased, whole_dump
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
@@ -121,6 +127,7 @@ def test_a_replay_that_lost_its_lease_in_mid_transaction_sends_nothing_that_was_
             outbox.dsn,
             "SELECT pg_terminate_backend(lease_backend_pid, 5000) FROM outbox.replay",
         )
+        let_leases_run_out(outbox.dsn)
         assert erased(settings, "k0001")["keys"][0]["rows"] == 1
         plan.write()
         assert process.wait() == 5, process.log()
@@ -129,6 +136,26 @@ def test_a_replay_that_lost_its_lease_in_mid_transaction_sends_nothing_that_was_
     assert reason.startswith("rows_gone: 4 rows were counted when it was made, 3 were sent")
     watcher.wait_until_all_read()
     assert {key for key, *_ in seen_of(watcher, uuid)} == {b"k0000", b"k0002", b"k0003"}
+
+
+@pytest.mark.guarantee(182)
+@pytest.mark.parametrize("successor", ["none", "killed", "left"])
+def test_a_replay_that_died_between_its_check_and_its_commit_sends_nothing_that_is_erased_before_its_lease_has_passed(
+    outbox: Outbox, settings: Settings, successor: str
+) -> None:
+    outbox.batch(simple(1, 4))
+    deliver(settings)
+    # Its next step is Kafka's commit.
+    die_before_the_commit(settings, make_replay(settings), lease_s=3_600)
+    if successor != "none":
+        # It has fenced nobody yet.
+        die_before_the_commit(settings, 1, lease_s=1, leaves=successor == "left")
+
+    (left,) = erased(settings, "k0001", code=1)["keys"][0]["left"]
+
+    assert left.startswith("replay 1 needs the row")
+    let_leases_run_out(outbox.dsn)
+    assert erased(settings, "k0001")["keys"][0]["rows"] == 1
 
 
 @pytest.mark.guarantee(182)

@@ -111,5 +111,5 @@ def test_the_end_of_an_open_transaction_is_asked_for_a_few_seconds_and_fails_in_
     monkeypatch.setattr(fencing, "fencing_producer", fencing_producer)
     monkeypatch.setattr(fencing, "time", type("Clock", (), {"monotonic": iter((0, 1, 4, 6)).__next__}))
     topics: Any = FakeTopics(has_log=True)
-    end_transaction(KafkaSettings(), topics, "id", 60_000)
+    assert not end_transaction(KafkaSettings(), topics, "id", 60_000)
     assert asked == [False, False, True]

@@ -104,7 +104,7 @@ def test_a_pause_is_not_undone_by_a_continue_that_still_waits_for_kafka(
         def close(self) -> None: ...
 
     monkeypatch.setattr(ReplayLease, "claim", claim)
-    monkeypatch.setattr(ReplayLease, "release", lambda *_: None, raising=False)
+    monkeypatch.setattr(ReplayLease, "release", lambda *_, **__: None, raising=False)
     monkeypatch.setattr(connection, "connect", lambda *_, **__: Nothing())
     monkeypatch.setattr(connection, "check_unchanged", lambda *_: SimpleNamespace(server_timeline=1))
     monkeypatch.setattr(delivery, "load", lambda *_: SimpleNamespace(state="paused", lease_holder=None))
@@ -192,8 +192,18 @@ class Idle:
         self.closed = True
 
 
-def refused_replay(patch: pytest.MonkeyPatch, order: list[str], fails: Exception) -> ReplayDelivery:
-    """Return an open replay whose transaction fails; `order` hears of the ends."""
+def refused_replay(
+    patch: pytest.MonkeyPatch,
+    order: list[str],
+    fails: Exception,
+    *,
+    has_fenced: bool = True,
+    ends: bool = True,
+    given_back: list[bool] | None = None,
+) -> ReplayDelivery:
+    """Return an open replay whose transaction fails; `order` hears of the ends. `ends`: whether Kafka ends the transaction; `given_back`
+    hears whether the lease is.
+    """
 
     class Failing:
         """Kafka refuses its only row."""
@@ -214,7 +224,17 @@ def refused_replay(patch: pytest.MonkeyPatch, order: list[str], fails: Exception
             return StepOutcome.DELIVERED
 
     patch.setattr("publisher.delivery.sender.Transaction", Failing)
-    patch.setattr("publisher.delivery.sender.end_transaction", lambda *found: order.append(found[2]))
+
+    def end_transaction(*found: Any) -> bool:
+        order.append(found[2])
+        return ends
+
+    def release(_: object, reason: str | None, *, may_be_open: bool) -> None:
+        order.append(str(reason))
+        if given_back is not None:
+            given_back.append(not may_be_open)
+
+    patch.setattr("publisher.delivery.sender.end_transaction", end_transaction)
     patch.setattr(connection, "connect", lambda *_, **__: Idle())
     patch.setattr(connection, "check_unchanged", lambda *_: SimpleNamespace(server_timeline=1))
     context, replay = parts()
@@ -224,14 +244,33 @@ def refused_replay(patch: pytest.MonkeyPatch, order: list[str], fails: Exception
     producer = SimpleNamespace(poll=lambda _: 0, abort_transaction=lambda _: None, purge=lambda **_: None)
     replayed._sender.producer = cast(Any, producer)
     replayed._sender._bisection.refused(1)
-    held: Any = SimpleNamespace(release=lambda _, reason: order.append(str(reason)))
+    held: Any = SimpleNamespace(release=release)
     replayed._lease = held
+    replayed._has_fenced = has_fenced
     return replayed
 
 
 REFUSED = RecordRefusedError(
     KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "it is no Avro")}, 1
 )
+
+
+@pytest.mark.guarantee(182)
+@pytest.mark.parametrize(
+    ("has_fenced", "ends", "is_given_back"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+    ids=["over", "not-ended", "former-holder-not-fenced"],
+)
+def test_a_lease_is_given_back_only_once_nothing_that_was_sent_can_be_committed(
+    monkeypatch: pytest.MonkeyPatch, has_fenced: bool, ends: bool, is_given_back: bool
+) -> None:
+    given_back: list[bool] = []
+    replayed = refused_replay(
+        monkeypatch, [], REFUSED, has_fenced=has_fenced, ends=ends, given_back=given_back
+    )
+    with pytest.raises(StoppedError, match="row_refused"):
+        run(parts()[0], replayed, 1)
+    assert given_back == [is_given_back]
 
 
 @pytest.mark.guarantee(54)
