@@ -1,6 +1,9 @@
 """Connections to other machines that anybody on the way could read, or answer: named once, at the start of a service."""
 
+import os
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
@@ -20,6 +23,8 @@ _OPEN = "without authentication or encryption: whoever reaches its ports can rea
 _NO = ("", "none", "false", "f", "0")
 SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 """The options that protect Spark's own connections. On where there is a secret: `[job] spark_options` may say otherwise."""
+_SPARK_SECRET = "spark.authenticate.secret"
+_PROPERTY = re.compile(r"^[ \t]*(spark\.[\w.]+)[ \t]*[ \t=:][ \t]*(.*)$", re.MULTILINE)
 
 
 def name_unprotected(settings: Settings) -> None:
@@ -53,13 +58,28 @@ def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
     if (
         job.master.startswith("spark://")
         and not is_local(job.master.removeprefix("spark://").rpartition(":")[0])
-        and not ("spark.authenticate.secret" in job.spark_options and _are_on(job.spark_options))
+        and not _is_protected(job.spark_options)
     ):
-        yield "Spark's cluster", job.master, f"{_OPEN} (set spark.authenticate.secret)"
+        yield "Spark's cluster", job.master, f"{_OPEN} (set {_SPARK_SECRET})"
 
 
-def _are_on(options: Mapping[str, str]) -> bool:
-    return all(options.get(name, "true").lower() == "true" for name in SPARK_CHANNELS)
+def _is_protected(own: Mapping[str, str]) -> bool:
+    """Whether a standalone cluster asks for a secret. `own`: `[job] spark_options`, which win over spark-defaults.conf."""
+    ours = dict.fromkeys(SPARK_CHANNELS if _SPARK_SECRET in own else (), "true")
+    options = _spark_defaults() | ours | dict(own)
+    return _SPARK_SECRET in options and all(
+        options.get(name, "").lower() == "true" for name in SPARK_CHANNELS
+    )
+
+
+def _spark_defaults() -> dict[str, str]:
+    """Return what spark-defaults.conf says, which Spark reads by itself; nothing where there is none."""
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    try:
+        text = Path(folder, "spark-defaults.conf").read_text("utf-8")
+    except (OSError, ValueError):
+        return {}
+    return {name: value.strip() for name, value in _PROPERTY.findall(text)}
 
 
 def _kafka(settings: Settings) -> Iterator[tuple[str, str, str]]:

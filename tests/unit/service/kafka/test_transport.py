@@ -189,6 +189,33 @@ def test_an_archive_without_tls_is_named(endpoint: str | None, found: list[str])
     assert [server for server, _, _ in unprotected(changed)] == found
 
 
+@pytest.mark.parametrize(
+    ("lines", "options", "found"),
+    [
+        (
+            ["spark.authenticate true", "spark.authenticate.secret s", "spark.network.crypto.enabled=true"],
+            {},
+            [],
+        ),
+        (["spark.authenticate.secret s", "spark.network.crypto.enabled true"], {}, ["Spark's cluster"]),
+        (["spark.authenticate true", "#spark.authenticate.secret s"], {}, ["Spark's cluster"]),
+        (["spark.authenticate.secret s"], SECRET, []),
+        (["spark.authenticate true", "spark.network.crypto.enabled true"], PLAIN, ["Spark's cluster"]),
+    ],
+)
+def test_a_secret_in_spark_s_own_defaults_counts(
+    lines: list[str],
+    options: dict[str, str],
+    found: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    job: dict[str, Any] = {"master": "spark://master.example:7077", "spark_options": options}
+    assert [server for server, _, _ in unprotected(settings(KAFKA, TLS, VERIFIED, **job))] == found
+
+
 def test_the_environment_counts_and_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     with capture_logs() as logged:
         name_unprotected(settings(KAFKA, TLS, POSTGRES))
