@@ -2,20 +2,33 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from service.errors import SettingsError
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file, as `open(..., opener=private)`: a new one is its owner's alone. Raises OSError, SettingsError for another user's."""
-    descriptor = os.open(path, flags, 0o600)
+    """Open a file, as `open(..., opener=private)`: a new one is its owner's alone.
+
+    Raises OSError; SettingsError for another user's, or a link that another user has put there. Of neither is anything changed.
+    """
+    with suppress(FileNotFoundError):
+        link = os.lstat(path)
+        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+            raise SettingsError(
+                f"{str(path)!r} is another user's link, by which any file of yours could be overwritten. Name another file"
+            )
+    descriptor = os.open(path, flags & ~os.O_TRUNC, 0o600)
     found = os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_uid != os.geteuid():
-        os.close(descriptor)
-        raise SettingsError(
-            f"{str(path)!r} is another user's, who could read or change what is written there. Name another file"
-        )
+    if stat.S_ISREG(found.st_mode):
+        if found.st_uid != os.geteuid():
+            os.close(descriptor)
+            raise SettingsError(
+                f"{str(path)!r} is another user's, who could read or change what is written there. Name another file"
+            )
+        if flags & os.O_TRUNC:
+            os.ftruncate(descriptor, 0)
     return descriptor
 
 

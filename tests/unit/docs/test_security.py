@@ -148,7 +148,7 @@ def test_a_file_that_another_user_has_put_there_is_not_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_linked: bool
 ) -> None:
     theirs, file = tmp_path / "theirs", tmp_path / "keys"
-    theirs.touch()
+    theirs.write_text("theirs")
     if is_linked:
         file.symlink_to(theirs)
     else:
@@ -156,9 +156,25 @@ def test_a_file_that_another_user_has_put_there_is_not_written_to(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(SettingsError, match="another user's"):
         write_private(file, "k\n")
-    assert file.read_text("utf-8") == ""
+    assert file.read_text("utf-8") == "theirs"
     with open("/dev/null", "w", opener=private) as nothing:
         nothing.write("k\n")
+
+
+def test_a_link_that_another_user_has_put_there_overwrites_no_file_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, file = tmp_path / "ours", tmp_path / "keys"
+    ours.write_text("ours")
+    file.symlink_to(ours)
+    write_private(file, "by our own link")
+    found = list(file.lstat())
+    found[stat.ST_UID] = os.geteuid() + 1
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", lambda _: os.stat_result(found))
+        with pytest.raises(SettingsError, match="another user's link"):
+            write_private(file, "by theirs")
+    assert ours.read_text("utf-8") == "by our own link"
 
 
 def test_no_page_puts_a_token_into_a_command_line() -> None:
