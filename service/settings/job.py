@@ -124,7 +124,7 @@ class SessionSettings(Section):
     max_bytes: int = Field(default=16_777_216, ge=1_024, le=268_435_456)
     """Bytes of event values a session may have."""
     max_open_bytes: int = Field(default=1_073_741_824, ge=65_536)
-    """Bytes of open sessions' events in an input partition; beyond, its oldest sessions become `too_large`."""
+    """Bytes of open sessions' keys and events in an input partition; beyond, its oldest sessions become `too_large`."""
 
     @field_validator("key")
     @classmethod

@@ -42,7 +42,7 @@ from spark_job.sessions.state.live_sessions import Layer, LiveSessions, Totals
 from spark_job.sessions.state.open_state import HeldChunk, OpenState
 from spark_job.sessions.state.segments import Segment
 
-_MAGIC = b"spark-outbox open sessions 2\n"
+_MAGIC = b"spark-outbox open sessions 3\n"
 _HEAD_BYTES = len(_MAGIC) + 32
 """With the checksum."""
 _ABANDONED_S = 7 * 86_400.0

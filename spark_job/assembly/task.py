@@ -179,7 +179,7 @@ class _Partition:
             "safe": state.safe_offset,
             "sessions": len(state.live),
             "events": totals.events,
-            "bytes": totals.n_bytes,
+            "bytes": totals.held_bytes,
             "digest": state.digest,
             "refused": self._refused.since(state.safe_offset).to_json()
             if state.safe_offset is not None

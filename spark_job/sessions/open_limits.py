@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from contract.session_keys import MAX_KEY_BYTES
 from spark_job.sessions.events import Events
 from spark_job.sessions.result import AssembledSessions, Counts, DeadLetter
 from spark_job.sessions.settings import AssemblySettings
@@ -27,8 +28,8 @@ MAX_TOMBSTONES_BYTES = 8 << 20
 """Of a partition, with the open sessions that are later parts: they are on each row of the ledger."""
 _TOMBSTONE_BYTES = 160
 """Beside its key, and a little more than it takes."""
-_HEAD_BYTES = 32
-"""More than what an event has in front of its value: its schema's id."""
+_EVENT_BYTES = 32 + MAX_KEY_BYTES
+"""More than what an event adds beside its value: its schema's id, and perhaps a key."""
 _ROOM = 64
 """Ending makes room for this part of a limit: near it, events are judged one by one."""
 
@@ -43,7 +44,7 @@ def within_limits(
     most = settings.max_open_bytes
     if most is None:
         return assemble(state, new)
-    may_exceed = state.live.totals.n_bytes + new.nbytes + _HEAD_BYTES * len(new) > most
+    may_exceed = state.live.totals.held_bytes + new.nbytes + _EVENT_BYTES * len(new) > most
     if not may_exceed or len(new) < 2:
         found = assemble(state, new)
         buried = sum(_tombstone_bytes(each.key or "") for each in found.letters if each.reason == "too_large")
@@ -71,13 +72,13 @@ def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -
     """End the oldest sessions after the record at `closing`; tombstones among them are forgotten."""
     assert settings.max_open_bytes is not None
     if (
-        found.state.live.totals.n_bytes <= settings.max_open_bytes
+        found.state.live.totals.held_bytes <= settings.max_open_bytes
         and _tombstones_bytes(found.state) <= MAX_TOMBSTONES_BYTES
     ):
         return found
     # A look at each open session: ending some makes room for many more.
     sessions = found.state.sessions
-    sizes, place = sessions.n_bytes, np.arange(len(sessions))
+    sizes, place = sessions.held_bytes, np.arange(len(sessions))
     tombstones = np.array([_tombstone_bytes(key) for key in sessions.key.to_pylist()], np.int64)
     ended = _too_many(sizes, settings.max_open_bytes)
     if settings.start:

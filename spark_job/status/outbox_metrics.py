@@ -24,9 +24,9 @@ COUNT_LIMIT = 10_000
 _GAUGES: Gauges = {
     "outbox_open_sessions": ("Sessions without an end yet.", ()),
     "outbox_open_events": ("Input events of these.", ()),
-    "outbox_open_bytes": ("Bytes of these events.", ()),
+    "outbox_open_bytes": ("Bytes of these events' values and of the sessions' keys.", ()),
     "outbox_largest_partition_bytes": (
-        "Bytes of the open sessions' events in the input partition that has the most; [session] max_open_bytes is the limit.",
+        "Bytes of the open sessions' keys and events in the input partition that has the most; [session] max_open_bytes is the limit.",
         (),
     ),
     "outbox_open_dead_letters": (

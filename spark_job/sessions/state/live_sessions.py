@@ -36,7 +36,8 @@ class Totals(NamedTuple):
 
     hashes: EntrySum = EntrySum()
     events: int = 0
-    n_bytes: int = 0
+    held_bytes: int = 0
+    """Of keys and payloads, tombstones left out (OpenSessions.held_bytes)."""
     remembered: int = 0
     """Tombstones and later parts: what no rebuild finds."""
     remembered_key_bytes: int = 0
@@ -50,7 +51,7 @@ class Totals(NamedTuple):
         return cls(
             EntrySum.of(segment.hashes[places]),
             int(entries.rows[places].sum()),
-            int(entries.n_bytes[places].sum()),
+            int(entries.held_bytes[places].sum()),
             len(remembered),
             int((bounds[remembered + 1] - bounds[remembered]).sum()),
         )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_job.sessions.events import START, Events
+from spark_job.sessions.parsing.column_bytes import views
 from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 
 Int = npt.NDArray[np.int64]
@@ -62,6 +63,12 @@ class OpenSessions:
     def is_tombstone(self) -> Bool:
         """Whether each is a tombstone."""
         return self.start_hash.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    @cached_property
+    def held_bytes(self) -> Int:
+        """What each counts against `max_open_bytes`: its key and payloads; 0 for a tombstone, which another limit counts."""
+        bounds, _ = views(self.key)
+        return np.where(self.is_tombstone, 0, self.n_bytes + np.diff(bounds))
 
     def places(self, starts: Int) -> Int:
         """Where the sessions with these starts are; they must be there."""

@@ -260,8 +260,9 @@ def _end_oldest(
     )
 
     def sizes() -> tuple[int, int]:
-        kept = sum(len(event.raw) for each in mine for event in each.events)
-        return kept, sum(160 + len(each.key.encode()) for each in mine if each.tombstone or each.part > 1)
+        return sum(map(_held, mine)), sum(
+            160 + len(each.key.encode()) for each in mine if each.tombstone or each.part > 1
+        )
 
     most = settings.max_open_bytes
     if most is None:
@@ -290,15 +291,12 @@ def _bury_oldest(
     the last event of one.
     """
 
-    def kept(session: OpenSession) -> int:
-        return sum(len(event.raw) for event in session.events)
-
     def tombstones() -> int:
         return sum(160 + len(each.key.encode()) for each in mine if each.tombstone or each.part > 1)
 
-    if sum(map(kept, mine)) > most:
+    if sum(map(_held, mine)) > most:
         for session in mine:
-            if sum(map(kept, mine)) <= most - most // 64:
+            if sum(map(_held, mine)) <= most - most // 64:
                 break
             if not session.tombstone:
                 _close(expected, open_now, session, "too_large", record.offset)
@@ -310,6 +308,13 @@ def _bury_oldest(
         while mine and (tombstones() > left or mine[0].start_offset <= repeated):
             repeated = max(repeated, mine[0].repeated)
             _close(expected, open_now, mine.pop(0), "too_large", record.offset)
+
+
+def _held(session: OpenSession) -> int:
+    """What a session counts against max_open_bytes."""
+    return (
+        0 if session.tombstone else len(session.key.encode()) + sum(len(each.raw) for each in session.events)
+    )
 
 
 def _judge(

@@ -49,7 +49,9 @@ def check(live: LiveSessions, model: OpenSessions) -> None:
     assert live.table.encoded == model.encoded
     assert live.totals.hashes == EntrySum.of(entry_hashes(model, text_hashes(model.key)))
     assert live.totals.events == int(model.rows.sum())
-    assert live.totals.n_bytes == int(model.n_bytes.sum())
+    kept = model.take(np.flatnonzero(~model.is_tombstone))
+    keys = sum(len(key.encode()) for key in kept.key.to_pylist())
+    assert live.totals.held_bytes == int(kept.n_bytes.sum()) + keys
     buried = np.flatnonzero(model.is_remembered)
     assert live.remembered.encoded == model.take(buried).encoded
     assert live.totals.remembered == len(buried)

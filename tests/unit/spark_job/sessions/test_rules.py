@@ -586,6 +586,16 @@ def test_over_the_bound_no_start_that_was_sent_again_is_left_behind_one_that_sta
     assert found == expected_outcome(expected_sessions(log, rules))
 
 
+@pytest.mark.guarantee(16)
+def test_keys_count_against_the_bound_as_values_do() -> None:
+    log = [record(at, "start", at, f"{at:02}".ljust(1_000, "k")) for at in range(20)]
+    size = 1_000 + len(log[0].value or b"")
+    rules = replace(RULES, max_open_bytes=5 * size)
+    found = outcome(log, rules)
+    assert [at for _, at in opened(found)] == list(range(16, 20))
+    assert found == expected_outcome(expected_sessions(log, rules))
+
+
 def test_clean_keys_never_take_the_per_event_path() -> None:
     log = [
         record(10 * number + at, kind, 100_000 * (number // 3) + 10 * number + at, key=f"k{number}")
