@@ -114,6 +114,10 @@ test-containers: $(INSTALLED) ## What needs a container engine: docker-compose.y
 integration-on-containers: $(INSTALLED) ## All integration tests on Postgres and Kafka in containers (tests/containers/README.md)
 	OUTBOX_TEST_SERVERS=containers $(BIN)/pytest tests/containers/test_servers.py tests/integration/db tests/integration/spark_job tests/integration/publisher -m 'not faults'
 
+.PHONY: test-matrix
+test-matrix: $(INSTALLED) ## A part of the tests on each Postgres, Kafka, Python and Java that is supported and here; writes docs/versions.md. CELLS="postgres-15 python-3.13"
+	$(BIN)/python -m tests.matrix $(CELLS)
+
 .PHONY: faults
 faults: $(INSTALLED) ## A kill and a failure at each step, failovers, damages, zombies: the long runs; prints the tables, writes docs/faults*.md and docs/faults/*.json
 	FAULT_TABLES=docs $(BIN)/pytest -m faults

@@ -1,4 +1,7 @@
-"""A real Apache Kafka (KRaft: broker and controller in one process) as a local process, from its own jars."""
+"""A real Apache Kafka (KRaft: broker and controller in one process) as a local process, from its own jars.
+
+They are those of jars.lock, or of the lock file that DEVSTACK_KAFKA names.
+"""
 
 import base64
 import os
@@ -7,6 +10,7 @@ import signal
 import subprocess
 import uuid
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +23,8 @@ from devstack.processes.process import ServerProcess, launch
 from devstack.processes.server import LocalServer
 from spark_job.spark.jars import JarsError, Progress, java_executable, resolve
 
+LOCK_VARIABLE = "DEVSTACK_KAFKA"
+"""A lock file with the jars of another Kafka, as `python -m spark_job.spark.jars --relock` makes it."""
 _LOGGING = """\
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
@@ -82,7 +88,6 @@ class Kafka(LocalServer):
     name = "Kafka"
     stop_signal = signal.SIGTERM
     start_timeout_s = 120.0
-    jars_lock = files("devstack") / "jars.lock"
 
     def __init__(
         self,
@@ -143,8 +148,15 @@ class Kafka(LocalServer):
     def _storage(self) -> Path:
         return self.data_dir / "storage"
 
+    def jars_lock(self) -> Path | Traversable:
+        """The lock file of the jars. Raises DevstackError where the one that is named is no file."""
+        named = os.environ.get(LOCK_VARIABLE)
+        if named and not Path(named).is_file():
+            raise DevstackError(f"{LOCK_VARIABLE} is {named!r}, which is not a file")
+        return Path(named) if named else files("devstack") / "jars.lock"
+
     def java_options(self) -> list[str]:
-        jars = resolve(self.jars_lock, progress=self._progress)
+        jars = resolve(self.jars_lock(), progress=self._progress)
         scratch = self.data_dir / "tmp"
         scratch.mkdir(exist_ok=True)
         return [

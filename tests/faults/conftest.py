@@ -16,7 +16,6 @@ from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from tests.support.faults.job_cells import PAGE
 from tests.support.faults.matrix import Matrix
-from tests.support.paths import JARS_LOCK
 from tests.support.queries import query
 
 _MATRICES = pytest.StashKey[list[Matrix]]()
@@ -60,7 +59,7 @@ def _kafka_version(server: KafkaServer) -> str:
     if not isinstance(server, Kafka):
         return "of somebody else"
     (root,) = re.findall(
-        r"^# root org\.apache\.kafka:kafka_[\d.]+:(\S+)", JARS_LOCK.read_text("utf-8"), re.MULTILINE
+        r"^# root org\.apache\.kafka:kafka_[\d.]+:(\S+)", server.jars_lock().read_text("utf-8"), re.MULTILINE
     )
     return str(root)
 

@@ -1,8 +1,9 @@
-"""OUTBOX_TEST_SERVERS: which servers the tests' fixtures `postgres` and `kafka` are."""
+"""OUTBOX_TEST_SERVERS: which servers the tests' fixtures `postgres` and `kafka` are. OUTBOX_TEST_CELL: what `make test-matrix` runs."""
 
 from collections.abc import Mapping
 
 SERVERS_VARIABLE = "OUTBOX_TEST_SERVERS"
+CELL_VARIABLE = "OUTBOX_TEST_CELL"
 
 
 def containers_are_wanted(environment: Mapping[str, str]) -> bool:
