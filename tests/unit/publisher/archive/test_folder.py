@@ -87,7 +87,7 @@ def test_another_form_of_name_is_refused(folder: ArchiveFolder, tmp_path: Path, 
         pass
 
 
-@pytest.mark.parametrize("linked", ["", "day=2026-01-31", _NAME])
+@pytest.mark.parametrize("linked", ["", "day=2026-01-31", _NAME], ids=["the folder", "a day", "a file"])
 def test_a_link_is_not_followed(folder: ArchiveFolder, tmp_path: Path, linked: str) -> None:
     put(folder, _NAME)
     own = tmp_path / f"outbox={_UUID}" / linked
