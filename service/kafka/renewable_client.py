@@ -26,6 +26,8 @@ _LOOK_S = 0.2
 _OWN_ERRORS = -100
 # As librdkafka describes a connection that broke before anything went over it; later it is "in state UP".
 _NEVER_MADE = "in state CONNECT"
+# As confluent-kafka tells librdkafka that `[kafka] login` gave no token: nobody was asked, so nobody refused.
+_NO_TOKEN = "OAuth callback raised exception"
 
 
 class _Client(Protocol):
@@ -51,7 +53,10 @@ class Complaints:
         self._unreachable: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        if error.str().endswith(_NO_TOKEN):
+            text = "[kafka] login gave no new token: login_failed in the log has the reason"
+            self._unreachable = KafkaError(KafkaError._TRANSPORT, text)
+        elif error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.refusal = error
         elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):
             self._unreachable = error

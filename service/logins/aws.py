@@ -2,10 +2,13 @@
 
 import os
 import re
+import threading
 
 from service.logins import missing
 
 _REGION = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-\d+)\.(?:[a-z]+\.)?amazonaws\.com")
+
+_making = threading.Lock()
 
 
 def region_of(hosts: str) -> str:
@@ -34,6 +37,7 @@ def postgres_password(host: str, port: int, user: str) -> str:
     except ImportError as error:
         raise missing("aws", error) from error
     region = region_of(host)
-    client = boto3.client("rds", region_name=region)
+    with _making:  # boto3's default session is not made for threads
+        client = boto3.client("rds", region_name=region)
     password: str = client.generate_db_auth_token(DBHostname=host, Port=port, DBUsername=user, Region=region)
     return password

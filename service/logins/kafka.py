@@ -13,6 +13,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from service.errors import SettingsError, UnavailableError
+from service.lifecycle.tracebacks import without_traceback
 from service.logins import aws, azure, google, plugin, shown
 from service.logins.options import named_login
 
@@ -27,7 +28,7 @@ NO_TOKEN = "[kafka] login = "
 """Begins the text of an error that means: there is no token."""
 # librdkafka asks for the next token when 80 % of the life of the last one are over: it has to be another one by then.
 _RENEW_AFTER = 0.7
-# A login that fails is not asked again before, while the token that it gave is good.
+# A login that fails is not asked again before.
 _PAUSE_S = 10.0
 
 
@@ -59,15 +60,27 @@ class TokenSource:
         self._lock = threading.Lock()
         self._token: KafkaToken | None = None
         self._renew_at = 0.0
+        self._failed: LoginFailedError | SettingsError | None = None
 
     def token(self) -> KafkaToken:
         """Return one that has not expired, a new one where the last is old. Raises LoginFailedError, SettingsError."""
-        with self._lock:
-            now = time.time()
-            if self._token is None or now >= self._renew_at:
-                self._renew(now)
-            assert self._token is not None
+        now, token = time.time(), self._token
+        is_good = token is not None and now < token.expires_at
+        if token is not None and is_good and now < self._renew_at:
+            return token
+        # One asks; the others have a good token, or wait for the answer.
+        if not self._lock.acquire(blocking=not is_good):
+            assert token is not None
+            return token
+        try:
+            if time.time() >= self._renew_at:
+                self._renew()
+            if self._token is None or self._token.expires_at <= time.time():
+                assert self._failed is not None
+                raise without_traceback(self._failed) from None
             return self._token
+        finally:
+            self._lock.release()
 
     def for_librdkafka(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
         """The callback, in a thread of the client's own. Where it raises, librdkafka asks again after ten seconds."""
@@ -78,19 +91,18 @@ class TokenSource:
             raise RuntimeError("no token") from None
         return token.value, token.expires_at, token.principal, {}
 
-    def _renew(self, now: float) -> None:
+    def _renew(self) -> None:
+        now = time.time()
         try:
             made = self._made(now)
-        except LoginFailedError as error:
-            if self._token is None or self._token.expires_at <= now:
-                raise
-            self._renew_at = now + _PAUSE_S
-            _log.warning(
-                "login_failed",
-                login=self._login,
-                reason=str(error),
-                former_token_lasts_s=round(self._token.expires_at - now),
-            )
+        except (LoginFailedError, SettingsError) as error:
+            # After the call, which may have waited for long: the others that wait get this answer, too.
+            self._failed, self._renew_at = error, time.time() + _PAUSE_S
+            if self._token is not None and self._token.expires_at > self._renew_at - _PAUSE_S:
+                left_s = round(self._token.expires_at - time.time())
+                _log.warning(
+                    "login_failed", login=self._login, reason=str(error), former_token_lasts_s=left_s
+                )
             return
         self._token = made
         self._renew_at = now + _RENEW_AFTER * (made.expires_at - now)

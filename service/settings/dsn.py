@@ -106,12 +106,17 @@ def is_local(host: str) -> bool:
 
 def _defaults_of_libpq(service: str | None) -> dict[str, str]:
     """What the environment says, and the connection service file of the service that a DSN names: libpq tells by the variable alone."""
+    if service is None:
+        return _told_by_libpq()
     former = os.environ.get("PGSERVICE")
+    os.environ["PGSERVICE"] = service
     try:
-        if service is not None:
-            os.environ["PGSERVICE"] = service
-        return {each.keyword.decode(): each.val.decode() for each in Conninfo.get_defaults() if each.val}
+        return _told_by_libpq()
     finally:
-        os.environ.pop("PGSERVICE", None)
+        os.environ.pop("PGSERVICE")
         if former is not None:
             os.environ["PGSERVICE"] = former
+
+
+def _told_by_libpq() -> dict[str, str]:
+    return {each.keyword.decode(): each.val.decode() for each in Conninfo.get_defaults() if each.val}

@@ -151,7 +151,8 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         "Kafka no longer has what the query was reading; the next start says what is lost and what continues",
     ),
     (
-        ("LoginFailedError",),
+        # The second as Kafka's client says it, to which the job's endpoint gave none.
+        ("LoginFailedError", "retrieving token from callback handler"),
         UnavailableError,
         "the login of Spark's executors gave no token ([kafka] login)",
     ),

@@ -27,6 +27,8 @@ from spark_job.spark.jars import resolve
 _LOOPBACK = "127.0.0.1"
 _CLIENT = "spark"
 _READ_WITHIN_S = 5
+_MOST_CONNECTIONS = 16
+_MOST_BODY_BYTES = 65_536
 _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _AWS_MODULE = "software.amazon.msk.auth.iam"
 AWS = {
@@ -38,7 +40,7 @@ AWS = {
 
 
 def java_login(session: SparkSession, kafka: KafkaSettings) -> dict[str, str]:
-    """Return the options by which the Java client logs in; none without a login. Raises SettingsError, JarsError, LoginFailedError."""
+    """Return the options by which the Java client logs in; none without a login. Raises SettingsError, JarsError."""
     if kafka.login is None:
         return {}
     if kafka.login == "aws-msk-iam":
@@ -65,13 +67,38 @@ def _allow(session: SparkSession, url: str) -> None:
         system.setProperty(_ALLOWED_URLS, ",".join([*allowed, url]))
 
 
+class _Server(ThreadingHTTPServer):
+    """Of a few connections at once: anybody on this machine may open some."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__((_LOOPBACK, 0), handler)
+        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, or close the connection at once."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """In that thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves is no news."""
+
+
 class TokenEndpoint:
     """Answers the Java client of this machine. It lives as long as the process, in a thread of its own, and its secret as well."""
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
         self._secret = secrets.token_urlsafe(32)
-        self._server = ThreadingHTTPServer((_LOOPBACK, 0), self._handler())
+        self._server = _Server(self._handler())
         supervised(self._server.serve_forever, "kafka tokens", threading.Event()).start()
 
     @property
@@ -108,6 +135,9 @@ class TokenEndpoint:
             timeout = _READ_WITHIN_S
 
             def do_POST(self) -> None:
+                # An answer to what was not read would be lost when the connection ends.
+                length = self.headers.get("Content-Length", "")
+                self.rfile.read(min(int(length), _MOST_BODY_BYTES) if length.isdecimal() else 0)
                 status, found = endpoint.answer(self.headers.get("Authorization", ""))
                 body = json.dumps(found).encode()
                 self.send_response(status)

@@ -321,3 +321,16 @@ def test_a_secret_is_read_anew_for_each_client(tmp_path: Path) -> None:
         clients.ask(request)
     clients.ask(lambda _: None)
     assert seen == ["former", "present"]
+
+
+def test_a_login_without_a_token_is_a_server_that_does_not_answer_and_no_refusal() -> None:
+    complaints = Complaints()
+    complaints(
+        KafkaError(
+            KafkaError._AUTHENTICATION,
+            "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception",
+        )
+    )
+    assert complaints.login_refused() is None
+    late = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+    assert "login_failed in the log" in str(complaints.explain(late))

@@ -3,7 +3,9 @@
 import ast
 import importlib
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +121,35 @@ def test_a_renewal_that_fails_is_told_and_the_former_token_used_while_it_lasts(
     assert [each["event"] for each in logs] == ["login_failed"]
     assert TOKEN not in str(logs)
     plugin.failure = None
+    asked = len(plugin.asked)
+    with pytest.raises(LoginFailedError, match="the endpoint is away"):
+        source.token()
+    assert len(plugin.asked) == asked, "whoever waits for a login that has failed gets its answer"
+    monkeypatch.setattr("service.logins.kafka.time.time", lambda: now + 1.1 * plugin.life_s + 11)
     assert source.token().value.startswith(TOKEN)
+
+
+def test_nobody_waits_for_a_slow_login_while_the_former_token_is_good(
+    plugin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = TokenSource(plugin.name, "here:1")
+    former = source.token()
+    now = time.time()
+    monkeypatch.setattr("service.logins.kafka.time.time", lambda: now + 0.75 * plugin.life_s)
+    asks, goes_on = threading.Event(), threading.Event()
+
+    def slow(_servers: str) -> tuple[str, float]:
+        asks.set()
+        assert goes_on.wait(60)
+        return f"{TOKEN}-new", now + 2 * plugin.life_s
+
+    monkeypatch.setattr(plugin, "token", slow)
+    with ThreadPoolExecutor(1) as pool:
+        renewed = pool.submit(source.token)
+        assert asks.wait(60)
+        assert source.token() == former
+        goes_on.set()
+        assert renewed.result(60).value == source.token().value == f"{TOKEN}-new"
 
 
 def test_an_endpoint_that_is_away_is_a_server_that_does_not_answer(plugin: Any) -> None:

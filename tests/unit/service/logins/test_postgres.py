@@ -64,3 +64,8 @@ def test_a_login_that_fails_is_a_server_that_does_not_answer() -> None:
 def test_an_unknown_login_names_those_that_there_are() -> None:
     with pytest.raises(SettingsError, match="'aws-rds', 'azure', 'fails', 'google-cloud-sql', 'made'"):
         by_login(settings(f"{REMOTE}?sslmode=require", "aws"))
+
+
+def test_a_service_is_refused_for_other_threads_read_the_environment_that_names_it() -> None:
+    with pytest.raises(SettingsError, match="instead of a service"):
+        by_login(settings("service=outbox user=me host=localhost"))
