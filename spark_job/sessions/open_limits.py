@@ -28,8 +28,8 @@ MAX_TOMBSTONES_BYTES = 8 << 20
 """Of a partition, with the open sessions that are later parts: they are on each row of the ledger."""
 _TOMBSTONE_BYTES = 160
 """Beside its key, and a little more than it takes."""
-_EVENT_BYTES = 32 + MAX_KEY_BYTES
-"""More than what an event adds beside its value: its schema's id, and perhaps a key."""
+_HEAD_BYTES = 32
+"""More than what an event has in front of its value: its schema's id."""
 _ROOM = 64
 """Ending makes room for this part of a limit: near it, events are judged one by one."""
 
@@ -44,7 +44,7 @@ def within_limits(
     most = settings.max_open_bytes
     if most is None:
         return assemble(state, new)
-    may_exceed = state.live.totals.held_bytes + new.nbytes + _EVENT_BYTES * len(new) > most
+    may_exceed = state.live.totals.held_bytes + _most_added(new, settings) > most
     if not may_exceed or len(new) < 2:
         found = assemble(state, new)
         buried = sum(_tombstone_bytes(each.key or "") for each in found.letters if each.reason == "too_large")
@@ -66,6 +66,15 @@ def within_limits(
         second.state,
         _added(first.counts, second.counts),
     )
+
+
+def _most_added(new: pa.Table, settings: AssemblySettings) -> int:
+    """Return at least as many bytes as new records can add: values, and keys."""
+    keys = MAX_KEY_BYTES * len(new)
+    if settings.format in ("json", "bytes"):
+        # A key is written out in its record. That of Avro or Protobuf may be the name of a number.
+        keys = min(keys, new.nbytes)
+    return int(new.nbytes) + keys + _HEAD_BYTES * len(new)
 
 
 def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -> AssembledSessions:
