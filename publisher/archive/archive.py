@@ -12,7 +12,7 @@ from contract.cursor import Cursor
 from publisher.archive.catalogue import ArchivedPartition
 from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, manifest_name
 from publisher.archive.manifest import MOST_BYTES, DataFile, Manifest, Origin, decode, digest_of
-from publisher.archive.owner import ArchiveClaim, claim
+from publisher.archive.owner import ArchiveClaim, claim, has_owner, require_owner
 from publisher.archive.parquet import ArchivedRow, matching, row_groups
 from publisher.archive.writing import archive_partition, drop, proven
 
@@ -29,6 +29,14 @@ class Archive:
     def claimed(self, connection: psycopg.Connection[Any]) -> "ArchiveWriter":
         """Make the archive this run's. Raises OSError, psycopg.Error."""
         return ArchiveWriter(claim(connection, self.files, self.outbox_uuid, self.origin))
+
+    def is_claimed(self) -> bool:
+        """Whether a database has claimed it, so that the place is the one where it archives. Raises ArchiveDamagedError, OSError."""
+        return has_owner(self.files)
+
+    def require_owner(self, connection: psycopg.Connection[Any]) -> None:
+        """Look again whose it is, before something is removed. Raises SettingsError, ArchiveDamagedError, OSError."""
+        require_owner(connection, self.files, self.outbox_uuid, self.origin)
 
     def manifest(self, of: ArchivedPartition) -> Manifest:
         """Return a partition's manifest, proven by its digest in Postgres."""

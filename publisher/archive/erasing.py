@@ -123,17 +123,23 @@ def remove_garbage(connection: Connection, archive: Archive) -> int:
     """Remove what no manifest in force names, of the partitions that the outbox knows; return how many files.
 
     `connection` in a transaction that holds retention off, which may be writing. Files of other partitions are left: this database may be
-    an older copy. Raises ArchiveDamagedError, OSError.
+    an older copy. Raises SettingsError where the archive is another database's by now; ArchiveDamagedError, after the removal, where the
+    manifest of a partition cannot be read, whose files are left; OSError.
     """
-    known = {of.partition: of for of in read_catalogue(connection)}
-    kept = {name for (name,) in connection.execute(_ARCHIVE["partitions"])}
-    named = {name for of in known.values() for name in named_by(archive, of)}
-    garbage = [
-        name
-        for name in archive.files.names()
-        if name not in named and (partition_of(name) in known or partition_of(name) in kept)
-    ]
+    known = {name for (name,) in connection.execute(_ARCHIVE["partitions"])}
+    named: set[str] = set()
+    damage: ArchiveDamagedError | None = None
+    for of in read_catalogue(connection):
+        try:
+            named |= named_by(archive, of)
+            known.add(of.partition)
+        except ArchiveDamagedError as error:
+            damage = error
+    garbage = [name for name in archive.files.names() if name not in named and partition_of(name) in known]
+    archive.require_owner(connection)
     archive.files.remove(garbage)
+    if damage is not None:
+        raise damage
     return len(garbage)
 
 

@@ -47,7 +47,8 @@ def open_archive(
     if writing and not is_own_server:
         raise SettingsError(
             f"outbox {outbox_uuid} was made on another Postgres server: this is a copy, and the archive is the original's. Set another "
-            "[retention] archive, or none; after a move `publisher resume` makes this server its own"
+            "[retention] archive, or none. After a move, a pg_upgrade or a restore, `publisher resume --from kafka --accept-new-server` "
+            "makes this server the outbox's own; then remove owner.json from the archive (docs/archive.md)"
         )
     try:
         files = _files(settings, outbox_uuid)

@@ -50,12 +50,13 @@ class ArchiveClaim:
         found = _read(self.files)
         if found is None or found.run != self._owner.run:
             raise UnavailableError(
-                f"another run writes into {self.files.shown}, or {OWNER} there was removed. Retention of this database holds a lock, so it "
-                "is a copy of the database: give the copy another [retention] archive, or none"
+                f"another run writes into {self.files.shown}, or {OWNER} there was removed. Retention of one database holds a lock, so it "
+                "is a copy of the database (give the copy another [retention] archive, or none), or this run has slept and lost the lock"
             )
 
     def advance(self, archive_id: UUID) -> None:
-        """Say that this partition is archived and dropped. Raises OSError."""
+        """Say that this partition is archived and dropped. Raises as `require`: a run that slept says nothing over one that came after."""
+        self.require()
         self._owner = self._owner.model_copy(update={"newest": archive_id})
         _write(self.files, self._owner)
 
@@ -80,6 +81,11 @@ def require_owner(
             f"{files.shown} is the archive of another database: {because}. Set another [retention] archive, or none. Only if the other one "
             f"is gone for good, or this is where it was moved to, remove {files.shown}/{OWNER}"
         )
+
+
+def has_owner(files: ArchiveFiles) -> bool:
+    """Whether a database has claimed it. Raises ArchiveDamagedError, OSError."""
+    return _read(files) is not None
 
 
 def claim(

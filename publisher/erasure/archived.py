@@ -67,7 +67,7 @@ class ArchiveErasure:
     ) -> ArchiveErased:
         """Erase what can be erased now. `changing`: a transaction; `record`: into the operator log.
 
-        Raises UnavailableError, psycopg.Error.
+        Raises SettingsError where the archive has become another database's, UnavailableError, psycopg.Error.
         """
         found = ArchiveErased()
         if self._archive is None:
@@ -101,6 +101,7 @@ class ArchiveErasure:
         rewriting = write_without(self._connection, archive, of, keys)
         if not rewriting.erased:
             return
+        archive.require_owner(self._connection)
         with changing():
             replays = put_in_force(self._connection, of, rewriting)
             if not replays:

@@ -255,7 +255,7 @@ class Erasure:
         for replay_id in row.replays:
             found.left.append(
                 f"replay {replay_id} needs the row of batch {row.batch_id}: if the replay runs, wait until it has passed the row, or pause "
-                "it; if it is paused, continue or cancel it; if its process has died, wait for half a minute"
+                "it; if it is paused, continue or cancel it; if its process has died, wait until its lease has passed (docs/privacy.md)"
             )
 
     def _hash(self, key: str) -> str:

@@ -114,8 +114,9 @@ def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -
         return None
     archive = open_archive(connection, settings, writing=True)
     try:
-        for newest in read_catalogue(connection)[-1:]:
-            archive.manifest(newest)
+        if not archive.is_claimed():
+            for newest in read_catalogue(connection)[-1:]:
+                archive.manifest(newest)
         return archive.claimed(connection)
     except OSError as error:
         raise UnavailableError(
@@ -170,7 +171,7 @@ def _drop_all(
         if archive is not None and manifest is not None:
             try:
                 archive.dropped(manifest)
-            except (ArchiveDamagedError, OSError) as error:
+            except (ArchiveDamagedError, UnavailableError, OSError) as error:
                 report.failed = UnavailableError(
                     f"outbox.{partition.name} is archived and dropped, but the archive could not be told: {error}. The next run tells it"
                 )

@@ -59,7 +59,7 @@ def test_a_whole_archive_is_clean(audited: Settings, tmp_path: Path) -> None:
 
 @pytest.mark.guarantee(184)
 @pytest.mark.parametrize("damage", [alter, Path.unlink, replace_by_link, replace_by_pipe])
-@pytest.mark.parametrize("pattern", ["day=*/*.parquet", "_manifests/*.json"])
+@pytest.mark.parametrize("pattern", ["day=*/*.parquet", "_manifests/session_output_*.json"])
 def test_a_file_that_is_not_the_one_that_was_recorded_is_named(
     audited: Settings, folder: Path, tmp_path: Path, pattern: str, damage: Callable[[Path], object]
 ) -> None:
@@ -72,7 +72,7 @@ def test_a_file_that_is_not_the_one_that_was_recorded_is_named(
 def test_a_manifest_that_somebody_else_wrote_counts_for_nothing(
     audited: Settings, folder: Path, tmp_path: Path
 ) -> None:
-    manifest = one(folder, "_manifests/*.json")
+    manifest = one(folder, "_manifests/session_output_*.json")
     text = manifest.read_text("utf-8")
     manifest.write_text(text.replace("day=", "day=../../../etc/", 1), "utf-8")
     assert archive_failures(audited, tmp_path) == {"archive_intact": 1}

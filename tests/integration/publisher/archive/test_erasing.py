@@ -99,6 +99,22 @@ def test_a_killed_erasure_is_finished_by_the_next_one(
     assert archive_failures(run_audit(kept, tmp_path, archive=True)) == {}
 
 
+def test_a_manifest_that_is_gone_keeps_no_garbage_of_other_partitions(
+    outbox: Outbox, kept: Settings, folder: Path, tmp_path: Path
+) -> None:
+    plan = FaultPlan(tmp_path / "faults.json")
+    plan.write(Fault("archive.after_rewrite", Action.KILL))
+    assert erase_process(kept, "forget-me-0000", fault_file=plan.file).returncode == -9
+    assert appears(contents(folder), b"forget-me-0000")
+    (other,) = (
+        each for each in files(folder) if "session_output_p00000001-" in each and each.endswith(".json")
+    )
+    next(folder.rglob(Path(other).name)).unlink()
+    (of_key,) = erased(kept, "another", code=1)["keys"]
+    assert "left in the archive" in of_key["left"][-1]
+    assert not appears(contents(folder), b"forget-me-0000")
+
+
 @pytest.mark.guarantee(186)
 def test_what_a_killed_retention_has_left_is_erased_too(
     outbox: Outbox, settings: Settings, folder: Path, tmp_path: Path

@@ -112,3 +112,16 @@ def test_a_file_that_cannot_be_read_is_damage(folder: ArchiveFolder, text: bytes
         sink.write(text)
     with pytest.raises(ArchiveDamagedError, match="cannot be read"):
         require(folder)
+
+
+def test_a_run_that_slept_says_nothing_over_one_that_came_after(
+    folder: ArchiveFolder, known: list[ArchivedPartition]
+) -> None:
+    slept = claim(Mock(), folder, _UUID, _ORIGIN)
+    known += [archived(1), archived(2)]
+    claim(Mock(), folder, _UUID, _ORIGIN)
+    with pytest.raises(UnavailableError, match="has slept"):
+        slept.advance(UUID(int=1))
+    del known[1:]
+    with pytest.raises(SettingsError, match="not known here"):
+        require(folder)
