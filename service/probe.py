@@ -11,7 +11,6 @@ from urllib.request import ProxyHandler, build_opener
 from service.printable import printable
 
 _TIMEOUT_S = 5.0
-_MAX_BYTES = 64 * 1024
 
 
 def probe(url: str) -> tuple[int, str]:
@@ -19,9 +18,9 @@ def probe(url: str) -> tuple[int, str]:
     try:
         try:
             with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT_S) as answer:
-                status, body = answer.status, answer.read(_MAX_BYTES)
+                status, body = answer.status, answer.read()
         except HTTPError as error:
-            status, body = error.code, error.read(_MAX_BYTES)
+            status, body = error.code, error.read()
     except (URLError, OSError, ValueError, HTTPException) as error:
         return 1, f"{url}: {getattr(error, 'reason', None) or error}"
     return int(status != 200), body.decode("utf-8", "replace").strip()

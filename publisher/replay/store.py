@@ -218,7 +218,7 @@ class ReplayLease:
 
         `may_be_open`: a transaction may still be committed, so an erasure waits until the lease has passed.
         """
-        query = _REPLAYS["leave" if may_be_open else "release"]
+        query = _REPLAYS["leave"] if may_be_open else _REPLAYS["release"]
         connection.execute(query, self._parameters | {"reason": reason})
 
     def _state(self, connection: Connection, query: LiteralString, parameters: dict[str, Any]) -> str:

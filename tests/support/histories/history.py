@@ -356,5 +356,6 @@ class _Spark:
     """As much of a SparkSession as the loop asks for."""
 
     class sparkContext:  # noqa: N801 - Spark's name
+        master = "local[2]"
         defaultParallelism = 2  # noqa: N815 - Spark's name
         getConf = SparkConf  # noqa: N815 - Spark's name

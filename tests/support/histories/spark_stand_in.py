@@ -23,6 +23,7 @@ from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed import BatchRange
 from spark_job.spark.task_options import SparkTask
+from spark_job.stream import action
 from spark_job.stream.batches import BatchSteps, RunContext
 from spark_job.stream.endings import Interruption, QueryEnding, State
 from tests.support.histories.random_log import RandomLog
@@ -90,7 +91,8 @@ class MemoryLoop:
         counts from 0.
         """
         planned = BatchRange(self.read_to, frame.ends)
-        self._steps.compute(frame, planned, self._spark_batch, self._ending)  # type: ignore[arg-type]
+        with patch.object(action, "ArrowMap", _MapInProcess):
+            self._steps.compute(frame, planned, self._spark_batch, self._ending)  # type: ignore[arg-type]
         self._raise_failure()
         self._spark_batch += 1
         if self._ending.state is State.GROWING:
@@ -136,8 +138,19 @@ class _Session:
         self.sparkContext = _Context()
 
 
+class _MapInProcess:
+    """In place of `ArrowMap`."""
+
+    def __init__(self, *_of_spark: object) -> None: ...
+
+    def run(self, frame: "Frame", task: SparkTask) -> pa.Table:
+        return frame.run(task)
+
+
 class Frame:
     """A batch's records."""
+
+    columns: Sequence[str] = ()
 
     def __init__(
         self,
@@ -159,12 +172,9 @@ class Frame:
     def coalesce(self, _tasks: int) -> "Frame":
         return self
 
-    def mapInArrow(self, task: SparkTask, _ddl: str) -> "Frame":  # noqa: N802 - Spark's name
-        self._task = task.task
-        return self
-
-    def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
+    def run(self, task: SparkTask) -> pa.Table:
         """Run the tasks, some of them twice, also where nothing is at hand: they say the same, and find again what was open."""
+        self._task = task.task
         found: list[pa.RecordBatch] = []
         for partitions in self._tasks():
             disk = self._chance.choice(self._disks)

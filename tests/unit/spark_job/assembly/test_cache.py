@@ -167,7 +167,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
         one(another(folder) / FOLDER, "sessions").read_bytes()
     ),
     "table of another format": lambda folder: one(folder, "sessions").write_bytes(
-        one(folder, "sessions").read_bytes().replace(b"sessions 2\n", b"sessions 1\n")
+        one(folder, "sessions").read_bytes().replace(b"sessions 3\n", b"sessions 1\n")
     ),
     "table is a folder": put_a_folder,
     "chunk emptied": lambda folder: one(folder, "events").write_bytes(b""),
