@@ -1,6 +1,6 @@
 """`[kafka] login`: tokens for the clients of this process, of librdkafka (`logged_in`) and, in the job, of Spark (`token_source`).
 
-What travels to executors is data, a client's options that name the login. Whoever makes a client passes them to `logged_in`.
+Executors receive only data: a client's options, which name the login. The code that makes a client passes them to `logged_in`.
 """
 
 import functools
@@ -44,7 +44,7 @@ class LoginFailedError(UnavailableError, KafkaException):
 
 
 class KafkaToken(NamedTuple):
-    """`expires_at`: seconds since 1970. `principal`: who it is, where the plugin says so."""
+    """`expires_at`: seconds since 1970. `principal`: the identity, if the plugin names one."""
 
     value: str
     expires_at: float
@@ -64,21 +64,20 @@ class TokenSource:
 
     def token(self) -> KafkaToken:
         """Return one that has not expired, a new one where the last is old. Raises LoginFailedError, SettingsError."""
-        now, token = time.time(), self._token
-        is_good = token is not None and now < token.expires_at
-        if token is not None and is_good and now < self._renew_at:
+        token = self._good()
+        if token is not None and time.time() < self._renew_at:
             return token
         # One asks; the others have a good token, or wait for the answer.
-        if not self._lock.acquire(blocking=not is_good):
+        if not self._lock.acquire(blocking=token is None):
             assert token is not None
             return token
         try:
             if time.time() >= self._renew_at:
                 self._renew()
-            if self._token is None or self._token.expires_at <= time.time():
-                assert self._failed is not None
-                raise without_traceback(self._failed) from None
-            return self._token
+            token = self._good()
+            if token is None:
+                raise without_traceback(self._failed or self._expired()) from None
+            return token
         finally:
             self._lock.release()
 
@@ -91,15 +90,19 @@ class TokenSource:
             raise RuntimeError("no token") from None
         return token.value, token.expires_at, token.principal, {}
 
+    def _good(self) -> KafkaToken | None:
+        token = self._token
+        return token if token is not None and time.time() < token.expires_at else None
+
     def _renew(self) -> None:
         now = time.time()
         try:
             made = self._made(now)
         except (LoginFailedError, SettingsError) as error:
-            # After the call, which may have waited for long: the others that wait get this answer, too.
-            self._failed, self._renew_at = error, time.time() + _PAUSE_S
-            if self._token is not None and self._token.expires_at > self._renew_at - _PAUSE_S:
-                left_s = round(self._token.expires_at - time.time())
+            # After the call, which may have waited for long: the others that wait get this answer, too. Its frames may hold a token.
+            self._failed, self._renew_at = without_traceback(error), time.time() + _PAUSE_S
+            if (former := self._good()) is not None:
+                left_s = round(former.expires_at - time.time())
                 _log.warning(
                     "login_failed", login=self._login, reason=str(error), former_token_lasts_s=left_s
                 )
@@ -117,10 +120,13 @@ class TokenSource:
             # Its frames may hold a token.
             raise LoginFailedError(f"{NO_TOKEN}{self._login!r} gave no token: {shown(error)}") from None
         if not is_usable:
-            raise LoginFailedError(
-                f"{NO_TOKEN}{self._login!r} gave a token that has expired, or is none. Is this machine's clock right?"
-            )
+            raise self._expired()
         return made
+
+    def _expired(self) -> LoginFailedError:
+        return LoginFailedError(
+            f"{NO_TOKEN}{self._login!r} gave a token that has expired, or is none. Is this machine's clock right?"
+        )
 
 
 @functools.cache

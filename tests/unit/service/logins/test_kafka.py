@@ -1,10 +1,12 @@
 """`[kafka] login`: every client of librdkafka logs in by a plugin, whose failures are told and whose tokens are not."""
 
 import ast
+import gc
 import importlib
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -150,6 +152,24 @@ def test_nobody_waits_for_a_slow_login_while_the_former_token_is_good(
         assert source.token() == former
         goes_on.set()
         assert renewed.result(60).value == source.token().value == f"{TOKEN}-new"
+
+
+def test_a_failure_that_is_kept_keeps_no_frame_of_the_plugin(
+    plugin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: weakref.WeakSet[threading.Event] = weakref.WeakSet()
+
+    def fails(_servers: str) -> None:
+        held = threading.Event()
+        alive.add(held)
+        raise OSError("no route")
+
+    monkeypatch.setattr(plugin, "token", fails)
+    source = TokenSource(plugin.name, "here:1")
+    with pytest.raises(LoginFailedError, match="no route"):
+        source.token()
+    gc.collect()
+    assert len(alive) == 0
 
 
 def test_an_endpoint_that_is_away_is_a_server_that_does_not_answer(plugin: Any) -> None:
