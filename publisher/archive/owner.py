@@ -1,7 +1,7 @@
 """Whose archive it is: `_manifests/owner.json` names the database that writes, and the partition that it archived last.
 
-Only one database may write: another one would take what the first has archived for what a kill has left, and remove it. A copy is told
-apart by
+Only one database may write: a second one would mistake the archive of the first for the remains of a kill, and remove it. Three things
+distinguish a copy:
 
 - its origin: another server, another database of the server, or a timeline that was left;
 - what it knows: it has no row of the partition that was archived last. So it was made from a snapshot of before, or set back;

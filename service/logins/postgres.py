@@ -37,8 +37,8 @@ def by_login(settings: PostgresSettings) -> dict[str, Any]:
         )
     if is_remote(options) and options.get("sslmode", "prefer") in PLAIN_MODES:
         raise SettingsError(
-            f"[postgres] login = {settings.login!r} needs TLS, for the server is told the password as it is: add sslmode=verify-full and "
-            "sslrootcert to the dsn"
+            f"[postgres] login = {settings.login!r} needs TLS, because the server receives the password in clear: add "
+            "sslmode=verify-full and sslrootcert to the dsn"
         )
     try:
         made: str = plugin("postgres", settings.login, _OWN)(host, int(options.get("port", 5432)), user)

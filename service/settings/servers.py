@@ -86,7 +86,9 @@ class KafkaSettings(Section):
     """Seconds to wait for one administrative request."""
 
     def client(self, **extra: str | int | float | bool) -> ClientOptions:
-        """Return the configuration of a librdkafka client: these options, then `extra`. Whoever makes a client of it calls `logged_in`.
+        """Return the configuration of a librdkafka client: these options, then `extra`.
+
+        The code that makes a client passes it to `logged_in`.
 
         Raises SecretUnreadableError where the file of the secret options cannot be read, SettingsError where they contradict the login.
         """

@@ -1,4 +1,4 @@
-"""What a task is told of the transform and of the schemas of its outputs. Plain values: they travel to the executors with each batch."""
+"""The settings of the transform and of the schemas of its outputs, as plain values: each batch sends them to the executors."""
 
 from dataclasses import dataclass, field
 from typing import Literal

@@ -22,6 +22,14 @@ from tests.support.queries import query
 
 NEWEST = 20_005
 """Two whole partitions, and one in use."""
+STEPS = [
+    ("archive.during_file", 1, ["0", "1", "2"]),
+    ("archive.after_file", 1, ["0", "1", "2"]),
+    ("archive.after_manifest", 1, ["0", "1", "2"]),
+    ("retention.before_drop", 2, ["1", "2"]),
+    ("retention.after_drop", 1, ["1", "2"]),
+]
+"""At which step a run is killed, at which of its visits, and the partitions that Postgres then has."""
 
 
 def varied(end: int) -> dict[str, Sequence[Session]]:

@@ -18,7 +18,7 @@ from publisher.retention.keeper import run_once
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import Command, partitions, retention_settings
-from tests.support.processes.archiving import archive_settings, files, read_archive, stored_rows
+from tests.support.processes.archiving import STEPS, archive_settings, files, read_archive, stored_rows
 from tests.support.queries import query
 from tests.support.waiting import wait_until
 
@@ -48,16 +48,7 @@ def test_the_archive_has_every_row_as_postgres_had_it(old: Outbox, command: Comm
 
 
 @pytest.mark.guarantee(184)
-@pytest.mark.parametrize(
-    ("point", "hit", "left"),
-    [
-        ("archive.during_file", 1, ["0", "1", "2"]),
-        ("archive.after_file", 1, ["0", "1", "2"]),
-        ("archive.after_manifest", 1, ["0", "1", "2"]),
-        ("retention.before_drop", 2, ["1", "2"]),
-        ("retention.after_drop", 1, ["1", "2"]),
-    ],
-)
+@pytest.mark.parametrize(("point", "hit", "left"), STEPS)
 def test_a_kill_at_any_step_drops_nothing_unproven_and_is_mended_by_the_next_run(
     old: Outbox, command: Command, folder: Path, point: str, hit: int, left: list[str]
 ) -> None:

@@ -16,7 +16,7 @@ from service.settings import Settings
 from tests.support.outbox.audits import counted, failed, run_audit
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import Command, partitions, retention_settings
-from tests.support.processes.archiving import stored_rows
+from tests.support.processes.archiving import STEPS, stored_rows
 from tests.support.processes.erasing import erased
 from tests.support.processes.publishers import settings_for
 from tests.support.queries import query
@@ -116,16 +116,7 @@ def test_it_is_written_audited_and_erased_as_in_a_folder(
 
 
 @pytest.mark.guarantee(184)
-@pytest.mark.parametrize(
-    ("point", "hit", "left"),
-    [
-        ("archive.during_file", 1, ["0", "1", "2"]),
-        ("archive.after_file", 1, ["0", "1", "2"]),
-        ("archive.after_manifest", 1, ["0", "1", "2"]),
-        ("retention.before_drop", 2, ["1", "2"]),
-        ("retention.after_drop", 1, ["1", "2"]),
-    ],
-)
+@pytest.mark.parametrize(("point", "hit", "left"), STEPS)
 def test_a_kill_at_any_step_drops_nothing_unproven_and_is_mended_by_the_next_run(
     old: Outbox, retention: Command, server: int, prefix: str, point: str, hit: int, left: list[str]
 ) -> None:
