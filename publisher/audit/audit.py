@@ -100,6 +100,7 @@ def _begin(
         "from_batch": request.limits.from_batch,
         "to_batch": request.limits.to_batch,
         "since": None if request.limits.since is None else request.limits.since.isoformat(),
+        "until": None if request.limits.until is None else request.limits.until.isoformat(),
     }
     state = states.load(folder, asked)
     if state is not None and not Scope.from_json(state.scope).still_kept(scope):

@@ -12,6 +12,7 @@ from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
 from publisher.outbox.erased import newest_erasure
+from service.commands.times import shown_time
 from service.errors import SettingsError
 
 _DELIVERIES = queries("publisher.audit", "deliveries")
@@ -175,15 +176,22 @@ class Limits(NamedTuple):
     from_batch: int | None = None
     to_batch: int | None = None
     since: datetime | None = None
+    until: datetime | None = None
 
 
 def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
     """Freeze it in one snapshot. Raises SettingsError where the limits contradict each other."""
     if limits.from_batch is not None and limits.to_batch is not None and limits.from_batch > limits.to_batch:
         raise SettingsError(f"--from-batch {limits.from_batch} is after --to-batch {limits.to_batch}")
+    if limits.since is not None and limits.until is not None and limits.since >= limits.until:
+        raise SettingsError(
+            f"--since {shown_time(limits.since)} is not before --until {shown_time(limits.until)}"
+        )
     with snapshot(connection):
-        row = connection.execute(_LEDGER["scope"], {"since": limits.since or _FOREVER}).fetchone()
-        ledger_from, ledger_to, partitions, since = row or (None, None, [], None)
+        row = connection.execute(
+            _LEDGER["scope"], {"since": limits.since or _FOREVER, "until": limits.until or _FOREVER}
+        ).fetchone()
+        ledger_from, ledger_to, partitions, since, before = row or (None, None, [], None, None)
         epochs = connection.execute(_LEDGER["epochs"]).fetchall()
         cursors = connection.execute(_DELIVERIES["cursors"]).fetchall()
         resumes = connection.execute(_DELIVERIES["resumes"]).fetchall()
@@ -195,7 +203,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
     if limits.since is not None and since is None:
         since = end + 1
     first = max(kept, limits.from_batch or 1, since or 1)
-    last = min(end, limits.to_batch or end)
+    last = min(end, limits.to_batch or end, before or 0)
     return Scope(
         ledger_from=ledger_from,
         rows_from=rows_from,

@@ -53,6 +53,7 @@ def audit(
     ] = None,
     to_batch: Annotated[int | None, typer.Option(min=1, help="Last batch; default: the newest.")] = None,
     since: Annotated[str | None, typer.Option(help=f"Batches committed since: {SINCE}.")] = None,
+    until: Annotated[str | None, typer.Option(help=f"Batches committed before: {SINCE}.")] = None,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -80,8 +81,12 @@ def audit(
     logs.configure(settings.log)
     if kafka:
         check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
-    moment = None if since is None else parse_moment(since, "--since").here()
-    limits = Limits(from_batch, to_batch, moment)
+    limits = Limits(
+        from_batch,
+        to_batch,
+        None if since is None else parse_moment(since, "--since").here(),
+        None if until is None else parse_moment(until, "--until").here(),
+    )
     request = AuditRequest(limits, kafka, state, keys_file.resolve(), consumed, archive)
     with (
         database(settings, "audit") as connection,

@@ -126,7 +126,7 @@ def where_to_begin(
 
 
 def _newest(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute(_LEDGER["scope"], {"since": None}).fetchone()
+    row = connection.execute(_LEDGER["scope"], {"since": None, "until": None}).fetchone()
     return 0 if row is None else row[1] or 0
 
 

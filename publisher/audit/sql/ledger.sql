@@ -5,7 +5,8 @@
 SELECT (SELECT min(b.batch_id) FROM outbox.batch b),
        (SELECT max(b.batch_id) FROM outbox.batch b),
        (SELECT coalesce(array_agg(ARRAY[p.from_batch, p.to_batch] ORDER BY p.from_batch), '{}') FROM outbox.output_partition p WHERE NOT p.detaching),
-       (SELECT min(b.batch_id) FROM outbox.batch b WHERE b.created_at >= %(since)s)
+       (SELECT min(b.batch_id) FROM outbox.batch b WHERE b.created_at >= %(since)s),
+       (SELECT max(b.batch_id) FROM outbox.batch b WHERE b.created_at < %(until)s)
 
 -- name: epochs
 SELECT e.epoch, e.from_batch, e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch

@@ -1,6 +1,7 @@
 """`publisher audit --kafka` is content where it should be: whatever an output can have, and while publishing continues."""
 
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from tests.support.outbox.audits import copy_of, counted, damage, failed, fill, 
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
 from tests.support.outbox.deliveries import deliver, drained
 from tests.support.processes.publishers import RelayThread
+from tests.support.queries import query
 from tests.support.waiting import wait_until
 
 
@@ -122,7 +124,17 @@ def test_a_part_of_the_outbox_is_audited_alone(
     delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
 ) -> None:
     with copy_of(postgres, delivered[0]) as settings:
-        for limits in (Limits(from_batch=3), Limits(to_batch=2), Limits(2, 3)):
+        (two,), (four,) = query(
+            delivered[1].dsn,
+            "SELECT created_at FROM outbox.batch WHERE batch_id IN (2, 4) ORDER BY batch_id",
+        )
+        for limits in (
+            Limits(from_batch=3),
+            Limits(to_batch=2),
+            Limits(2, 3),
+            Limits(since=two, until=four),
+            Limits(3, until=datetime.now(UTC)),
+        ):
             report = run_audit(settings, tmp_path, kafka=True, limits=limits)
             assert failed(report) == {}
             assert counted(report, "outputs_found") == 30
