@@ -22,6 +22,8 @@ _log = structlog.get_logger()
 LASTS_S = 10.0
 """Seconds that a client may fail before another one is made."""
 _LOOK_S = 0.2
+_NEVER_S = 3_600.0
+"""The longest timeout that librdkafka takes. A client that is asked with it is dropped long before."""
 # librdkafka numbers its own errors below this, brokers' are above.
 _OWN_ERRORS = -100
 # As librdkafka describes a connection that broke before anything went over it; later it is "in state UP".
@@ -190,16 +192,37 @@ class RenewableClient(Generic[C]):
                 if not has_waited or left_s <= 0 or give_up():
                     raise
 
-    @property
-    def client(self) -> C:
-        """The present one, for requests that are answered later; `note` is told the answers."""
-        return self._hold().client
+    def coordinator_answers(
+        self,
+        timeout_s: float,
+        request: "Callable[[C, float], Mapping[K, Future[T]]]",
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> "dict[K, Answer[T]]":
+        """As `answers_within`, for what the coordinator of a group is asked: consumer groups' offsets.
 
-    def note(self, error: KafkaError | None) -> None:
-        """Take the answer to a request that was made with `client`; None: it succeeded."""
-        held = self._held
-        if held is not None:
-            self._note(held, error, time.monotonic())
+        librdkafka ends the process if such a request of its reaches its timeout and the coordinator answers later: it frees the request
+        twice (librdkafka issues 4605 and 3663, pull request 5397, open). So `request` is given a timeout that is never reached: the wait
+        ends here, and the client that still waits is dropped.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            asked: list[C] = []
+            ends = min(deadline, time.monotonic() + self._lasts_s)
+
+            def ask(client: C, asked: list[C] = asked) -> "Mapping[K, Future[T]]":
+                asked.append(client)
+                return request(client, _NEVER_S)
+
+            def has_ended(ends: float = ends) -> bool:
+                return give_up() or time.monotonic() >= ends
+
+            try:
+                return self.answers(ask, has_ended)
+            except KafkaException as error:
+                self._drop(asked, error.args[0])
+                has_waited = error.args[0].code() == KafkaError._TIMED_OUT and time.monotonic() >= ends
+                if not has_waited or ends == deadline or give_up():
+                    raise
 
     def close(self) -> None:
         """End the client, with its threads. Another request would make another one."""
@@ -228,6 +251,11 @@ class RenewableClient(Generic[C]):
             if self._held is None:
                 self._held = _Held(self._make, self._dropped)
             return self._held
+
+    def _drop(self, clients: "list[C]", error: KafkaError) -> None:
+        with self._lock:
+            if self._held is not None and self._held.client in clients:
+                self._held, self._dropped = None, error.str()
 
     def _note(self, held: _Held[C], error: KafkaError | None, began: float) -> None:
         if error is None or not is_own(error):
@@ -265,7 +293,7 @@ def _wait(future: "Future[T]", give_up: Callable[[], bool]) -> Answer[T]:
             error = future.exception(timeout=_LOOK_S)
         except NotYetError:
             if give_up():
-                text = "stopped while waiting for Kafka"
+                text = "gave up waiting for Kafka"
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text)) from None
         else:
             return Answer(None, error) if error is not None else Answer(future.result(), None)

@@ -1,83 +1,83 @@
 """How far the job is, as lag tools see it: offsets of a consumer group. Recovery never reads them.
 
-By the administrative client, whose requests end by themselves. A consumer that has asked for a commit and cannot reach the group's
-coordinator any more never returns from `close` (librdkafka 2.16): after a certificate change a job stood still at the end of its attempt.
+By the administrative client. A consumer that has asked for a commit and cannot reach the group's coordinator any more never returns from
+`close` (librdkafka 2.16): after a certificate change a job stood still at the end of its attempt.
 """
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 import structlog
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from service.kafka.client import KafkaAdmin
+from service.lifecycle.threads import supervised
 
 log = structlog.get_logger()
 
 _GOODBYE_S = 2.0
 
-Answer = Future[ConsumerGroupTopicPartitions]
-
 
 class GroupOffsets:
-    """Asks for one change at a time, then for the newest that came meanwhile. Thread-safe: answers come in a thread of Kafka's client."""
+    """A thread asks for one change at a time, then for the newest that came meanwhile."""
 
     def __init__(self, admin: KafkaAdmin, group: str, request_timeout_s: float) -> None:
         """`group`: empty where nothing is to be shown."""
         self._admin = admin
         self._group = group
         self._timeout_s = request_timeout_s
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        # The caller sets it, the thread takes it; guarded by the condition.
         self._due: Sequence[TopicPartition] = ()
-        self._idle = threading.Event()
-        self._idle.set()
+        self._asks = False
+        self._closing = threading.Event()
         self._said = ""
+        self._thread = supervised(self._run, "group-offsets", self._closing) if group else None
+        if self._thread is not None:
+            self._thread.start()
 
     def show(self, offsets: Sequence[TopicPartition]) -> None:
         """Have the group show these offsets, soon. A failure is only logged."""
-        if not self._group or not offsets:
-            return
-        with self._lock:
-            self._due = offsets
-            begins = self._idle.is_set()
-            self._idle.clear()
-        if begins:
-            self._ask()
+        if self._thread is not None:
+            with self._changed:
+                self._due = offsets
+                self._changed.notify_all()
 
     def close(self) -> None:
-        """Wait a moment for what is under way."""
-        self._idle.wait(_GOODBYE_S)
+        """Wait a moment for what is under way, then end the thread."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: not self._due and not self._asks, _GOODBYE_S)
+            self._closing.set()
+            self._changed.notify_all()
+        self._thread.join()
 
-    def _ask(self) -> None:
-        with self._lock:
-            offsets, self._due = self._due, ()
-            if not offsets:
-                self._idle.set()
-                return
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._asks = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._due or self._closing.is_set())
+                if self._closing.is_set():
+                    return
+                offsets, self._due = self._due, ()
+                self._asks = True
+            self._ask(offsets)
+
+    def _ask(self, offsets: Sequence[TopicPartition]) -> None:
         change = ConsumerGroupTopicPartitions(self._group, list(offsets))
         try:
-            (asked,) = self._admin.client.alter_consumer_group_offsets(
-                [change], request_timeout=self._timeout_s
-            ).values()
+            answers = self._admin.coordinator_answers(
+                self._timeout_s,
+                lambda client, wait_s: client.alter_consumer_group_offsets([change], request_timeout=wait_s),
+                self._closing.is_set,
+            )
+            partitions = answers[self._group].result().topic_partitions or []
         except KafkaException as error:
-            self._note(error.args[0])
-            self._idle.set()
+            said = error.args[0].str()
         else:
-            asked.add_done_callback(self._answered)
-
-    def _answered(self, asked: Answer) -> None:
-        failure = asked.exception()
-        if failure is None:
-            refused = [each.error for each in asked.result().topic_partitions or [] if each.error is not None]
-            self._note(refused[0] if refused else None)
-        elif isinstance(failure, KafkaException):
-            self._note(failure.args[0])
-        self._ask()
-
-    def _note(self, error: KafkaError | None) -> None:
-        self._admin.note(error)
-        said = "" if error is None else error.str()
-        if said and said != self._said:
+            said = next((each.error.str() for each in partitions if each.error is not None), "")
+        if said and said != self._said and not self._closing.is_set():
             log.warning("group_offsets_not_committed", group=self._group, error=said)
         self._said = said

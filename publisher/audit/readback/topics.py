@@ -4,21 +4,28 @@ import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from outbox_consumer.reading import ConsumerPosition
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
-from service.kafka.client import UNAUTHORISED, admin_client
+from service.kafka.client import QUIET, UNAUTHORISED, admin_client
 from service.kafka.topic_ids import topic_id_text
 from service.kafka.topics import existing_topics, partition_offsets
+from service.logins.kafka import logged_in
 from service.settings import KafkaSettings
 
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+
+_MOVING_GROUP = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 
 Offsets = list[dict[str, int]]
@@ -78,21 +85,36 @@ class Broker:
 
     def group_positions(self, group: str, names: Sequence[str]) -> list[ConsumerPosition]:
         """Return how far a consumer group has committed in these topics, as they are now."""
-        asked = [ConsumerGroupTopicPartitions(group)]
-        try:
-            answers = self._admin.answers_within(
-                self._settings.request_timeout_s,
-                lambda client, wait_s: client.list_consumer_group_offsets(asked, request_timeout=wait_s),
-            )
-            committed = answers[group].result().topic_partitions
-        except KafkaException as error:
-            raise unavailable(self._settings, error) from error
-        ids = {topic.name: topic.topic_id or "" for topic in self.describe(names)}
-        return [
-            ConsumerPosition(group, each.topic, each.partition, ids[each.topic], 0, each.offset)
-            for each in committed
-            if each.topic in ids and each.offset >= 0
+        topics = {topic.name: topic for topic in self.describe(names)}
+        places = [
+            TopicPartition(name, partition)
+            for name, topic in topics.items()
+            for partition in range(topic.partitions)
         ]
+        return [
+            ConsumerPosition(
+                group, each.topic, each.partition, topics[each.topic].topic_id or "", 0, each.offset
+            )
+            for each in self._committed(group, places)
+            if each.offset >= 0
+        ]
+
+    def _committed(self, group: str, places: list[TopicPartition]) -> list[TopicPartition]:
+        """Not by the administrative client: librdkafka ends the process where a broker answers that it is not the group's coordinator, as it
+        does for a new cluster's first group (librdkafka issue 5040)."""
+        deadline = time.monotonic() + self._settings.request_timeout_s
+        options = QUIET | self._settings.client(**{"group.id": group, "enable.auto.commit": False})
+        consumer = Consumer(logged_in(options))
+        try:
+            while True:
+                try:
+                    return consumer.committed(places, timeout=max(0.1, deadline - time.monotonic()))
+                except KafkaException as error:
+                    if error.args[0].code() not in _MOVING_GROUP or time.monotonic() > deadline:
+                        raise unavailable(self._settings, error) from error
+                    time.sleep(0.2)
+        finally:
+            consumer.close()
 
     def _settled(self, topics: Sequence[Topic], which: Literal["earliest", "latest"]) -> Offsets:
         """Ask again while the leaders of a topic that was just made, or whose leader moved, are not known."""
