@@ -100,8 +100,11 @@ class Broker:
         ]
 
     def _committed(self, group: str, places: list[TopicPartition]) -> list[TopicPartition]:
-        """Not by the administrative client: librdkafka ends the process where a broker answers that it is not the group's coordinator, as it
-        does for a new cluster's first group (librdkafka issue 5040)."""
+        """Ask as a consumer.
+
+        librdkafka ends the process where a broker answers an administrative client that it is not the group's coordinator, as it does for
+        a new cluster's first group (librdkafka issue 5040).
+        """
         deadline = time.monotonic() + self._settings.request_timeout_s
         options = QUIET | self._settings.client(**{"group.id": group, "enable.auto.commit": False})
         consumer = Consumer(logged_in(options))

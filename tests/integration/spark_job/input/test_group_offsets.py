@@ -35,7 +35,7 @@ def test_a_coordinator_that_answers_too_late_ends_no_process(own_kafka: Kafka) -
     broker = Broker(KafkaSettings(bootstrap_servers=own_kafka.bootstrap_servers))
 
     def shown() -> int:
-        return max((each.offset for each in broker.group_positions(GROUP, ["t"])), default=-1)
+        return max((each.next_offset for each in broker.group_positions(GROUP, ["t"])), default=-1)
 
     context = multiprocessing.get_context("spawn")
     asks: multiprocessing.Queue[int | None] = context.Queue()
