@@ -32,7 +32,7 @@ from publisher.monitoring.health import ProcessHealth, longest_attempt_s, longes
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
 from publisher.protocol.continuation import Identity
-from publisher.protocol.cursor import Epoch, LaneId
+from publisher.protocol.epochs import Epoch, LaneId
 from publisher.retention.deliveries import DeliveryPruning
 from service.errors import ContinuityError, SettingsError, UnavailableError, reason_of
 from service.kafka import client as kafka_client

@@ -24,6 +24,6 @@ Before 2 and 5 the owner's file is read: a copy of the database may have begun t
 
 A kill before the commit leaves garbage and the partition, and the next run begins again; a kill after it leaves a complete archive.
 
-Erasing (erasing.py) writes files and a manifest without the key, replaces the digest in the row, and removes the old files after the
+Erasing (rewriting.py) writes files and a manifest without the key, replaces the digest in the row, and removes the old files after the
 commit. It looks at Postgres first and at the archive second: rows only move in that direction.
 """

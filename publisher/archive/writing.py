@@ -19,7 +19,7 @@ from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, data_name
 from publisher.archive.manifest import DataFile, Manifest, day_of, digest_of, name_of
 from publisher.archive.owner import ArchiveClaim
 from publisher.archive.parquet import Contents, FileWriter, row_groups, table_of
-from publisher.protocol.cursor import FetchSize
+from publisher.protocol.chunk_limits import FetchSize
 from service.lifecycle.fault_points import reach
 
 _ARCHIVE = queries("publisher.archive", "archive")

@@ -12,7 +12,7 @@ from db.statements import queries
 from publisher.delivery.context import Context
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import check_unchanged
-from publisher.protocol.cursor import LaneId
+from publisher.protocol.epochs import LaneId
 from service.errors import UnavailableError
 from service.lifecycle.backoff import Backoff
 from service.lifecycle.process import host_name

@@ -12,7 +12,7 @@ from publisher.lane.transaction_pace import TransactionPace
 from publisher.lane.worker import Worker
 from publisher.monitoring.health import LaneHealth, ProcessHealth, longest_turn_s
 from publisher.outbox.wakeup import Wakeup
-from publisher.protocol.cursor import Epoch, LaneId
+from publisher.protocol.epochs import Epoch, LaneId
 
 _log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 
 _EPOCHS = queries("publisher", "epochs")
 _LANES = queries("publisher", "lanes")

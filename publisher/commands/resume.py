@@ -12,8 +12,8 @@ from publisher.commands.common import database
 from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
 from publisher.protocol.remediation import replaced_topic, replay_command
-from publisher.resume.plan import Way
-from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
+from publisher.resume.decision import Way
+from publisher.resume.planner import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.rebinding import AcceptedRebinding
 from publisher.resume.resume import Resume
 from service.commands.confirm import confirm

@@ -9,7 +9,7 @@ import structlog
 from publisher.console import server as console_server
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import OutboxIdentity
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.relay import Relay
 from publisher.status import endpoint
 from service.commands.options import Config

@@ -17,8 +17,8 @@ from publisher.kafka.clients import discard_producer
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.monitoring import metrics
+from publisher.protocol.chunk_limits import ChunkLimits
 from publisher.protocol.continuation import DeliveryPosition
-from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.refusals import Place, RecordRefusedError, Refusal

@@ -15,7 +15,7 @@ from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
-from publisher.lane.parking import LaneAdmission
+from publisher.lane.lane_admission import LaneAdmission
 from publisher.lane.read_ahead import ReadAhead
 from publisher.lane.reader import LaneChunk, LaneReader
 from publisher.lane.stray_rows import StrayRows
@@ -38,7 +38,7 @@ from publisher.protocol.continuation import (
     check_resumed_parked,
     continue_from,
 )
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault

@@ -16,7 +16,7 @@ from publisher.protocol.records import (
     produce_plain,
     records,
 )
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 
 
 class Outgoing(NamedTuple):
@@ -27,7 +27,7 @@ class Outgoing(NamedTuple):
 
     replay_uuid: UUID | None = None
     topics: frozenset[str] | None = None
-    targets: TargetTopics = TargetTopics()
+    targets: ReplayTargets = ReplayTargets()
     headers: ExtraHeaders = NO_EXTRAS
 
     def records(self, row: Row) -> Iterator[OutputRecord]:

@@ -22,8 +22,8 @@ from publisher.outbox.deliveries import commit_id_at
 from publisher.outbox.lease import LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol import remediation
+from publisher.protocol.chunk_limits import ChunkLimits
 from publisher.protocol.continuation import DeliveryPosition, Mirror, continue_from
-from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError
@@ -32,7 +32,7 @@ from publisher.replay.archived import ArchiveReader
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
-from publisher.replay.refused_rows import ReplayAdmission
+from publisher.replay.replay_admission import ReplayAdmission
 from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import check_target
 from service.errors import OutboxError, UnavailableError, reason_of
@@ -157,7 +157,7 @@ class ReplayDelivery:
             offsets = self._sender.send(
                 rows,
                 [self._record_of(progress)],
-                confirm=lambda: self._confirm(connection),
+                confirm=lambda: self._confirm_nothing_erased(connection),
                 is_foreign=self._is_foreign,
             ).as_json()
             self._record(connection, progress, began_at, offsets)
@@ -264,7 +264,7 @@ class ReplayDelivery:
         self._sender.begin(self._partition)
         self._tenure = Tenure(connection, position)
 
-    def _confirm(self, connection: Connection) -> None:
+    def _confirm_nothing_erased(self, connection: Connection) -> None:
         """What was read may be committed as long as the lease has held since: `publisher erase` takes nothing from under one."""
         if not self._held().still_held(connection):
             raise StartOverError

@@ -11,7 +11,7 @@ import structlog
 from rich.console import Console
 from rich.progress import TextColumn
 
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay.delivery import Progressed
 from publisher.replay.progress import ReplayProgress
 from publisher.replay.selection import Count, ReplayRange
@@ -74,7 +74,7 @@ def counting(batches: ReplayRange) -> Iterator[Callable[[int], None]]:
         yield lambda looked_at: bar.advance(task, looked_at)
 
 
-def count_table(found: Count, targets: TargetTopics) -> Table:
+def count_table(found: Count, targets: ReplayTargets) -> Table:
     """Return what would go out, by output topic."""
     table = Table(["rows", "sessions", "events", "bytes", "output topic", "to"])
     for topic, part in sorted(found.topics.items()):

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from publisher.archive.catalogue import read_catalogue
 from publisher.archive.opening import open_archive
 from publisher.delivery.context import Context
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay import archived, store
 from publisher.replay.filters import Filters, as_json
 from publisher.replay.selection import Count, ReplayRange, count, resolve, unknown_keys
@@ -30,7 +30,7 @@ class ReplayRequest:
     """What `publisher replay start` was asked for."""
 
     filters: Filters
-    targets: TargetTopics
+    targets: ReplayTargets
     to_config: Path | None
     to_servers: str | None
     rate: int | None

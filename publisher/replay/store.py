@@ -14,7 +14,7 @@ from contract.cursor import Cursor
 from db import operations
 from db.statements import queries
 from publisher.outbox.lease import LeaseLostError
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay.progress import ReplayProgress
 from service.errors import SettingsError
 
@@ -56,9 +56,9 @@ class Replay:
     from_archive: bool
 
     @property
-    def targets(self) -> TargetTopics:
+    def targets(self) -> ReplayTargets:
         """Where it sends to."""
-        return TargetTopics.of_text(self.target_topic)
+        return ReplayTargets.of_text(self.target_topic)
 
     @property
     def shown_state(self) -> str:

@@ -20,7 +20,7 @@ from publisher.protocol.continuation import is_unrecorded
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
-from publisher.resume.planning import LanePlan, Planner, ResumePlan
+from publisher.resume.planner import LanePlan, Planner, ResumePlan
 from service.errors import ContinuityError
 from service.lifecycle.fault_points import reach
 

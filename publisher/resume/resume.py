@@ -1,6 +1,6 @@
 """Moves lanes on request, when Kafka and Postgres no longer tell one history.
 
-The plan (planning.py) changed nothing. `act` then does for each lane what a publisher's transaction does (lane_move.py).
+The plan (planner.py) changed nothing. `act` then does for each lane what a publisher's transaction does (lane_move.py).
 A crash anywhere leaves a lane that either is as it was or continues from the record; giving the command again is always right.
 """
 
@@ -18,7 +18,7 @@ from publisher.delivery.context import Context, Timelines
 from publisher.kafka.topics import Topics
 from publisher.protocol.continuation import Identity
 from publisher.resume.lane_move import LaneMove
-from publisher.resume.planning import LanePlan, Planner, ResumePlan
+from publisher.resume.planner import LanePlan, Planner, ResumePlan
 from publisher.resume.rebinding import rebind
 from publisher.retention.hold_off import hold_off_retention
 from service.errors import FencedError

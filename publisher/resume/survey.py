@@ -15,9 +15,9 @@ from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
 from publisher.protocol.continuation import Mirror
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.protocol.stop_reasons import StoppedError, StopReason
-from publisher.resume.plan import LaneSurvey, ResendRange
+from publisher.resume.decision import LaneSurvey, ResendRange
 from service.settings import Settings
 
 _EPOCHS = queries("publisher", "epochs")

@@ -90,7 +90,7 @@ class ReceivedOutput(NamedTuple):
 
 
 EXPECTED = Struct("<16s16s8s8sqHiiHiqHB")
-FOUND = Struct("<16s16sHiqqiqq8si")
+RECEIVED = Struct("<16s16sHiqqiqq8si")
 
 
 def place_number(topic: int, partition: int) -> int:

@@ -1,4 +1,4 @@
-"""Reads the outbox's rows: every output as `Expected` in buckets, with what is known of it. Continues where a killed audit was."""
+"""Reads the outbox's rows: every output as `ExpectedOutput` in buckets, with what is known of it. Continues where a killed audit was."""
 
 import time
 from collections import deque

@@ -20,11 +20,11 @@ from publisher.audit.erased import ErasedPlaces, read_places, read_topics
 from publisher.audit.findings import Check
 from publisher.audit.readback import state as states
 from publisher.audit.readback.compare import ERASED, VISIT, Comparison, Visit
-from publisher.audit.readback.digest import EXPECTED, FOUND, ExpectedOutput, ReceivedOutput, place_number
+from publisher.audit.readback.digest import EXPECTED, RECEIVED, ExpectedOutput, ReceivedOutput, place_number
 from publisher.audit.readback.expected import ExpectedReader
 from publisher.audit.readback.explain import Explainer
-from publisher.audit.readback.found import FoundReader
-from publisher.audit.readback.lost import LostRows, mending_command
+from publisher.audit.readback.lost_rows import LostRows, mending_command
+from publisher.audit.readback.received import ReceivedReader
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker, Offsets, Topic
@@ -144,7 +144,7 @@ def run(
     `consumed`: the database of a consumer, or a group, that is compared with both.
     """
     scope = Scope.from_json(state.scope)
-    found = Spill(folder, "found", FOUND, state.buckets)
+    found = Spill(folder, "found", RECEIVED, state.buckets)
     expected = Spill(folder, "expected", EXPECTED, state.buckets)
     found.restore(state.found_sizes)
     expected.restore(state.expected_sizes)
@@ -157,7 +157,7 @@ def run(
             for topic, ends in enumerate(state.ends)
             for partition, end in ends.items()
         )
-        FoundReader(settings, state, folder, found).run(phase("reading the topics back", left))
+        ReceivedReader(settings, state, folder, found).run(phase("reading the topics back", left))
         broker = Broker(settings.kafka)
         topics = broker.describe(state.topics)
         state.lows = broker.lows(topics)

@@ -71,7 +71,7 @@ class LostRows:
 
 
 def row_keys(connection: psycopg.Connection[Any], batch_id: int, lane: int) -> list[str]:
-    """Return the session keys of a lane's rows of a batch, in the order in which `Expected.row` counts them."""
+    """Return the session keys of a lane's rows of a batch, in the order in which `ExpectedOutput.row` counts them."""
     rows = connection.execute(_ROWS["keys"], {"batch_id": batch_id, "lane": lane}, prepare=False)
     return [key for (key,) in rows]
 

@@ -9,7 +9,7 @@ import psycopg
 from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.protocol.continuation import Identity
-from publisher.resume.plan import LaneSurvey, Move, Way, healthy, move, target
+from publisher.resume.decision import LaneSurvey, Move, Way, healthy, move, target
 from publisher.resume.rebinding import AcceptedRebinding, Binding, look
 from publisher.resume.survey import LaneEpoch, Ledger, ResumeSurvey, read_ledger
 from service.errors import ContinuityError, SettingsError

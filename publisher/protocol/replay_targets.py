@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 
-class TargetTopics(NamedTuple):
+class ReplayTargets(NamedTuple):
     """`every`: the topic of all outputs; else `renamed` has new names of some topics. Kept as text: NAME, or OLD=NEW,OLD=NEW."""
 
     every: str | None = None

@@ -1,22 +1,9 @@
-"""Where a lane is in the outbox, and how far one Kafka transaction may go. Pure: no Postgres, no Kafka."""
+"""How much one Kafka transaction carries, and which batches of the ledger it may cover. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """A period with one lane count: the batches from `from_batch` on."""
-
-    epoch: int
-    from_batch: int
-    lanes: int
-
-
-LaneId = tuple[int, int]
-"""(epoch, lane)"""
 
 
 class LedgerRow(NamedTuple):

@@ -1,4 +1,4 @@
-"""Reads the output topics back: every committed record below the ends, as `Found` in buckets. Continues where a killed audit was."""
+"""Reads every committed record of the output topics below the ends, as `ReceivedOutput` in buckets. Continues where a killed audit was."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from confluent_kafka import KafkaException, Message
 from publisher.audit.readback import state as states
 from publisher.audit.readback.compare import OTHER_OUTBOX
 from publisher.audit.readback.digest import (
-    FOUND,
     NONE,
     NOT_REPLAYED,
+    RECEIVED,
     bucket_of,
     content_of,
     identity_of,
@@ -37,7 +37,7 @@ Advance = Callable[[int], None]
 """Called with the number of offsets that were passed since the last call."""
 
 
-class FoundReader:
+class ReceivedReader:
     """Reads each partition from `state.next_offsets` to `state.ends` and keeps what it finds in `spill`."""
 
     def __init__(self, settings: Settings, state: AuditState, folder: Path, spill: Spill) -> None:
@@ -127,7 +127,7 @@ class FoundReader:
         set_by, timestamp = message.timestamp()
         self._spill.append(
             bucket_of(session, self._spill.buckets, self._seed),
-            FOUND.pack(
+            RECEIVED.pack(
                 identity_of(outbox_id, revision),
                 content_of(message.key(), message.value(), own),
                 topic,
