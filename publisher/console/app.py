@@ -23,9 +23,9 @@ from publisher.console.guesses import Guesses, TooManyGuessesError
 from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
 from publisher.console.pages import (
     PAGES,
-    Asked,
     ConsolePage,
     NotThereError,
+    PageRequest,
     WrongAddressError,
     read_page,
 )
@@ -98,7 +98,9 @@ class ConsoleApp:
         shown = ShownValues(show=self._settings.console.show_values, lookup=self._schemas)
         try:
             with self._reader.connection() as connection:
-                found = read_page(page, Asked(connection, self._settings, values, self._not_ready, shown))
+                found = read_page(
+                    page, PageRequest(connection, self._settings, values, self._not_ready, shown)
+                )
         except (UnavailableError, psycopg.OperationalError) as error:
             if page.without_postgres is None:
                 raise

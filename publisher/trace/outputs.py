@@ -12,7 +12,7 @@ from contract.places import OutboxId
 from db import windows
 from db.statements import queries
 from publisher.kafka.topics import Topics
-from publisher.trace.positions import find_there
+from publisher.trace.positions import find_matches
 from publisher.trace.records import Copy, Range, copies
 from service.errors import UnavailableError
 from service.kafka import client as kafka_client
@@ -77,7 +77,7 @@ def outputs_of_key(
 
 def outputs_of_id(connection: psycopg.Connection[Any], outbox_id: OutboxId) -> list[Output]:
     """Return the output of an outbox-id: one, or one of each revision, or of each copy of a row that was parked. Raises psycopg.Error."""
-    there = find_there(connection, outbox_id.end, only_ends=True)
+    there = find_matches(connection, outbox_id.end, only_ends=True)
     return [
         output
         for key in there.keys(exact=True)

@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     exact: bool
 
 
-class LetterThere(NamedTuple):
+class LetterMatch(NamedTuple):
     """A dead letter that has the event. `session_key` None: none could be read."""
 
     dead_letter_id: int
@@ -40,12 +40,12 @@ class LetterThere(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundThere:
+class PositionMatches:
     """What the outbox knows of a position in the input. `letters_hidden`: the login may not read dead letters."""
 
     topic_ids: list[str]
     candidates: list[Candidate] = field(default_factory=list)
-    letters: list[LetterThere] = field(default_factory=list)
+    letters: list[LetterMatch] = field(default_factory=list)
     letters_hidden: bool = False
 
     def keys(self, *, exact: bool) -> list[str]:
@@ -55,15 +55,15 @@ class FoundThere:
         return list(dict.fromkeys(found))
 
 
-def find_there(
+def find_matches(
     connection: psycopg.Connection[Any], place: RecordPlace, *, only_ends: bool = False
-) -> FoundThere:
+) -> PositionMatches:
     """Return what closed around a position of the input; `only_ends`: exactly there. Raises psycopg.Error.
 
     The outbox knows where a session begins and ends. Between two sessions that overlap only Kafka can tell whose event it is.
     """
     ids = [topic_id for (topic_id,) in connection.execute(_POSITIONS["topic_ids"], {"topic": place.topic})]
-    found = FoundThere(ids)
+    found = PositionMatches(ids)
     if not place.is_possible:
         return found
     for topic_id in ids:
@@ -84,10 +84,12 @@ def find_there(
     return _with_letters(connection, place, found)
 
 
-def _with_letters(connection: psycopg.Connection[Any], place: RecordPlace, found: FoundThere) -> FoundThere:
-    def ask() -> list[LetterThere]:
+def _with_letters(
+    connection: psycopg.Connection[Any], place: RecordPlace, found: PositionMatches
+) -> PositionMatches:
+    def ask() -> list[LetterMatch]:
         return [
-            LetterThere(*row)
+            LetterMatch(*row)
             for topic_id in found.topic_ids
             for row in connection.execute(
                 _POSITIONS["letters"],
@@ -101,4 +103,4 @@ def _with_letters(connection: psycopg.Connection[Any], place: RecordPlace, found
         ]
 
     letters = permitted(connection, ask, None)
-    return FoundThere(found.topic_ids, found.candidates, letters or [], letters_hidden=letters is None)
+    return PositionMatches(found.topic_ids, found.candidates, letters or [], letters_hidden=letters is None)

@@ -40,7 +40,7 @@ def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str
     return sorted(found, key=lambda copy: (copy.topic, copy.partition, copy.offset))
 
 
-class RecordThere(NamedTuple):
+class StoredRecord(NamedTuple):
     """A record, by what its headers say. `outbox_id` None: no publisher sent it. `key`: its key as text, None where it has none."""
 
     outbox_id: str | None
@@ -50,7 +50,7 @@ class RecordThere(NamedTuple):
     timestamp_ms: int | None
 
 
-def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> RecordThere | None:
+def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> StoredRecord | None:
     """Return the committed record at this offset; None: there is none (any more, or yet). Raises UnavailableError, KafkaException."""
     topics = Topics(admin_client(settings), timeout_s=settings.request_timeout_s, create=False)
     if offset >= topics.high_watermark(topic, partition):
@@ -73,11 +73,11 @@ def _records(settings: KafkaSettings, offsets: Offsets) -> Iterator[Message]:
         ) from error
 
 
-def _record(message: Message) -> RecordThere:
+def _record(message: Message) -> StoredRecord:
     copy = _copy(message)
     key: Any = message.key()
     kind, at_ms = message.timestamp()
-    return RecordThere(
+    return StoredRecord(
         copy.outbox_id or None,
         copy.revision,
         copy.replay,

@@ -6,8 +6,8 @@ from contract.places import RecordPlace
 from publisher.outbox.erased import ErasedSession
 from publisher.trace.consumers import Consumptions
 from publisher.trace.outputs import Identity, Output, looked_for
-from publisher.trace.positions import FoundThere
-from publisher.trace.records import Copy, RecordThere
+from publisher.trace.positions import PositionMatches
+from publisher.trace.records import Copy, StoredRecord
 from service.commands.output import console
 from service.commands.tables import Table
 
@@ -74,10 +74,10 @@ def _place(copy: Copy) -> str:
 
 def print_record(
     wanted: RecordPlace,
-    record: RecordThere | None,
+    record: StoredRecord | None,
     unread: str,
     outputs: Sequence[Output],
-    there: FoundThere,
+    there: PositionMatches,
     *,
     is_erased: bool,
 ) -> None:
@@ -98,7 +98,7 @@ def print_record(
             )
         print_deliveries(outputs)
     if there.candidates or there.letters:
-        _print_there(there)
+        _print_matches(there)
     elif not there.topic_ids and not outputs and not is_erased:
         out.print(f"topic {wanted.topic!r} is no input topic of this outbox")
     elif not outputs and not is_erased:
@@ -107,7 +107,7 @@ def print_record(
         )
 
 
-def _print_there(there: FoundThere) -> None:
+def _print_matches(there: PositionMatches) -> None:
     table = Table(["session key", "batch", "from offset", "to offset", "event"])
     for each in there.candidates:
         event = "its first or last" if each.exact else "perhaps: sessions overlap there"

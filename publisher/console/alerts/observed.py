@@ -7,7 +7,7 @@ from typing import Any
 
 from db import windows
 from db.statements import queries
-from publisher.console.reader import Connection, Found, may_read_all, read
+from publisher.console.reader import Connection, PageData, may_read_all, read
 from publisher.outbox import parked_topics
 from publisher.outbox.permitted import permitted
 from publisher.status.publisher_status import LaneStatus, read_lanes
@@ -56,7 +56,7 @@ class Observed:
     """Why the newest run of retention could not end in order."""
 
 
-def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> tuple[Observed, Found]:
+def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> tuple[Observed, PageData]:
     """Look once; return what was seen, and the latency of the last five minutes. Raises psycopg.Error."""
     _, is_auditor = may_read_all(connection)
     services = permitted(connection, lambda: read(connection, _FLOW["services"]), None)
@@ -85,7 +85,7 @@ def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> 
     return seen, latency
 
 
-def _latency(connection: Connection) -> Found:
+def _latency(connection: Connection) -> PageData:
     span = read(
         connection, _FLOW["latency_range"], deliveries=_LATENCY["deliveries"], span_s=_LATENCY["span_s"]
     )[0]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from publisher.console.alerts.findings import SEEN_IN_PART, ConsoleFinding, findings, not_seen
 from publisher.console.alerts.observed import NotReady, observe
 from publisher.console.alerts.runbook import RunbookSection, sections
-from publisher.console.reader import Connection, Found
+from publisher.console.reader import Connection, PageData
 from service.settings import Settings
 
 POSTGRES_UNREACHABLE = "OutboxPostgresUnreachable"
@@ -20,14 +20,14 @@ class AlertState(NamedTuple):
     said: str
 
 
-def read_alerts(connection: Connection, settings: Settings, not_ready: NotReady) -> Found:
+def read_alerts(connection: Connection, settings: Settings, not_ready: NotReady) -> PageData:
     """Return what the page shows. Raises psycopg.Error."""
     seen, _ = observe(connection, settings, not_ready)
     found = findings(seen)
     return {"findings": found, "alerts": states(found, not_seen(seen))}
 
 
-def without_postgres(said: str) -> Found:
+def without_postgres(said: str) -> PageData:
     """Return what the page shows while Postgres does not answer: that, and the runbook."""
     found = [ConsoleFinding("bad", said, POSTGRES_UNREACHABLE, "publisher status")]
     unknown = dict.fromkeys((each.alert for each in sections()), "Postgres does not answer.")
