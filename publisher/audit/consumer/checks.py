@@ -58,7 +58,7 @@ class ReadBack(NamedTuple):
 
 
 class ConsumerAudit(NamedTuple):
-    """What was found, over all consumers of a database."""
+    """The findings over all consumers of a database."""
 
     checks: list[Check]
     counted: dict[str, int]
@@ -212,7 +212,7 @@ def _place(source: str, numbers: Mapping[str, int]) -> int:
 
 
 class _Order:
-    """What was consumed in its turn, by ranges of offsets: a range fits in memory, and ranges follow each other."""
+    """The outputs that were consumed in order, by ranges of offsets: a range fits in memory, and ranges follow each other."""
 
     def __init__(self, folder: Path, state: AuditState) -> None:
         total = sum(
@@ -278,7 +278,7 @@ class _Findings:
     def ranges(
         self, positions: Iterable[ConsumerPosition], topic_ids: Mapping[str, str | None]
     ) -> dict[Partition, Range]:
-        """Return what was consumed of the outbox's topics as they are now; look at what the topics have deleted meanwhile."""
+        """Return the consumed offsets of each partition, in the topics as they are now; count those that a topic deleted before."""
         found = {}
         topics = {name: number for number, name in enumerate(self._state.topics)}
         for each in positions:

@@ -1,9 +1,12 @@
 """The outbox against the topics, bucket by bucket: what is lost, duplicated, altered or unexpected, and where the order is broken.
 
-A bucket holds all outputs of its sessions, so one look at it decides all but the order of a key's sessions. In memory are its outputs
-and so many copies of each: what others write to the topics is counted and not kept. Of the order it keeps
-one record for each session and topic partition, spread by session key, and a second round looks at them. Compacted topics need a
-round of their own, by record key: Kafka keeps the newest record of a key there, so only that one must be found.
+A bucket holds all outputs of its sessions, so one comparison decides all but the order of a key's sessions. In memory are its outputs and
+so many copies of each: records that others write to the topics are counted and not kept. For the order it keeps one record for each session
+and topic partition, spread by session key, and a second round compares them. Compacted topics need a round of their own, by record key:
+Kafka keeps the newest record of a key there, so only that one must be found.
+
+Lost: an output that its lane's mirror has passed (`Mark.DEMANDED`), with no record in its topic, that is not skipped, expired or
+undecidable.
 """
 
 from collections import defaultdict
@@ -19,9 +22,9 @@ from publisher.audit.readback.digest import NONE, ExpectedOutput, Mark, Received
 VISIT = Struct("<8sHiqiiqq")
 
 OTHER_OUTBOX = "records_of_other_outboxes"
-"""What a record with an outbox-id of another outbox's input is counted as, when it is read."""
+"""The counter of records with an outbox-id of another outbox's input."""
 ERASED = "records_of_erased_outputs"
-"""What `Comparison.judge` calls one whose row was erased."""
+"""The counter of records whose row was erased, as `Comparison.judge` returns it."""
 
 MOST_COPIES = 1_000
 """Records of one outbox-id that are kept: more than resumes and replays send."""
@@ -52,7 +55,7 @@ class Disorder(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """A record that differs from its output. `fields`: what can be told by looking at the digests alone."""
+    """A record that differs from its output. `fields`: those that differ, as far as the digests show it."""
 
     expected: ExpectedOutput
     found: ReceivedOutput
@@ -79,7 +82,7 @@ Places = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
 
 @dataclass(slots=True)
 class Comparison:
-    """What the buckets showed. `judge` tells as what to count a record that no output explains, None: it is unexpected;
+    """The result of the buckets. `judge` returns the counter of a record that no output explains, None if it is unexpected;
     `on_lost` gets the lost outputs of each bucket that a replay may send again. `compacted`: numbers of topics; `shared`: of those
     that hold records of others."""
 
@@ -290,14 +293,14 @@ class Comparison:
 
 
 def _is_there(output: ExpectedOutput, copies: list[ReceivedOutput]) -> bool:
-    """Whether consumers of the output's topic got it: a copy that a replay sent to another topic is none for them."""
+    """Whether consumers of the output's topic got it: a copy that a replay sent to another topic does not count."""
     return any(not copy.replayed or copy.topic == output.topic for copy in copies)
 
 
 def _kept_by_compaction(
     output: ExpectedOutput, copies: list[ReceivedOutput], is_missing: bool
 ) -> ExpectedOutput:
-    """Return an output with what `look_at_compacted` must know of its records."""
+    """Return an output with the marks of its records for `look_at_compacted`."""
     marks = output.marks | (Mark.MISSING if is_missing else 0)
     if any(copy.replayed and copy.topic == output.topic for copy in copies):
         marks |= Mark.REPLAYED

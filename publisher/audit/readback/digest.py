@@ -1,4 +1,4 @@
-"""An output as fixed-size records: what the outbox has, what Kafka has. Pure.
+"""An output as fixed-size records: one of the outbox, one of Kafka. Pure.
 
 16 bytes of BLAKE2b stand for an outbox-id with its revision, and for a record's key, value and own headers: two different
 ones of a billion are alike with a probability below 10^-20.
@@ -94,12 +94,12 @@ RECEIVED = Struct("<16s16sHiqqiqq8si")
 
 
 def place_number(topic: int, partition: int) -> int:
-    """Return what stands for a partition of the input topic with this number."""
+    """Return the number of a partition of the input topic with this number."""
     return topic << 32 | partition
 
 
 def identity_of(outbox_id: bytes, revision: int) -> bytes:
-    """Return what an outbox-id with its revision is compared by."""
+    """Return the digest by which an outbox-id with its revision is compared."""
     return blake2b(b"%b#%d" % (outbox_id, revision), digest_size=16).digest()
 
 
@@ -109,7 +109,7 @@ def short_hash(text: bytes) -> bytes:
 
 
 def content_of(key: bytes | None, value: bytes | None, own_headers: Iterable[Header]) -> bytes:
-    """Return what key, value and own headers are compared by; None differs from empty, and so does their order."""
+    """Return the digest by which key, value and own headers are compared; None differs from empty, and the order of headers counts."""
     parts = [
         b"%d %d " % (NONE if key is None else len(key), NONE if value is None else len(value)),
         key or b"",

@@ -41,11 +41,11 @@ _MOST_BUCKETS = 20_000
 _ORDER_BUCKETS = 64
 
 Phase = Callable[[str, int], Callable[[int], None]]
-"""Begins a phase of so many steps on the progress bar; returns what to call with the steps done since."""
+"""Begins a phase of so many steps on the progress bar; returns a function that receives the number of steps done since."""
 
 
 class KafkaAudit(NamedTuple):
-    """What the topics showed. `mend`: the command that sends again what is lost."""
+    """The result of the topics. `mend`: the command that sends lost outputs again."""
 
     checks: list[Check]
     counted: dict[str, int]

@@ -38,7 +38,7 @@ Advance = Callable[[int], None]
 
 
 class ReceivedReader:
-    """Reads each partition from `state.next_offsets` to `state.ends` and keeps what it finds in `spill`."""
+    """Reads each partition from `state.next_offsets` to `state.ends` and appends its records to `spill`."""
 
     def __init__(self, settings: Settings, state: AuditState, folder: Path, spill: Spill) -> None:
         self._settings = settings
@@ -48,7 +48,7 @@ class ReceivedReader:
         self._topics = {name: number for number, name in enumerate(state.topics)}
         self._inputs = {topic_id.encode(): number for number, topic_id in enumerate(state.inputs)}
         self._seed = bytes.fromhex(state.seed)
-        # Beyond this, an open transaction below the ends is none that Kafka would still wait for.
+        # After this time, Kafka itself has ended every transaction that was open below the ends.
         self._patience_s = settings.publisher.transaction_timeout_ms / 1000 + settings.kafka.request_timeout_s
 
     def run(self, advance: Advance) -> None:
@@ -81,7 +81,7 @@ class ReceivedReader:
         self._save()
 
     def take(self, messages: list[Message]) -> None:
-        """Keep what was fetched."""
+        """Keep the fetched records."""
         for message in messages:
             self._keep(self._topics[message.topic() or ""], message, message.offset() or 0)
 
