@@ -2,7 +2,7 @@
 
 
 class ConsumerError(Exception):
-    """The loop cannot go on without a person."""
+    """The loop cannot continue without a person."""
 
 
 class SettingsError(ConsumerError):

@@ -242,7 +242,7 @@ def _compare(place: Place, position: Position, topic_id: str) -> None:
 
 
 def _offset(place: Place, offset: int, leader_epoch: int | None) -> TopicPartition:
-    """With the epoch of the record before it Kafka notices a log that was cut and written anew."""
+    """With the epoch of the record before it, Kafka notices a log that was truncated and written again."""
     if leader_epoch is None:
         return TopicPartition(*place, offset)
     return TopicPartition(*place, offset, leader_epoch=leader_epoch)

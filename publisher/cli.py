@@ -12,7 +12,7 @@ app = command_line(
         ),
         DeferredCommand(
             "check-cluster",
-            "Try what both services rely on in Kafka, on a scratch topic of its own that is deleted at the end. Needs no database.",
+            "Test the properties of Kafka that both services rely on, on a scratch topic that is deleted at the end. Needs no database.",
             "publisher.commands.check_cluster:check_cluster",
         ),
         DeferredCommand(

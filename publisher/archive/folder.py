@@ -133,7 +133,7 @@ class ArchiveFolder:
         if make:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=above)
-            # Also where it is there: whoever has made it may have been killed before this.
+            # Even if it exists: the process that made it may have been killed before this.
             if above is not None:
                 os.fsync(above)
         try:

@@ -177,7 +177,7 @@ def _tombstones(scratch: Scratch) -> CheckAnswer:
 
 
 def _transaction_log(scratch: Scratch) -> CheckAnswer:
-    ask = f"ask whoever runs the brokers: transaction.state.log.replication.factor = {_REPLICAS}, transaction.state.log.min.isr = 2"
+    ask = f"ask the operator of the brokers: transaction.state.log.replication.factor = {_REPLICAS}, transaction.state.log.min.isr = 2"
     try:
         found = known_topics(scratch.admin, [_TRANSACTION_LOG], scratch.timeout_s, scratch.give_up)
     except KafkaException as error:

@@ -17,7 +17,7 @@ from service.settings import load_settings
 
 
 def check_cluster(config: Config = None, as_json: Json = False) -> None:
-    """Try what both services rely on in Kafka, on a scratch topic of its own that is deleted at the end. Needs no database.
+    """Test the properties of Kafka that both services rely on, on a scratch topic that is deleted at the end. Needs no database.
 
     The topic's name begins with [publisher] progress_topic, so that the publisher's rights suffice; deleting it needs Delete. SIGINT and
     SIGTERM delete it, too.
@@ -28,7 +28,7 @@ def check_cluster(config: Config = None, as_json: Json = False) -> None:
     logs.configure(settings.log)
     check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     stop = threading.Event()
-    # The signals first: a thread that began before would take one for itself, and end the process at once.
+    # Install the handlers first: a thread started earlier would receive a signal and end the process at once.
     with stop_on_signals(stop):
         scratch = Scratch(settings, stop.is_set)
         try:

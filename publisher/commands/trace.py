@@ -43,7 +43,7 @@ _Consumer = Annotated[
     typer.Option(
         "--consumer",
         metavar="DSN",
-        help="Also what became of each output at consumers: the database of `outbox_consumer` (postgresql://…, key=value words, "
+        help="Also whether consumers have consumed each output: the database of `outbox_consumer` (postgresql://…, key=value words, "
         "sqlite:///PATH).",
         show_default=False,
     ),
@@ -77,7 +77,7 @@ def trace(
     letters that have the event.
 
     A text that the outbox knows as a session key is taken for one. Exits with 1 where nothing is found, or Kafka lacks a delivered output
-    that was looked for. Of what was erased, text says when.
+    that was looked for. For erased sessions, the text says when.
     """
     settings = load_settings(config)
     with database(settings, "trace") as connection:

@@ -20,7 +20,7 @@ _RATE_STEPS = 5
 
 
 def read_flow(connection: Connection, settings: Settings, not_ready: NotReady) -> PageData:
-    """Return what the page of the flow shows. Raises psycopg.Error."""
+    """Return the data of the page of the flow. Raises psycopg.Error."""
     login, _ = may_read_all(connection)
     seen, latency = observe(connection, settings, not_ready)
     span = {"step_s": STEP_S, "span_s": SPAN_S}

@@ -1,4 +1,4 @@
-"""The pages: which there are, and what each reads. Every one is a few bounded queries in one snapshot."""
+"""The pages and their queries. Each page is a few bounded queries in one snapshot."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,12 +39,12 @@ class NotThereError(Exception):
 
 
 class WrongAddressError(Exception):
-    """A parameter of the address is not what the page takes."""
+    """A parameter of the address has no value that the page takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What a page is read with. `values`: the address' parameters; `shown`: what it shows of records."""
+    """The input of a page. `values`: the address' parameters; `shown`: how it shows values of records."""
 
     connection: Connection
     settings: Settings

@@ -18,7 +18,7 @@ _KAFKA_TIMEOUT_S = 5
 
 @dataclass(slots=True)
 class SearchOutcome:
-    """`key`: the one session key that was meant. Else what may have been meant, and what was said on the way."""
+    """`key`: the one session key that matches. Otherwise the candidates, and notes on the search."""
 
     query: str
     key: str | None = None
@@ -29,7 +29,7 @@ class SearchOutcome:
 
 
 def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOutcome:
-    """Return what was meant. Raises psycopg.Error."""
+    """Return the matches. Raises psycopg.Error."""
     query = query.strip()
     outcome = SearchOutcome(query)
     if not query or "\0" in query:

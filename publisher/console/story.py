@@ -25,7 +25,7 @@ _MOST_RECORDS = 500_000
 
 
 def read_story(connection: Connection, key: str, before: int, shown: ShownValues) -> PageData:
-    """Return what the page of a session key shows: its newest sessions before a batch. Raises psycopg.Error."""
+    """Return the data of the page of a session key: its newest sessions before a batch. Raises psycopg.Error."""
     show = shown.show
     sessions: list[DictRow] = []
     for window in reversed(windows.kept(connection, last=before - 1)):
@@ -66,7 +66,7 @@ def read_story(connection: Connection, key: str, before: int, shown: ShownValues
 def _in_windows(
     connection: Connection, query: LiteralString, key: str, batch_ids: Collection[int]
 ) -> list[DictRow] | None:
-    """Ask for what the outbox has of a key around these batches, newest first; None where the login may not read it."""
+    """Return a query's rows of a key around these batches, newest first; None if the login may not read them."""
     found: list[DictRow] = []
     for window in reversed(windows.holding(connection, batch_ids)):
         ask = partial(read, connection, query, key=key, **window.bounds, rows=ROWS)
@@ -87,7 +87,7 @@ def _history(
         return None
     rows.sort(key=lambda row: row["at"], reverse=True)
     for row in rows:
-        # The only lines that may quote an event: the reason stands first, in our own words.
+        # Only these lines may quote an event, after the reason, which is the outbox's own text.
         if row["what"] in ("dead-lettered", "parked"):
             row["detail"] = _quoting(row["detail"], show=show)
     return rows

@@ -1,4 +1,4 @@
-"""librdkafka clients, configured the same way everywhere: our defaults, then [kafka.options], then what exactness needs."""
+"""librdkafka clients, configured alike everywhere: our defaults, then [kafka.options], then the options that exactly-once requires."""
 
 import logging
 import time
@@ -60,7 +60,7 @@ def lane_producer(
 
     `batch_bytes` bounds a record batch (None: only the default does), because librdkafka does not split a batch that
     a topic refuses. A single larger record still goes out, in a batch of its own. `logger` gets librdkafka's log,
-    `on_error` what it says of its connections.
+    `on_error` its errors of connections.
     """
     defaults: dict[str, Any] = {
         # As Java clients do it, so that a key's partition does not depend on who writes.
@@ -105,7 +105,7 @@ def discard_producer(producer: Producer) -> None:
     # cases does librdkafka register a first partition later.
     with suppress(KafkaException):
         producer.abort_transaction(_ABORT_WITHIN_S)
-    # Only one of the two waits until it has finished: confluent-kafka 2.16 takes `blocking` for its opposite, and may be mended one day.
+    # Only one of the two waits until it has finished: confluent-kafka 2.16 takes `blocking` for its opposite, and may be corrected one day.
     for blocking in (True, False):
         producer.purge(blocking=blocking)
 

@@ -31,7 +31,7 @@ class Outgoing(NamedTuple):
     headers: ExtraHeaders = NO_EXTRAS
 
     def records(self, row: Row) -> Iterator[OutputRecord]:
-        """Yield what goes out of a row, in order. Raises ValueError where the row cannot be read.
+        """Yield the records of a row that are sent, in order. Raises ValueError where the row cannot be read.
 
         Filtered after numbering: an output's outbox-id does not depend on which others go out.
         """
@@ -52,7 +52,7 @@ class Outgoing(NamedTuple):
         return self.targets.of_all(wanted)
 
     def events(self, row: Row) -> int:
-        """Return how many records go out of a row."""
+        """Return how many records of a row are sent."""
         if self.topics is None:
             return len(row.topics)
         return sum([topic in self.topics for topic in row.topics])

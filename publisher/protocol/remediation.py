@@ -1,4 +1,4 @@
-"""What an operator can do about a stopped lane: the commands, the recommended one first. Pure text."""
+"""The remedies for a stopped lane: commands, the recommended one first. Pure text."""
 
 import shlex
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def replaced_topic(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remediation:
-    """What to do where Kafka and Postgres do not tell one history. `subject`: whose delivery is stopped."""
+    """The remedies if Kafka and Postgres have different histories. `subject`: whose delivery is stopped."""
 
     subject: str
     lost: str

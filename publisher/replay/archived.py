@@ -71,7 +71,10 @@ def count(
     filters: Filters,
     tick: Callable[[int], None] = lambda _: None,
 ) -> tuple[Count, list[str]]:
-    """Count what the filters leave of the batches; return also the session keys that have no row. Raises ArchiveDamagedError, OSError."""
+    """Count the rows of the batches that match the filters; return also the session keys that have no row.
+
+    Raises ArchiveDamagedError, OSError.
+    """
     found, seen = Count(), set[str]()
     for of in partitions:
         at = Cursor(max(of.from_batch, batches.first) - 1)

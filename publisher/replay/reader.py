@@ -43,7 +43,7 @@ class ReplayChunk(NamedTuple):
 
 
 class ReplayReader:
-    """One replay's. Forgets its list when a connection is lost: make another one then."""
+    """One replay's. Make another one after a lost connection: its list is no longer valid."""
 
     def __init__(self, replay: Replay, outgoing: Outgoing, at: Cursor, remediation: Remediation) -> None:
         self._replay = replay

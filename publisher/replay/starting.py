@@ -1,4 +1,4 @@
-"""What a new replay is asked for, what it would send, and how it is made."""
+"""A new replay: its request, its plan, and its creation."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,7 +27,7 @@ Tick = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What `publisher replay start` was asked for."""
+    """The options of `publisher replay start`."""
 
     filters: Filters
     targets: ReplayTargets
@@ -42,7 +42,7 @@ class ReplayRequest:
         return kafka_settings(settings, self.to_config, self.to_servers)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is kept of it, for people: whoever may write to the database could have written it."""
+        """Return the part that is kept, for people only: anybody who may write to the database could have written it."""
         kept: dict[str, Any] = {"filter": as_json(self.filters)}
         if self.to_config is not None:
             kept["to_config"] = str(self.to_config.resolve())
@@ -53,7 +53,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What a request would send."""
+    """The outputs that a request would send."""
 
     request: ReplayRequest
     batches: ReplayRange

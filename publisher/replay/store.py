@@ -82,7 +82,7 @@ class Replay:
 
 
 class NewReplay(NamedTuple):
-    """What a replay is made of; names as in `outbox.replay`."""
+    """The columns of a new replay, named as in `outbox.replay`."""
 
     from_batch: int
     to_batch: int
@@ -188,7 +188,7 @@ class ReplayLease:
         return self._state(connection, _REPLAYS["renew"], self._parameters)
 
     def still_held(self, connection: Connection) -> bool:
-        """Hold it for another while; False where it ran out, or another process has it: then what was read may be erased by now."""
+        """Hold it for another while; False if it ran out, or another process has it: then the rows that were read may have been erased."""
         return connection.execute(_REPLAYS["hold"], self._parameters).rowcount == 1
 
     def mirror(self, connection: Connection, progress: ReplayProgress, rate: float | None) -> str:

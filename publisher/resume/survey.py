@@ -1,4 +1,4 @@
-"""What `publisher resume` finds before it decides: each lane's records in Kafka, its mirror, and the ledger."""
+"""The facts for `publisher resume`: each lane's records in Kafka, its mirror, and the ledger."""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -74,7 +74,7 @@ class ResumeSurvey:
         *,
         fenced: bool,
     ) -> None:
-        """`fenced`: every open transaction has been ended, so all there is is waited for."""
+        """`fenced`: every open transaction has been ended, so the reads wait for all records."""
         self._fenced = fenced
         self._connection = connection
         self._settings = settings
@@ -83,7 +83,7 @@ class ResumeSurvey:
         self.progress_topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
 
     def lane(self, of: LaneEpoch, lane: int, newest: Epoch) -> LaneSurvey:
-        """Return what is known of a lane. `newest`: the ledger's newest epoch.
+        """Return the state of a lane. `newest`: the ledger's newest epoch.
 
         Raises StoppedError for records of another outbox or version, KafkaException, psycopg.Error.
         """

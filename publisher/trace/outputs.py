@@ -1,4 +1,4 @@
-"""The outputs of a session: what the outbox says of each, and where Kafka has it."""
+"""The outputs of a session: the outbox's state of each, and its place in Kafka."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class Output(NamedTuple):
 
     @property
     def identity(self) -> Identity:
-        """What its records have in common, whoever sent them."""
+        """The identity that all its records have, from a lane or a replay."""
         return self.outbox_id, self.revision
 
 
@@ -149,5 +149,5 @@ def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, Range]:
 
 
 def looked_for(output: Output, *, scan: bool) -> bool:
-    """Whether Kafka must have it among what was read."""
+    """Whether Kafka must have it within the offsets that were read."""
     return output.state == "delivered" and (scan or output.kafka_offsets is not None)

@@ -12,7 +12,7 @@ from publisher.outbox.permitted import permitted
 _POSITIONS = queries("publisher.trace", "positions")
 
 MOST_CANDIDATES = 50
-# Batches, and their sessions, that are looked through behind the one that read the offset: a session's end follows its events closely.
+# Batches, and their sessions, that are searched after the one that read the offset: a session's end follows its events closely.
 _BATCHES = 64
 _SESSIONS = 20_000
 
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 class LetterMatch(NamedTuple):
-    """A dead letter that has the event. `session_key` None: none could be read."""
+    """A dead letter that has the event. `session_key`: None if it could not be read."""
 
     dead_letter_id: int
     session_key: str | None
@@ -41,7 +41,7 @@ class LetterMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PositionMatches:
-    """What the outbox knows of a position in the input. `letters_hidden`: the login may not read dead letters."""
+    """The sessions and letters at a position in the input. `letters_hidden`: the login may not read dead letters."""
 
     topic_ids: list[str]
     candidates: list[Candidate] = field(default_factory=list)
@@ -49,7 +49,7 @@ class PositionMatches:
     letters_hidden: bool = False
 
     def keys(self, *, exact: bool) -> list[str]:
-        """Return the session keys, each once; `exact`: only of what certainly has the event."""
+        """Return the session keys, each once; `exact`: only of sessions and letters that certainly have the event."""
         found = [each.session_key for each in self.candidates if each.exact or not exact]
         found += [each.session_key for each in self.letters if each.session_key is not None]
         return list(dict.fromkeys(found))
@@ -58,7 +58,7 @@ class PositionMatches:
 def find_matches(
     connection: psycopg.Connection[Any], place: RecordPlace, *, only_ends: bool = False
 ) -> PositionMatches:
-    """Return what closed around a position of the input; `only_ends`: exactly there. Raises psycopg.Error.
+    """Return the sessions and letters that closed around a position of the input; `only_ends`: exactly there. Raises psycopg.Error.
 
     The outbox knows where a session begins and ends. Between two sessions that overlap only Kafka can tell whose event it is.
     """

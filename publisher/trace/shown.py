@@ -1,4 +1,4 @@
-"""What `publisher trace` found, as text."""
+"""The findings of `publisher trace`, as text."""
 
 from collections.abc import Mapping, Sequence
 
@@ -35,7 +35,7 @@ def print_outputs(
     *,
     scan: bool = False,
 ) -> None:
-    """Print the table of outputs, with where Kafka has each of them, and what became of it at consumers."""
+    """Print the table of outputs, with the place of each in Kafka, and its state at consumers."""
     table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
     for output in outputs:
         places = [_place(copy) for copy in copies.get(output.identity, [])]
@@ -53,7 +53,7 @@ def print_outputs(
 
 
 def print_consumed(outputs: Sequence[Output], consumed: Consumptions | None) -> None:
-    """Print what became of each output at consumers."""
+    """Print the state of each output at consumers."""
     for output in outputs:
         for line in _consumed(output, consumed):
             console().print(line)
@@ -81,7 +81,7 @@ def print_record(
     *,
     is_erased: bool,
 ) -> None:
-    """Print what is at a place in Kafka. `unread`: why Kafka was not read, empty where it was."""
+    """Print the record or the sessions at a place in Kafka. `unread`: why Kafka was not read, empty where it was."""
     out = console()
     if unread:
         out.print(f"Kafka was not read: {unread}")

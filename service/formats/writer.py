@@ -20,13 +20,13 @@ class WriterSchema:
 
     @property
     def chars(self) -> int:
-        """What it takes of a cache: its characters, and some for what comes with any schema."""
+        """Its size in a cache: its characters, and some for every schema."""
         return 1_000 + len(self.text) + sum(len(text) for _, text in self.references)
 
 
 @dataclass(frozen=True, slots=True)
 class UnusableSchema:
-    """What an id stands for by which no value can be read."""
+    """The schema of an id by which no value can be read."""
 
     why: str
     may_come: bool = False

@@ -1,6 +1,6 @@
-"""Which topics there are and how they are configured, asked the same way by both services.
+"""The existing topics and their configuration, read the same way by both services.
 
-A broker that has just started, or lags, does not know each topic yet: its word alone makes no topic missing.
+A broker that has just started, or lags, does not know each topic yet: its answer alone makes no topic missing.
 """
 
 import time
@@ -190,9 +190,9 @@ def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultI
 def _is_missing(
     admin: KafkaAdmin, topic: str, timeout_s: float, give_up: Callable[[], bool], late: bool
 ) -> bool:
-    """Whether an unknown topic does not exist, by the controller's word: with a creation that it is only to check.
+    """Whether an unknown topic does not exist, by the controller's answer to a creation that it only checks.
 
-    `late`: what to believe without the right to ask.
+    `late`: the result without the right to ask.
     """
     new = NewTopic(topic, num_partitions=1, replication_factor=1)
     checked = admin.answers_within(

@@ -1,10 +1,10 @@
-"""Named places at which a test makes a service die, fail or stand still. Nothing of it works outside of tests.
+"""Named places at which a test makes a service die, fail or hang. Nothing of it works outside of tests.
 
 A service calls `reach(name)` between two of its steps. That looks at one attribute, unless `[testing] fault_file` is set, which the
 settings refuse for every database whose name does not begin with `test_`. The file is the test's plan: the faults that are still to come,
 the first one first. A fault that is due is taken out of the plan, written down beside it (`<fault_file>.fired`) and only then done, so that
 each fires once, however often the process dies and starts again; and one life of a process can meet many faults, because the plan is read
-anew at every point.
+again at every point.
 """
 
 import difflib

@@ -1,7 +1,8 @@
 """Threads that live as long as their process does: one that fails is begun again, and the log says why it failed.
 
-Other threads answer to whoever waits for them: a lane's worker and the publisher's heartbeat to the main thread, which raises what ended
-them; the start of Spark and a commit to whoever asks for their result. tests/unit/service/lifecycle/test_threads.py lists all of them.
+Other threads report to the thread that waits for them: a lane's worker and the publisher's heartbeat to the main thread, which raises what
+ended them; the start of Spark and a commit to the thread that asks for their result. tests/unit/service/lifecycle/test_threads.py lists all
+of them.
 """
 
 import threading

@@ -28,7 +28,7 @@ MOST_CONNECTIONS = 128
 REQUEST_S = 1.0
 """Within which a request must be complete."""
 _ANSWER_S = 10.0
-"""Within which it must be answered and the answer taken. Who reads slowly makes room for others before."""
+"""Within which it must be answered and the answer taken. A client that reads slowly makes room for others earlier."""
 _MOST_REQUEST_BYTES = 16_384
 # Fewer at once than there are places: each connection is read once, at the least, before it may have to make room.
 _ACCEPTED_AT_ONCE = 64
@@ -106,7 +106,7 @@ class _Pool:
         self.connections = ConnectionLimit(MOST_CONNECTIONS)
 
     def ask(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
-        """Have a page made; `answer` is called with it. Who asks for the same while it waits for its turn gets the same answer."""
+        """Have a page made; `answer` is called with it. Requests for the same page while it waits for its turn get the same answer."""
         if path not in self._pages:
             answer(text(404, f"there is no {path} here, only {', '.join(sorted(self._pages))}"))
             return
@@ -115,7 +115,7 @@ class _Pool:
             self._make_next(path)
 
     def forget(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
-        """Make nothing for whoever has gone: else the pages of strangers who do not wait hold up those who do."""
+        """Make nothing for clients that have gone: otherwise the pages of clients that do not wait hold up those of clients that do."""
         answers = self._waiting.get(path, {}).get(accept, [])
         if answer in answers:
             answers.remove(answer)
@@ -151,7 +151,7 @@ class _Pool:
 def _made(page: Page, path: str, accept: str) -> HttpResponse:
     try:
         return page(accept)
-    except Exception as error:  # noqa: BLE001 - told to whoever asks, and the endpoint continues
+    except Exception as error:  # noqa: BLE001 - the client gets it, and the endpoint continues
         _log.error("endpoint_failed", path=path, exc_info=error)
         return text(
             500, f"{path} failed: {type(error).__name__}. The traceback is in the log (`endpoint_failed`)"

@@ -130,7 +130,7 @@ def _identified(
 
 
 def _ordered(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Put first what a reader looks for first; the rest stays in the order of the call."""
+    """Put the keys first that a reader looks for; the rest stays in the order of the call."""
     return {name: line[name] for name in _FIRST if name in line} | dict(line)
 
 

@@ -94,7 +94,7 @@ RECEIVED = Struct("<16s16sHiqqiqq8si")
 
 
 def place_number(topic: int, partition: int) -> int:
-    """Return the number of a partition of the input topic with this number."""
+    """Return one number for a partition of an input topic."""
     return topic << 32 | partition
 
 

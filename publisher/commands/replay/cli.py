@@ -45,7 +45,7 @@ def go_on(
 ) -> None:
     """Continue with a replay that was paused, interrupted, killed or stopped, exactly where it was.
 
-    Another cluster is named again as at the start: where a replay may lead is not taken from the database.
+    Name another cluster again, as at the start: the target is not read from the database.
     """
     settings = begin(config)
     stop = threading.Event()

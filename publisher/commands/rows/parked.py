@@ -130,9 +130,9 @@ def requeue_rows(
 ) -> None:
     """Send parked rows again: they are copied into new batches of the ledger, and go out exactly once by the ordinary cursor.
 
-    Mend first what they were refused for; a row that is refused again is parked again, under its new batch. Run it again after a kill:
-    what is done is done, what is left is still parked. The order within a session key is not promised for requeued rows.
-    Exits with 1 when a row that was named is not parked or no longer there; the others are requeued all the same.
+    First correct the cause of the refusal; a row that is refused again is parked again, under its new batch. After a kill, run it again:
+    the rows that it did not reach are still parked. The order within a session key is not promised for requeued rows. Exits with 1 when a
+    row that was named is not parked or no longer there; the others are requeued all the same.
     """
     settings = load_settings(config)
     fault_points.arm(settings.testing.fault_file)
@@ -179,7 +179,7 @@ def discard_rows(
 def _chosen(
     connection: psycopg.Connection[Any], rows: list[str] | None, reasons: list[str] | None, every: bool
 ) -> tuple[Choice, dict[str, str]]:
-    """Return what is chosen, and why named rows are left out. Raises RowError."""
+    """Return the chosen rows, and why named rows are left out. Raises RowError."""
     if sum((bool(rows), bool(reasons), every)) != 1:
         raise RowError("name rows, or say --reason or --all: one of the three")
     for reason in reasons or ():

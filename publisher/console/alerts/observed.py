@@ -1,4 +1,4 @@
-"""What the conditions are found out of: some bounded queries of Postgres, asked again every second while somebody looks."""
+"""The observations behind the conditions: some bounded queries of Postgres, repeated every second while a page is open."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ DEAD_LETTERS_S, RESTARTS_S = 600, 900
 _LATENCY = {"deliveries": 40, "rows": 50, "span_s": 300}
 
 NotReady = Callable[[], Sequence[str]]
-"""Why the process that serves the console is not ready; nothing where it is none that delivers."""
+"""Why the process that serves the console is not ready; empty if it does not deliver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One look. None: the login may not read it, or there is no such figure."""
+    """One set of observations. None: the login may not read it, or there is no such figure."""
 
     lanes: Sequence[LaneStatus]
     services: Sequence[Mapping[str, Any]] | None
@@ -57,7 +57,7 @@ class Observed:
 
 
 def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> tuple[Observed, PageData]:
-    """Look once; return what was seen, and the latency of the last five minutes. Raises psycopg.Error."""
+    """Return the observations, and the latency of the last five minutes. Raises psycopg.Error."""
     _, is_auditor = may_read_all(connection)
     services = permitted(connection, lambda: read(connection, _FLOW["services"]), None)
     latency = _latency(connection)

@@ -13,7 +13,7 @@ POSTGRES_UNREACHABLE = "OutboxPostgresUnreachable"
 
 
 class AlertState(NamedTuple):
-    """An alert. `state`: holds, does not hold, or not seen here, with `said`: by what, or why not."""
+    """An alert. `state`: "holds", "does not hold" or "not seen here". `said`: the reason."""
 
     section: RunbookSection
     state: str
@@ -21,14 +21,14 @@ class AlertState(NamedTuple):
 
 
 def read_alerts(connection: Connection, settings: Settings, not_ready: NotReady) -> PageData:
-    """Return what the page shows. Raises psycopg.Error."""
+    """Return the page's data. Raises psycopg.Error."""
     seen, _ = observe(connection, settings, not_ready)
     found = findings(seen)
     return {"findings": found, "alerts": states(found, not_seen(seen))}
 
 
 def without_postgres(said: str) -> PageData:
-    """Return what the page shows while Postgres does not answer: that, and the runbook."""
+    """Return the page's data while Postgres does not answer: the error, and the runbook."""
     found = [ConsoleFinding("bad", said, POSTGRES_UNREACHABLE, "publisher status")]
     unknown = dict.fromkeys((each.alert for each in sections()), "Postgres does not answer.")
     return {"findings": found, "alerts": states(found, unknown)}

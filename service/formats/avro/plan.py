@@ -1,4 +1,4 @@
-"""From an Avro schema to a plan: what to step over, and which fields to keep on the way.
+"""From an Avro schema to a plan: which fields to step over, and which to keep.
 
 Avro values do not say where their fields are, so all before a field must be stepped over; and all behind the last one as well, so that a
 record that is cut off is found now, and not by the transform.
@@ -84,7 +84,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Wrong:
-    """A field that is wanted and has another type: whoever has it is malformed."""
+    """A requested field that has another type: a record with it is malformed."""
 
     path: FieldPath
     node: "Node"
@@ -95,7 +95,7 @@ Node = Fixed | Varint | Sized | Union | Items | Sequence | Wrong
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the values of one schema are read."""
+    """How values of one schema are read."""
 
     root: Node
     weight: int
