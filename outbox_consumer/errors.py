@@ -1,4 +1,4 @@
-"""What ends the loop. Start it again after the cause is gone: the stored positions say where it continues."""
+"""The exceptions that end the loop. Start it again after the cause is gone: the stored positions say where it continues."""
 
 
 class ConsumerError(Exception):

@@ -60,7 +60,7 @@ app = command_line(
         ),
         DeferredCommand(
             "parked",
-            "Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
+            "Rows that Kafka refuses for themselves, or whose topic does not exist: show them, send them again, or put them away.",
             "publisher.commands.rows.parked:app",
         ),
         DeferredCommand(

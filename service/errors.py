@@ -133,7 +133,7 @@ class DefectError(OutboxError):
 
 
 class ExhaustedError(OutboxError):
-    """No more descriptors or threads are to be had: another process may have what this one holds."""
+    """No more descriptors or threads are available: another process may hold them."""
 
     exit_code = 22
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one process is to do now: lanes that nobody holds to claim, and lanes of its own to give up."""
+    """One process's next step: free lanes to claim, and lanes of its own to give up."""
 
     claim: tuple[int, ...] = ()
     give_up: tuple[int, ...] = ()

@@ -43,7 +43,7 @@ class KafkaProbe:
 
 
 class Withdrawal:
-    """The main loop's. `reason` says why the process leaves its lanes to others, None while it does not."""
+    """The main loop's. `reason`: why the process leaves its lanes to others, None while it does not."""
 
     def __init__(self, patience_s: float, clock: Clock = time.monotonic) -> None:
         """`patience_s`: for how long others must be able to deliver while nothing is delivered here."""

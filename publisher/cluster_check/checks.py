@@ -289,7 +289,7 @@ def _record(scratch: Scratch, key: bytes) -> Any:
     """Return the committed record with this key. Raises NotTriedError, KafkaException."""
     found = [message for message in scratch.read() if message.key() == key]
     if not found:
-        raise NotTriedError("there is no committed record to look at")
+        raise NotTriedError("there is no committed record to check")
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""What the console shows of events and of messages that may quote them. Pure."""
+"""Masks events, and messages that may quote them, for the console. Pure."""
 
 import re
 from typing import Any
@@ -52,7 +52,7 @@ def shown_detail(detail: str, reason: str, *, show: bool) -> str:
     text = " ".join(lines)
     if show:
         return text[:_MOST_SHOWN]
-    if len(text) > 2 * _MOST_SHOWN:  # each quotation mark may be looked at to the end of it
+    if len(text) > 2 * _MOST_SHOWN:  # each quotation mark may be searched to the end of it
         return f"{HIDDEN} ({len(text):,} characters)"
     return _QUOTED.sub(HIDDEN, text)[:_MOST_SHOWN]
 

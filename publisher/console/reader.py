@@ -22,7 +22,7 @@ _CONNECT_TIMEOUT_S = 3
 
 Connection = psycopg.Connection[Any]
 PageData = dict[str, Any]
-"""What a template shows, by name."""
+"""The values of a template, by name."""
 
 
 class Reader:

@@ -1,4 +1,4 @@
-"""What all deliveries of one process have in common."""
+"""The context that all deliveries of one process share."""
 
 import threading
 from dataclasses import dataclass, field

@@ -51,7 +51,7 @@ class OffsetTally:
     def report(self, error: KafkaError | None, message: Message) -> None:
         """Take a delivery report."""
         if error is not None:
-            return  # the commit fails then, and says so
+            return  # the commit fails then, with the error
         # Kafka tells topic, partition and offset of every record that it took.
         place: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
         offset: int = message.offset()  # type: ignore[assignment]

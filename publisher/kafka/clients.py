@@ -210,7 +210,7 @@ class Cluster(NamedTuple):
 def cluster(
     admin: KafkaAdmin, topic: str | None, timeout_s: float, give_up: Callable[[], bool] = lambda: False
 ) -> Cluster:
-    """Return the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+    """Return the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` returns true.
 
     By the metadata of one topic, which need not exist, not of all (None) that the cluster has. Not by `describe_cluster`: that one ends
     the process where no broker is registered for a moment (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).

@@ -32,7 +32,7 @@ def fencing_producer(
 ) -> Producer:
     """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` hears of its connections.
 
-    Raises StoppedError where the cluster takes no such transaction; KafkaException, _TIMED_OUT also when `give_up` says so.
+    Raises StoppedError where the cluster takes no such transaction; KafkaException, _TIMED_OUT also when `give_up` returns true.
     """
     complaints = complaints or Complaints()
     producer = clients.lane_producer(

@@ -29,7 +29,7 @@ class SingleFlight:
     def ask(self, question: Hashable, ask: Callable[[], T], *, newer_than: float = 0.0) -> T:
         """Return the result of `ask`, or of a call by another thread that began after `newer_than` (time.monotonic) and has not ended.
 
-        Raises its exception; KafkaException, TIMED_OUT, when `give_up` says so.
+        Raises its exception; KafkaException, TIMED_OUT, when `give_up` returns true.
         """
         with self._lock:
             flight = self._flights.get(question)

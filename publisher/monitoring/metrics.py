@@ -49,7 +49,7 @@ _LANE_FAILURES = Counter(
 )
 _FENCES = Counter(
     "outbox_fences",
-    "Work of this process that another one has: lease (Postgres says so), producer (Kafka says so).",
+    "Work of this process that another one has: lease (seen in Postgres), producer (seen in Kafka).",
     ["kind"],
     registry=REGISTRY,
 )

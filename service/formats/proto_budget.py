@@ -73,7 +73,7 @@ def _weight(of: Any) -> int:
 
 
 class _Steps:
-    """One message, tag after tag. Where the bytes are no message it ends early: the parser says so."""
+    """One message, tag after tag. If the bytes are no message it ends early: the parser will fail."""
 
     def __init__(self, body: bytes, left: int) -> None:
         self._body, self._at, self._left = body, 0, left

@@ -51,7 +51,7 @@ _LASTS_S = 10.0
 _MOST_OPEN = 4
 """Clients of a process: each new secret or certificate makes another one."""
 _LONGEST_OUTAGE_S = 3_600.0
-"""What a longer Retry-After counts as: its date may come from another clock."""
+"""The limit of a longer Retry-After: its date may come from another clock."""
 
 
 class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
@@ -251,7 +251,7 @@ class SchemaTooLargeError(RegistryRefusedError):
 
 
 class _PauseError(Exception):
-    """The registry says how long it wants to be left alone."""
+    """The registry asks for a pause."""
 
 
 class _OversizeError(ValueError):
@@ -273,7 +273,7 @@ def _read(response: Any) -> None:
 
 
 class _Pauses:
-    """Honours Retry-After, which the client does not look at. Not thread-safe."""
+    """Honours Retry-After, which the client ignores. Not thread-safe."""
 
     def __init__(self, where: str) -> None:
         self._where = where

@@ -48,7 +48,7 @@ def decoded(value: bytes, schemas: Schemas) -> Any:
 def as_json(value: bytes, schemas: Schemas) -> str:
     """Return a value as JSON text for people, from any writer.
 
-    Raises ValueError that says why it cannot be decoded, and what `schemas` raises.
+    Raises ValueError with the reason why it cannot be decoded, and what `schemas` raises.
     """
     try:
         _check(value, schemas)

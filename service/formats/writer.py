@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 _MOST_WHY: Final = 2_000
-"""Characters that say why a schema cannot be used. A library may quote all of it, and every record that names it becomes a letter."""
+"""Most characters of the reason why a schema cannot be used.
+
+A library may quote all of it, and every record that names it becomes a letter.
+"""
 
 
 @dataclass(frozen=True, slots=True)

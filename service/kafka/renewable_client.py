@@ -147,7 +147,7 @@ class RenewableClient(Generic[C]):
     ) -> "dict[K, Answer[T]]":
         """Return the answers to an administrative request, each of which a broker gave. `check` raises KafkaException for one that is none.
 
-        Raises KafkaException as `ask` where there is no answer, also when `give_up` says so (_TIMED_OUT).
+        Raises KafkaException as `ask` where there is no answer, also when `give_up` returns true (_TIMED_OUT).
         """
 
         def wait(held: _Held[C]) -> "dict[K, Answer[T]]":
@@ -248,12 +248,12 @@ class RenewableClient(Generic[C]):
 
 
 def answer(future: "Future[T]", give_up: Callable[[], bool]) -> T:
-    """Wait for an answer. Raises what it holds; KafkaException, _TIMED_OUT, when `give_up` says so."""
+    """Wait for an answer. Raises what it holds; KafkaException, _TIMED_OUT, when `give_up` returns true."""
     return _wait(future, give_up).result()
 
 
 def is_own(error: KafkaError) -> bool:
-    """Whether librdkafka says so itself, or asks a broker that cannot answer: another client may do better."""
+    """Whether it is an error of librdkafka's own, or of a broker that cannot answer: another client may succeed."""
     return error.code() < _OWN_ERRORS or error.code() in (
         KafkaError.NOT_CONTROLLER,
         KafkaError.REQUEST_TIMED_OUT,

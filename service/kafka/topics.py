@@ -31,8 +31,8 @@ MISSING_S = 5.0
 _POLL_S = 0.2
 # The answer holds every setting of each topic: some kilobytes.
 _TOPICS_A_REQUEST = 500
-# What the controller answers for a topic that it does not have, and would not create: a name that differs from another one's only by
-# `.` and `_`, a policy, this number of replicas. An existing topic is told first.
+# The controller's errors for a topic that it does not have, and would not create: a name that differs from another one's only by `.` and
+# `_`, a policy, this number of replicas. Of an existing topic it reports that first.
 _REFUSES_NEW_TOPICS = (
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.POLICY_VIOLATION,
@@ -50,7 +50,7 @@ def existing_topics(
 ) -> dict[str, TopicDescription]:
     """Describe those of the topics that exist.
 
-    A topic is missing where the controller says so or, without the right to ask it, where the brokers do not know it for `missing_s`.
+    A topic is missing if the controller reports that or, without the right to ask it, where the brokers do not know it for `missing_s`.
     Raises KafkaException, also for a topic that only the controller knows by then, and when `give_up` says so.
     """
     deadline = time.monotonic() + missing_s

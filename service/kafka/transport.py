@@ -1,4 +1,4 @@
-"""Connections to other machines that anybody on the way could read, or answer: named once, at the start of a service."""
+"""Connections to other machines that anybody on the network path could read, or answer: named once, at the start of a service."""
 
 import os
 import re

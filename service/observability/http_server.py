@@ -4,7 +4,7 @@ One thread reads all requests, so a connection costs a descriptor until its requ
 places are taken, the address with the most connections makes room for a new one (connection_limit.py). Each page is made in a thread of its
 own, one at a time for all who ask, so that one that hangs or is asked for too often holds up no other.
 
-A connection is good for one request. What follows the request is not read.
+A connection is good for one request. Bytes after the request are not read.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _REASONS = {
 
 
 class HttpResponse(NamedTuple):
-    """What a page answers."""
+    """The answer of a page."""
 
     status: int
     content_type: str
@@ -94,7 +94,7 @@ async def _end(server: asyncio.Server, connections: ConnectionLimit) -> None:
 
 
 class _Pool:
-    """What all connections share, and who waits for which page. Of the loop's thread."""
+    """The state that all connections share, and the clients that wait for each page. Of the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pages: Mapping[str, Page]) -> None:
         self.loop = loop

@@ -1,6 +1,6 @@
 """Whether the loops of a process turn, for `/healthz`. A loop that waits for a server that is away turns, one that hangs does not.
 
-Each loop says how long it may take until its next turn: its waits are bounded by the settings. Only a loop that is late beyond that
+Each loop reports how long it may take until its next turn: its waits are bounded by the settings. Only a loop that is late beyond that
 and a grace is taken for hung, so a process that waits for Kafka or Postgres for days stays healthy.
 """
 

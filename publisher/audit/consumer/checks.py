@@ -48,7 +48,7 @@ _AT_ONCE = 10_000
 
 
 class ReadBack(NamedTuple):
-    """What was read of the outbox and the topics. `judge`: as `Comparison.judge`."""
+    """The outputs and records that were read. `judge`: as `Comparison.judge`."""
 
     state: AuditState
     folder: Path

@@ -19,7 +19,7 @@ NOT_REPLAYED = bytes(8)
 
 
 class Mark(IntFlag):
-    """What is known of an output before Kafka is asked."""
+    """The marks of an output before Kafka is read."""
 
     DEMANDED = 1
     """Its lane is past it."""
@@ -36,7 +36,7 @@ class Mark(IntFlag):
     TOMBSTONE = 64
     """It has no value: a compacted topic forgets it after a while."""
     LATER_UNKNOWN = 128
-    """What was sent after it may be in batches that are not audited."""
+    """Outputs sent after it may be in batches that are not audited."""
     MISSING = 256
     """It should be in its topic, and is not."""
     REPLAYED = 512

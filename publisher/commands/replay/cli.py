@@ -104,7 +104,7 @@ def pause(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> 
 
 @app.command("cancel")
 def cancel(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> None:
-    """End a replay for good at its next transaction boundary. What it has sent stays."""
+    """End a replay for good at its next transaction boundary. Outputs that it has sent stay."""
     _change(replay_id, "cancelled", config, as_json)
 
 

@@ -34,7 +34,7 @@ _PARKED = queries("publisher", "parked")
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
+    help="Rows that Kafka refuses for themselves, or whose topic does not exist: show them, send them again, or put them away.",
 )
 
 _COUNT_LIMIT = 1_000_000
@@ -219,8 +219,8 @@ def _requeue(connection: psycopg.Connection[Any], choice: Choice, count: int) ->
             return requeue(connection, choice, lambda rows: bar.advance(task, rows))
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
-                "the job has held the writer lock for longer than [postgres] lock_timeout_ms. What was requeued before is requeued; run "
-                "the command again for the rest"
+                "the job has held the writer lock for longer than [postgres] lock_timeout_ms. Rows that were requeued stay "
+                "requeued; run the command again for the rest"
             ) from error
 
 

@@ -90,7 +90,7 @@ def _latency(connection: Connection) -> PageData:
         connection, _FLOW["latency_range"], deliveries=_LATENCY["deliveries"], span_s=_LATENCY["span_s"]
     )[0]
     last = span["to_batch"] or 0
-    # A delivery that went over very many batches has its newest looked at.
+    # Of a delivery over very many batches, the newest ones are read.
     first = max(span["from_batch"] or 0, last - windows.BATCHES)
     return read(connection, _FLOW["latency"], **_LATENCY, from_batch=first, to_batch=last)[0]
 
