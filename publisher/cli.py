@@ -12,7 +12,7 @@ app = command_line(
         ),
         DeferredCommand(
             "check-cluster",
-            "Test the properties of Kafka that both services rely on, on a scratch topic that is deleted at the end. Needs no database.",
+            "Try what both services rely on in Kafka, on a scratch topic of its own that is deleted at the end. Needs no database.",
             "publisher.commands.check_cluster:check_cluster",
         ),
         DeferredCommand(
@@ -60,7 +60,7 @@ app = command_line(
         ),
         DeferredCommand(
             "parked",
-            "Rows that Kafka refuses for themselves, or whose topic does not exist: show them, send them again, or put them away.",
+            "Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
             "publisher.commands.rows.parked:app",
         ),
         DeferredCommand(

@@ -34,7 +34,7 @@ _PARKED = queries("publisher", "parked")
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Rows that Kafka refuses for themselves, or whose topic does not exist: show them, send them again, or put them away.",
+    help="Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
 )
 
 _COUNT_LIMIT = 1_000_000
@@ -130,9 +130,9 @@ def requeue_rows(
 ) -> None:
     """Send parked rows again: they are copied into new batches of the ledger, and go out exactly once by the ordinary cursor.
 
-    First correct the cause of the refusal; a row that is refused again is parked again, under its new batch. After a kill, run it again:
-    the rows that it did not reach are still parked. The order within a session key is not promised for requeued rows. Exits with 1 when a
-    row that was named is not parked or no longer there; the others are requeued all the same.
+    Mend first what they were refused for; a row that is refused again is parked again, under its new batch. Run it again after a kill:
+    what is done is done, what is left is still parked. The order within a session key is not promised for requeued rows.
+    Exits with 1 when a row that was named is not parked or no longer there; the others are requeued all the same.
     """
     settings = load_settings(config)
     fault_points.arm(settings.testing.fault_file)
