@@ -104,7 +104,7 @@ def _of_tls(settings: PostgresSettings, error: psycopg.Error) -> str:
     """Return a hint about TLS for a DSN that checks the server's certificate, or should."""
     if NO_CLEAR_PASSWORD in str(error):
         return (
-            ": the server asks for the password in clear text, which is sent to another machine over TLS only (sslmode=verify-full with "
+            ": the server asks for the password in clear text, which is sent to another machine over TLS alone (sslmode=verify-full with "
             "sslrootcert; require_auth=password in the DSN allows it without TLS)"
         )
     mode = str(conninfo_to_dict(settings.dsn.get_secret_value()).get("sslmode", ""))
