@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from db.connection import connect
 from db.migrate import require_current
 from publisher.assignment import membership
-from publisher.assignment.assignor import Assignment, assign, left_alone_with
+from publisher.assignment.assignor import Assignment, assign, only_deliverable_by
 from publisher.assignment.descriptors import ensure_descriptors
 from publisher.assignment.heartbeat import ProcessHeartbeat
 from publisher.assignment.lane_workers import LaneWorkers
@@ -208,7 +208,7 @@ class Relay:
             if view.epoch != epoch:
                 return
         living = [process.process_id for process in view.living]
-        assignment = assign(me, living, view.holders, rather_keep=workers.standing_still(epoch))
+        assignment = assign(me, living, view.holders, rather_keep=workers.stalled_lanes(epoch))
         mine = {lane for lane, holder in view.holders.items() if holder == me}
         if not self._can_deliver(
             connection, context, epoch, view, heartbeat, stands_by=not mine and not assignment.claim
@@ -228,7 +228,7 @@ class Relay:
         unheld = {lane for lane, holder in view.holders.items() if holder is None}
         self._health.looked(has_epoch=True, nobody=unheld - keep - view.ended)
         self._alone_with = frozenset(
-            (epoch.epoch, lane) for lane in left_alone_with(me, living, view.holders, view.ended)
+            (epoch.epoch, lane) for lane in only_deliverable_by(me, living, view.holders, view.ended)
         )
 
     def _can_deliver(

@@ -52,7 +52,7 @@ def assign(
     return Assignment((), tuple(give_up))
 
 
-def left_alone_with(
+def only_deliverable_by(
     me: str, living: Collection[str], holders: Mapping[int, str | None], ended: Collection[int]
 ) -> frozenset[int]:
     """Return the lanes that nobody but the process `me` could deliver: all that have work, empty while any other process lives.

@@ -17,7 +17,7 @@ from publisher.trace.outputs import (
     Identity,
     Output,
     found_in_kafka,
-    looked_for,
+    must_be_in_kafka,
     outputs_of_id,
     outputs_of_key,
 )
@@ -225,7 +225,7 @@ def _outputs(
     *,
     scan: bool = False,
 ) -> _Traced:
-    lost = [each for each in outputs if looked_for(each, scan=scan) and each.identity not in copies]
+    lost = [each for each in outputs if must_be_in_kafka(each, scan=scan) and each.identity not in copies]
     found = [
         each._asdict()
         | {"copies": [copy._asdict() for copy in copies.get(each.identity, [])]}

@@ -12,7 +12,7 @@ from publisher.console.masking import shown_detail, shown_headers, shown_key
 from publisher.console.reader import Connection, PageData, read
 from publisher.console.schemas import ShownValue, ShownValues
 from publisher.outbox.permitted import permitted
-from publisher.trace.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
+from publisher.trace.outputs import Identity, Output, found_in_kafka, must_be_in_kafka, outputs_of_key
 from publisher.trace.records import Copy
 from service.errors import OutboxError
 from service.settings import KafkaSettings
@@ -156,6 +156,6 @@ def _places(output: Output, found: dict[Identity, list[Copy]]) -> str:
             + ("" if copy.replay is None else f" (replay {copy.replay})")
             for copy in copies
         )
-    if looked_for(output, scan=False):
+    if must_be_in_kafka(output, scan=False):
         return "not in Kafka (any more)"
     return "offsets are not recorded" if output.state == "delivered" else ""

@@ -10,7 +10,7 @@ from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.protocol.continuation import Identity
 from publisher.resume.decision import LaneSurvey, Move, Way, healthy, move, target
-from publisher.resume.rebinding import AcceptedRebinding, Binding, look
+from publisher.resume.rebinding import AcceptedRebinding, Binding, read_binding
 from publisher.resume.survey import LaneEpoch, Ledger, ResumeSurvey, read_ledger
 from service.errors import ContinuityError, SettingsError
 from service.settings import Settings
@@ -97,7 +97,7 @@ class Planner:
 
         Raises ContinuityError if this `--from` cannot be used, SettingsError, KafkaException, psycopg.Error.
         """
-        binding = look(
+        binding = read_binding(
             self._connection,
             self._topics,
             self._settings.publisher.transactional_id_prefix,

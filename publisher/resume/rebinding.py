@@ -48,7 +48,7 @@ class Binding:
         )
 
 
-def look(
+def read_binding(
     connection: psycopg.Connection[Any], topics: Topics, prefix: str, accepted: AcceptedRebinding
 ) -> Binding:
     """Compare the recorded binding with the present one.

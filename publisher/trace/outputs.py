@@ -148,6 +148,6 @@ def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, Range]:
     }
 
 
-def looked_for(output: Output, *, scan: bool) -> bool:
+def must_be_in_kafka(output: Output, *, scan: bool) -> bool:
     """Whether Kafka must have it within the offsets that were read."""
     return output.state == "delivered" and (scan or output.kafka_offsets is not None)

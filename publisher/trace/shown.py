@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contract.places import RecordPlace
 from publisher.outbox.erased import ErasedSession
 from publisher.trace.consumers import Consumptions
-from publisher.trace.outputs import Identity, Output, looked_for
+from publisher.trace.outputs import Identity, Output, must_be_in_kafka
 from publisher.trace.positions import PositionMatches
 from publisher.trace.records import Copy, StoredRecord
 from service.commands.output import console
@@ -42,7 +42,7 @@ def print_outputs(
         if not places and output.state == "delivered":
             places = [
                 "not in Kafka (any more)"
-                if looked_for(output, scan=scan)
+                if must_be_in_kafka(output, scan=scan)
                 else "offsets are not recorded: --scan looks"
             ]
         table.add(

@@ -124,7 +124,7 @@ def _compare(
     order = _Order(read.folder, state)
     advance = phase(f"comparing consumer {consumer}", state.buckets)
     for bucket in range(state.buckets):
-        for visit in compared.look_at(
+        for visit in compared.compare_bucket(
             map(ExpectedOutput._make, read.expected.read(bucket)),
             map(ReceivedOutput._make, read.found.read(bucket)),
             map(Remembered._make, spill.read(bucket)),
@@ -239,7 +239,7 @@ class _Order:
         newest: dict[Partition, int] = {}
         for bucket, place in enumerate(self._buckets):
             visits = map(Visited._make, self._spill.read(bucket))
-            newest[place] = compared.look_at_order(visits, newest.get(place, 0))
+            newest[place] = compared.compare_order(visits, newest.get(place, 0))
 
 
 class _Findings:

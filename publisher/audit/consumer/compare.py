@@ -93,13 +93,13 @@ class ConsumerComparison:
     """Topic number -> outputs that it has deleted, and the consumer does not remember in this revision."""
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def look_at(
+    def compare_bucket(
         self,
         expected: Iterable[ExpectedOutput],
         found: Iterable[ReceivedOutput],
         remembered: Iterable[Remembered],
     ) -> Iterator[Visited]:
-        """Compare one bucket; yield what was consumed in its turn, for `look_at_order`."""
+        """Compare one bucket; yield what was consumed in its turn, for `compare_order`."""
         delivered: dict[bytes, bool] = {}
         expired: dict[bytes, int] = {}
         topics = {topic for topic, _ in self.positions} if self.remembers else set()
@@ -142,7 +142,7 @@ class ConsumerComparison:
             for copy in copies:
                 self._demand(copy, consumed.get(key), aside)
 
-    def look_at_order(self, visits: Iterable[Visited], newest: int) -> int:
+    def compare_order(self, visits: Iterable[Visited], newest: int) -> int:
         """Compare when the outputs of some offsets of a partition were consumed, with their order. `newest`: the time of what came before.
 
         Return the newest time of all.

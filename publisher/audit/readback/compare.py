@@ -100,11 +100,11 @@ class Comparison:
     undecidable: BucketTally = field(default_factory=BucketTally)
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def look_at(
+    def compare_bucket(
         self, expected: Iterable[ExpectedOutput], found: Iterable[ReceivedOutput]
     ) -> tuple[list[Visit], list[ExpectedOutput]]:
-        """Compare one bucket; return where its originals are, for `look_at_order`, and its outputs for compacted topics, for
-        `look_at_compacted`."""
+        """Compare one bucket; return where its originals are, for `compare_order`, and its outputs for compacted topics, for
+        `compare_compacted`."""
         outputs: dict[bytes, ExpectedOutput] = {}
         put_aside: dict[bytes, ExpectedOutput] = {}
         for output in expected:
@@ -147,7 +147,7 @@ class Comparison:
             self.on_lost(lost)
         return self._visits(places), of_compacted
 
-    def look_at_compacted(self, outputs: Iterable[ExpectedOutput]) -> None:
+    def compare_compacted(self, outputs: Iterable[ExpectedOutput]) -> None:
         """Compare all outputs of some record keys. Lost is the newest one of a key that nothing can have superseded; no command sends
         it again, because a replay takes whole rows, and may put older values of other keys on top of newer ones."""
         of_keys: dict[tuple[int, bytes], list[ExpectedOutput]] = {}
@@ -171,7 +171,7 @@ class Comparison:
                 else:
                     self.lost.add(output)
 
-    def look_at_order(self, visits: Iterable[Visit]) -> None:
+    def compare_order(self, visits: Iterable[Visit]) -> None:
         """Compare the order of the sessions of some keys with the order of their records in each topic partition."""
         places: dict[tuple[bytes, int, int], list[Visit]] = {}
         for visit in visits:
@@ -300,7 +300,7 @@ def _is_there(output: ExpectedOutput, copies: list[ReceivedOutput]) -> bool:
 def _kept_by_compaction(
     output: ExpectedOutput, copies: list[ReceivedOutput], is_missing: bool
 ) -> ExpectedOutput:
-    """Return an output with the marks of its records for `look_at_compacted`."""
+    """Return an output with the marks of its records for `compare_compacted`."""
     marks = output.marks | (Mark.MISSING if is_missing else 0)
     if any(copy.replayed and copy.topic == output.topic for copy in copies):
         marks |= Mark.REPLAYED

@@ -71,7 +71,7 @@ def begin(
     topics = broker.describe(sorted(identity.output_topic_ids))
     replaced = [t.name for t in topics if t.topic_id not in (None, identity.output_topic_ids[t.name])]
     ends, lows = broker.ends(topics), broker.lows(topics)
-    begins = lows if scope.complete else where_to_begin(connection, scope, topics, lows, ends, set(replaced))
+    begins = lows if scope.complete else first_offsets(connection, scope, topics, lows, ends, set(replaced))
     known_to = max(scope.last, _newest(connection)) if scope.to_end else scope.last
     epochs = connection.execute(_LEDGER["epochs"]).fetchall()
     records = sum(sum(ends[n].values()) - sum(begins[n].values()) for n in range(len(topics)))
@@ -96,7 +96,7 @@ def buckets_for(events: int, records: int) -> int:
     return min(_MOST_BUCKETS, 1 + max(events, records) // _EVENTS_A_BUCKET)
 
 
-def where_to_begin(
+def first_offsets(
     connection: psycopg.Connection[Any],
     scope: Scope,
     topics: list[Topic],
@@ -205,7 +205,7 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
     compacted = Spill(folder, "compacted", EXPECTED, expected.buckets)
     compacted.restore([])
     for bucket in range(expected.buckets):
-        visits, of_compacted = comparison.look_at(
+        visits, of_compacted = comparison.compare_bucket(
             map(ExpectedOutput._make, expected.read(bucket)), map(ReceivedOutput._make, found.read(bucket))
         )
         for visit in visits:
@@ -214,9 +214,9 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
             compacted.append(int.from_bytes(output.record_key) % compacted.buckets, EXPECTED.pack(*output))
         advance(1)
     for bucket in range(compacted.buckets):
-        comparison.look_at_compacted(map(ExpectedOutput._make, compacted.read(bucket)))
+        comparison.compare_compacted(map(ExpectedOutput._make, compacted.read(bucket)))
     for bucket in range(_ORDER_BUCKETS):
-        comparison.look_at_order(map(Visit._make, order.read(bucket)))
+        comparison.compare_order(map(Visit._make, order.read(bucket)))
         advance(1)
 
 

@@ -60,7 +60,7 @@ def findings(seen: Observed) -> list[ConsoleFinding]:
     return sorted(found, key=lambda each: order[each.level])
 
 
-def not_seen(seen: Observed) -> dict[str, str]:
+def not_observable(seen: Observed) -> dict[str, str]:
     """Return the alerts that these observations cannot judge, and why."""
     found = dict(NOT_SEEN)
     hidden = "The console's login may not read it."

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from publisher.console.alerts.findings import SEEN_IN_PART, ConsoleFinding, findings, not_seen
+from publisher.console.alerts.findings import SEEN_IN_PART, ConsoleFinding, findings, not_observable
 from publisher.console.alerts.observed import NotReady, observe
 from publisher.console.alerts.runbook import RunbookSection, sections
 from publisher.console.reader import Connection, PageData
@@ -24,7 +24,7 @@ def read_alerts(connection: Connection, settings: Settings, not_ready: NotReady)
     """Return the page's data. Raises psycopg.Error."""
     seen, _ = observe(connection, settings, not_ready)
     found = findings(seen)
-    return {"findings": found, "alerts": states(found, not_seen(seen))}
+    return {"findings": found, "alerts": states(found, not_observable(seen))}
 
 
 def without_postgres(said: str) -> PageData:

@@ -7,7 +7,7 @@ from typing import Any
 
 from contract.cursor import Cursor
 from publisher.audit.readback.digest import RECEIVED, ReceivedOutput, bucket_of, place_number
-from publisher.audit.readback.kafka import buckets_for, where_to_begin
+from publisher.audit.readback.kafka import buckets_for, first_offsets
 from publisher.audit.readback.received import ReceivedReader
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.topics import Topic
@@ -20,7 +20,7 @@ def begins(recorded: int, resumes: list[RecordedResume]) -> int:
     answers = iter([SimpleNamespace(fetchone=lambda: (0,)), [("t", 0, recorded)]])
     connection: Any = SimpleNamespace(execute=lambda *_: next(answers))
     scope = Scope(1, 1, 5, 9, [(5, 9)], True, [(1, 1, 1)], {}, resumes)
-    return where_to_begin(connection, scope, [Topic("t", "id", 1)], [{"0": 3}], [{"0": 9}], set())[0]["0"]
+    return first_offsets(connection, scope, [Topic("t", "id", 1)], [{"0": 3}], [{"0": 9}], set())[0]["0"]
 
 
 def test_what_was_recorded_of_a_replaced_topic_does_not_say_where_to_read_the_new_one() -> None:
