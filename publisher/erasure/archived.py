@@ -84,7 +84,7 @@ class ArchiveErasure:
         try:
             self._remove_garbage(self._archive, changing)
         except (ArchiveDamagedError, OSError) as error:
-            found.left.append(f"what a kill has left in the archive may have the key: {error}")
+            found.left.append(f"files that a kill left in the archive may have the key: {error}")
         return found
 
     def _erase(

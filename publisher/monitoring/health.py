@@ -1,4 +1,4 @@
-"""The answers of a publisher's `/healthz` and `/readyz`: its threads write the state, the endpoint reads it.
+"""The state behind a publisher's `/healthz` and `/readyz`: its threads write it, the endpoint reads it.
 
 Nothing here waits or queries a server.
 """

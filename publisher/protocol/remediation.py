@@ -49,7 +49,7 @@ OTHER_SERVER = (
 GAP = (
     "Bring back the database's newest state and restart `publisher run`. If that is impossible: `publisher resume --from "
     "batch {next_batch}` continues behind batch {present}, the first one after the gap, and `publisher replay start --from-batch "
-    "{present} --to-batch {present}` sends that one's events; what the missing batches held is lost unless the job makes it again. "
+    "{present} --to-batch {present}` sends that one's events; the events of the missing batches are lost unless the job makes them again. "
     "`publisher status` shows every lane"
 )
 

@@ -173,7 +173,7 @@ def _drop_all(
                 archive.dropped(manifest)
             except (ArchiveDamagedError, UnavailableError, OSError) as error:
                 report.failed = UnavailableError(
-                    f"outbox.{partition.name} is archived and dropped, but the archive could not be told: {error}. The next run tells it"
+                    f"outbox.{partition.name} is archived and dropped, but the archive did not record it: {error}. The next run records it"
                 )
                 return
 
