@@ -30,7 +30,7 @@ Start = Literal["earliest", "latest"]
 _ANSWER_S = 30.0
 _POLL_S = 1.0
 _SETTLE_S = 10.0
-# Transient: the client connects again, or joins the group again.
+# They pass: the client connects again, or joins the group again.
 _PASSING = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,

@@ -1,8 +1,8 @@
 """The files of one outbox's archive in a bucket. Only this module talks to S3.
 
-S3 needs neither rename nor fsync: an object has its name when it is whole, never in parts, and after S3's answer it is durable and visible
-to everybody. Two things are missing: a write that is refused if the object exists (pyarrow has none; see owner.py), and the removal of the
-parts of an upload that a kill cut off (invisible; a rule of the bucket removes them, docs/archive.md).
+S3 needs neither rename nor fsync: an object has its name when it is whole, never in parts, and what was answered is durable and read by
+everybody from then on. What is missing: a write that is refused where the object is there already (pyarrow has none; see owner.py), and the
+removal of the parts of an upload that a kill has cut off (nobody sees them; a rule of the bucket removes them, docs/archive.md).
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class ArchiveBucket:
                 region=region,
                 scheme=url.scheme or "https",
                 endpoint_override=url.netloc or None,
-                # Otherwise, data that is written faster than it is sent fills the memory.
+                # Else what is written faster than it is sent fills the memory.
                 background_writes=False,
                 # A small object is one request.
                 allow_delayed_open=True,
@@ -68,7 +68,7 @@ class ArchiveBucket:
             try:
                 yield cast("BinaryIO", stream)
             except BaseException:
-                # pyarrow cannot abort an upload, so the half object is completed and removed.
+                # pyarrow cannot give an upload up. So the half object is completed, and removed.
                 with suppress(OSError):
                     stream.close()
                 with suppress(OSError):

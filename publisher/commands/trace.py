@@ -43,7 +43,7 @@ _Consumer = Annotated[
     typer.Option(
         "--consumer",
         metavar="DSN",
-        help="Also whether consumers have consumed each output: the database of `outbox_consumer` (postgresql://…, key=value words, "
+        help="Also what became of each output at consumers: the database of `outbox_consumer` (postgresql://…, key=value words, "
         "sqlite:///PATH).",
         show_default=False,
     ),

@@ -26,7 +26,7 @@ def is_database(text: str) -> bool:
 
 @contextmanager
 def consumer_tables(dsn: str, application: str) -> Iterator[ConsumerTables]:
-    """Open it and read one snapshot of it, until the end. Raises SettingsError, UnavailableError."""
+    """Open it and see one state of it, until the end. Raises SettingsError, UnavailableError."""
     try:
         if dsn.startswith(_SQLITE):
             yield from _sqlite(dsn.removeprefix(_SQLITE))
@@ -87,7 +87,7 @@ Consumptions = Mapping[str, list[Consumption]]
 
 
 def consumptions(dsn: str, outbox_ids: Iterable[str]) -> Consumptions:
-    """Return the consumers' states of some outputs, from their database. Raises SettingsError, UnavailableError."""
+    """Return what the consumers of a database have of some outputs. Raises SettingsError, UnavailableError."""
     with consumer_tables(dsn, "publisher trace") as tables:
         positions = tables.positions()
         if positions is None:
