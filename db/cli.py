@@ -7,17 +7,17 @@ app = command_line(
     [
         DeferredCommand(
             "check",
-            "Try whether this Postgres can hold an outbox, before it does. Changes nothing.",
+            "Check whether this Postgres can hold an outbox, before it does. Changes nothing.",
             "db.commands:check",
         ),
         DeferredCommand(
             "up",
-            "Make the schema, or bring it to this release's revision. Changes nothing where it has it already.",
+            "Make the schema, or upgrade it to this release's revision. Does nothing if the schema is already current.",
             "db.commands:up",
         ),
         DeferredCommand(
             "down",
-            "Take the schema back, for an older release. `base` drops the whole outbox with its data.",
+            "Downgrade the schema for an older release. `base` drops the whole outbox with its data.",
             "db.commands:down",
         ),
         DeferredCommand(

@@ -21,9 +21,9 @@ def up(
     revision: Annotated[str, typer.Argument(help="The last revision to apply.")] = HEAD,
     config: Config = None,
 ) -> None:
-    """Make the schema, or bring it to this release's revision. Changes nothing where it has it already.
+    """Make the schema, or upgrade it to this release's revision. Does nothing if the schema is already current.
 
-    Each revision is one transaction, which waits 5 s for a lock and gives up then. docs/upgrade.md says for which revisions the
+    Each revision is one transaction, which gives up after it has waited 5 s for a lock. docs/upgrade.md says for which revisions the
     services must be stopped. Exit codes: 0 done, 2 wrong settings, 3 the migration was refused, 6 Postgres did not answer, or
     somebody holds a lock.
     """
@@ -37,7 +37,7 @@ def down(
     config: Config = None,
     yes: Yes = False,
 ) -> None:
-    """Take the schema back, for an older release. `base` drops the whole outbox with its data.
+    """Downgrade the schema for an older release. `base` drops the whole outbox with its data.
 
     Stop both services first. Exit codes: as for `up`, and 1 not confirmed.
     """
@@ -66,7 +66,7 @@ def check(
     ] = 2,
     as_json: Json = False,
 ) -> None:
-    """Try whether this Postgres can hold an outbox, before it does. Changes nothing.
+    """Check whether this Postgres can hold an outbox, before it does. Changes nothing.
 
     Exit codes: 0 it can, 16 a check failed or the login is refused, 2 wrong settings or a pooler that keeps no sessions, 3 there is no such
     database, 6 Postgres did not answer.

@@ -19,12 +19,12 @@ from service.settings.dsn import PLAIN_MODES, is_remote, libpq_options
 
 _SESSION = queries("db", "session")
 
-# How long a statement waits for a server that has gone without a word.
+# How long a statement waits for a server that no longer answers.
 _GONE_S = 30
 _PROBES = 3
 _LOOKS = 10
 _ALWAYS_THERE = ("postgres", "template1")
-# The version of libpq that has it.
+# The first libpq with `require_auth`.
 _REQUIRES_AUTH = 160_000
 
 _proven: set[str] = set()
@@ -41,10 +41,10 @@ def longest_wait_s(settings: PostgresSettings) -> float:
 def connect(settings: PostgresSettings, application: str, **options: Any) -> psycopg.Connection[TupleRow]:
     """Open a connection that pg_stat_activity shows as `application`.
 
-    Raises UnavailableError when the server does not answer, its kinds CredentialsRefusedError when it refuses the login or a certificate
-    proves nothing, HostUnknownError when no host has the name, DatabaseMissingError when it has no such database,
-    SettingsError when a pooler on the way does not keep sessions or the login cannot be used so, its kind SecretUnreadableError when
-    `dsn_file` cannot be read; the password never appears in the message.
+    Raises UnavailableError if the server does not answer, or its subclass: CredentialsRefusedError if the server refuses the login or a
+    certificate is not valid, HostUnknownError if no host has the name, DatabaseMissingError if the database does not exist. Raises
+    SettingsError if a pooler does not keep sessions or the login cannot be used, or its subclass SecretUnreadableError if `dsn_file` cannot
+    be read. No message contains the password.
     """
     settings = settings.reread()
     login = by_login(settings)
@@ -53,7 +53,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
         return psycopg.connect(
             settings.dsn.get_secret_value(),
             application_name=application,
-            # In the startup packet: what `set` itself returns is read by it.
+            # In the startup packet, because the answer to `set` is decoded with it.
             client_encoding="UTF8",
             connect_timeout=settings.connect_timeout_s,
             keepalives_idle=10,
@@ -87,9 +87,9 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
 
 
 def _no_clear_password(settings: PostgresSettings) -> dict[str, Any]:
-    """Return what keeps libpq from telling its password to whoever answers for another machine and asks for it without TLS.
+    """Return options by which libpq sends no password in clear text to another machine, which might not be the server.
 
-    A DSN with sslmode=require or more, with a `require_auth` of its own, or that names a connection service is left as it is.
+    A DSN with sslmode=require or more, with a `require_auth` of its own, or that names a connection service gets none.
     """
     if "service" in conninfo_to_dict(settings.dsn.get_secret_value()):
         return {}
@@ -101,16 +101,16 @@ def _no_clear_password(settings: PostgresSettings) -> dict[str, Any]:
 
 
 def _of_tls(settings: PostgresSettings, error: psycopg.Error) -> str:
-    """What else may be wrong, where the DSN has the server's certificate checked, or should."""
+    """Return a hint about TLS for a DSN that checks the server's certificate, or should."""
     if NO_CLEAR_PASSWORD in str(error):
         return (
-            ": the server asks for the password as it is, which another machine gets over TLS alone (sslmode=verify-full with sslrootcert; "
-            "require_auth=password in the DSN allows it all the same)"
+            ": the server asks for the password in clear text, which is sent to another machine over TLS alone (sslmode=verify-full with "
+            "sslrootcert; require_auth=password in the DSN allows it without TLS)"
         )
     mode = str(conninfo_to_dict(settings.dsn.get_secret_value()).get("sslmode", ""))
     if not mode.startswith("verify-"):
         return ""
-    return f": with sslmode={mode}, its sslrootcert must have signed the certificate of the server, which must be of the dsn's host"
+    return f": with sslmode={mode}, the server's certificate must be signed by sslrootcert and name the host of the dsn"
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _begin_session(
     settings: PostgresSettings,
     open_another: Callable[[], psycopg.Connection[TupleRow]],
 ) -> None:
-    """Set what a session is, and see in another transaction that it stays so. Raises SettingsError, psycopg.Error."""
+    """Set the session's parameters, and check in another transaction that they are kept. Raises SettingsError, psycopg.Error."""
     (wanted,) = _row(
         connection,
         _SESSION["set"],
@@ -173,7 +173,7 @@ def _prove_sessions(
     pid: int,
     open_another: Callable[[], psycopg.Connection[TupleRow]],
 ) -> None:
-    """See once a process that the pooler gives this connection's server to nobody else. Raises SettingsError, psycopg.Error.
+    """Check, once for each process, that the pooler gives this connection's server to no other client. Raises SettingsError, psycopg.Error.
 
     In transaction mode another client's transaction gets the server that was used last, which is this one's.
     """
@@ -184,7 +184,7 @@ def _prove_sessions(
         for _ in range(_PROBES):
             with open_another() as other, other.transaction():
                 (taken,) = _row(other, _SESSION["backend_pid"])
-                # Where other clients are busy, this one's server may be free again just when it is looked at: often is cheap.
+                # While other clients are busy, this one's server may be free at the moment of the check, so check often: it is cheap.
                 seen = {_row(connection, _SESSION["backend_pid"]) for _ in range(_LOOKS)}
                 if taken == pid or seen != {(pid,)}:
                     raise _no_sessions(settings)

@@ -20,7 +20,7 @@ sources:
 
 
 def sources() -> str:
-    """Return the file's text: each view with what its comments say of it and of its columns, in their order."""
+    """Return the file's text: each view and its columns with their comments, in their order."""
     lines: list[str] = []
     for view, column, escaped in _COMMENT.findall(files("db").joinpath("schema.sql").read_text("utf-8")):
         # A JSON text is one of YAML, too.

@@ -25,7 +25,7 @@ from service.settings import PostgresSettings, load_settings
 
 HEADER = "-- What `outbox-migrate up` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.\n\n"
 
-# What changes with the versions of pg_dump and server, not with the schema.
+# Lines that depend on the versions of pg_dump and server, not on the schema.
 _NOISE = re.compile(
     r"^(\\(un)?restrict .*|SET .*|SELECT pg_catalog\.set_config\(.*|-- Dumped .*)\n", re.MULTILINE
 )

@@ -1,4 +1,7 @@
-"""Who holds an advisory lock of the outbox. Postgres gives these locks to every login that may connect, whatever else it may."""
+"""Who holds an advisory lock of the outbox.
+
+Postgres gives these locks to every login that may connect, even one without any other right.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +18,7 @@ _LOCKS = queries("db", "locks")
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """A session that holds a lock. `since`: when it began, None where another login's sessions do not show it."""
+    """A session that holds a lock. `since`: when it began, None if this login may not see it."""
 
     pid: int
     login: str
@@ -31,13 +34,13 @@ class LockHolder:
 
 
 def lock_holder(connection: psycopg.Connection[Any], lock: str) -> LockHolder | None:
-    """Return who holds the lock of that name, first of all a stranger; None: nobody does."""
+    """Return the holder of the lock, a stranger before one of ours; None if it is free."""
     row = connection.execute(_LOCKS["holder"], {"lock": lock, "roles": list(ROLES)}).fetchone()
     return None if row is None else LockHolder(*row)
 
 
 def refuse_strangers(connection: psycopg.Connection[Any], lock: str) -> None:
-    """Raise UnavailableError where a login without any role of the outbox holds the lock, which could not be had."""
+    """Raise UnavailableError if a login without any role of the outbox holds the lock."""
     holder = lock_holder(connection, lock)
     if holder is not None and not holder.is_ours:
         raise UnavailableError(

@@ -24,14 +24,15 @@ Tell = Callable[[str, str], None]
 """Called with a revision and its title."""
 
 ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor", "outbox_retention", "outbox_eraser")
-"""What logins are made members of: the job, the publisher, people who only look, `publisher retention run`, and `publisher erase`."""
+"""The roles of logins: the job's, the publisher's, those of people who only read, of `publisher retention run`, and of `publisher erase`.
+"""
 
 
 def upgrade(server: str | PostgresSettings, revision: str = "head", tell: Tell | None = None) -> None:
     """Bring the schema of the database up to `revision`; `tell` is called for each revision that was applied. `server`: or its DSN.
 
     Raises UnavailableError when the server cannot be reached or a lock cannot be acquired in time, SchemaError for everything that another
-    try does not mend (privileges, an unsuitable database, a failing statement).
+    attempt cannot solve (privileges, an unsuitable database, a failing statement).
     """
     _run("upgrade", server, revision, tell)
 
@@ -70,7 +71,7 @@ def require_current(connection: psycopg.Connection[Any]) -> None:
 
 
 def explain(error: psycopg.Error) -> OutboxError:
-    """Return what a failed migration means for the person who ran it."""
+    """Return the error that explains a failed migration to the person who ran it."""
     happened = error.diag.message_primary or str(error).strip() or type(error).__name__
     match error:
         case errors.InsufficientPrivilege():

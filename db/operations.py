@@ -1,4 +1,4 @@
-"""The operator log `outbox.operation`: who had a command change something. Its row commits with the change, or neither does."""
+"""The operator log `outbox.operation`: who changed something by a command. Its row commits with the change, or neither does."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def record(
 ) -> None:
     """Write a row of the log. Call it in the transaction of the change; one row for each transaction that changes something.
 
-    `command`: as it is typed, without options ("publisher lanes set"). `arguments`: what it was asked for, JSON-ready; None and False are
+    `command`: as it is typed, without options ("publisher lanes set"). `arguments`: its options, JSON-ready; None and False are
     left out. Never secrets, and session keys only as their number: a key that is erased must not live on here. `result`: what this
     transaction changed. Long lists and texts are cut. Raises RuntimeError outside a transaction, psycopg.Error.
     """
@@ -46,7 +46,7 @@ def record(
 
 
 def _cut(value: Any) -> Any:
-    """Return the value without what jsonb refuses, and with an end."""
+    """Return the value without characters that jsonb refuses, and cut to a maximum length."""
     match value:
         case str():
             text = printable(value)

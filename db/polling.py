@@ -19,33 +19,33 @@ from service.settings import MetricsSettings, Settings
 
 _log = structlog.get_logger()
 
-_UP: Gauges = {"outbox_postgres_up": ("Whether the last look at Postgres went well.", ())}
-# What one poll may take: a few statements of at most 5 s.
+_UP: Gauges = {"outbox_postgres_up": ("Whether the last poll of Postgres succeeded.", ())}
+# The longest poll: a few statements of at most 5 s each.
 _LONGEST_POLL_S = 20.0
 _JOIN_TIMEOUT_S = 3.0
 
 
 def max_age_s(settings: MetricsSettings) -> float:
-    """Return the age at which the last answer counts as none: a connection may hang for long before it fails."""
+    """Return the age from which the last answer is not shown: a connection may hang for long before it fails."""
     return 3 * settings.refresh_s + _LONGEST_POLL_S
 
 
 class PolledGauges(Collector):
-    """What the last poll of Postgres found. The thread that polls writes it, others collect it."""
+    """The result of the last poll of Postgres. The polling thread writes it, other threads collect it."""
 
     def __init__(self, gauges: Gauges, max_age_s: float) -> None:
-        """An answer older than `max_age_s` counts as none."""
+        """An answer older than `max_age_s` is not shown."""
         self._gauges = gauges
         self._max_age_s = max_age_s
         self._last: tuple[float, Sequence[Sample]] | None = None
 
     def keep(self, at: float, samples: Sequence[Sample]) -> None:
-        """Show these samples from now on, which Postgres gave at the moment `at` of the monotonic clock."""
+        """Show these samples from now on; `at`: when Postgres returned them, by the monotonic clock."""
         # One assignment, so that a reader never sees half of it.
         self._last = at, samples
 
     def lost(self) -> None:
-        """Postgres does not answer: nothing is known of it until the next poll."""
+        """Discard the result, because Postgres does not answer."""
         self._last = None
 
     def describe(self) -> list[Metric]:
@@ -53,7 +53,7 @@ class PolledGauges(Collector):
         return families(_UP) + families(self._gauges)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; only that Postgres is away while it is."""
+        """Yield the metrics; while Postgres is away, only `outbox_postgres_up` 0."""
         last = self._last
         is_known = last is not None and time.monotonic() - last[0] <= self._max_age_s
         yield from families(_UP, [("outbox_postgres_up", (), int(is_known))])
@@ -68,7 +68,7 @@ def polling(
     poll: Callable[[psycopg.Connection[Any]], None],
     lost: Callable[[], None],
 ) -> Iterator[None]:
-    """Call `poll` again and again until the block ends, `lost` while Postgres is away and at the end. Both in a thread of their own."""
+    """Call `poll` repeatedly until the block ends, and `lost` while Postgres is away and at the end. Both run in a separate thread."""
     ended = threading.Event()
 
     def run() -> None:
@@ -111,5 +111,5 @@ def _poll_until(
             lost()
             if repr(error) != unexpected:
                 unexpected = repr(error)
-                _log.error("metrics_failed", what="a look at Postgres", exc_info=error)
+                _log.error("metrics_failed", what="polling Postgres", exc_info=error)
         ended.wait(settings.metrics.refresh_s)

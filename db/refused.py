@@ -1,7 +1,7 @@
-"""What a connection that could not be opened says: whether Postgres refuses this client, or nobody can be asked.
+"""Why a connection could not be opened: Postgres refuses this client, or does not answer.
 
-A failed connection has no SQLSTATE, and its text is in the server's language. What stays the same in each are the names in it: a server
-that refuses a login quotes the role, or names pg_hba.conf.
+A failed connection has no SQLSTATE, and its text is in the server's language. Only the names in the text are the same in every language: a
+server that refuses a login quotes the role, or names pg_hba.conf.
 """
 
 import re
@@ -18,15 +18,15 @@ from service.settings import PostgresSettings
 _QUOTES = "\"'`´«»„“”‘’「」"
 _TLS_SIGNS = ("certificate", "SSL is not enabled", "does not support SSL", "SSL error", "private key")
 NO_CLEAR_PASSWORD = "!password"
-"""Of libpq's `require_auth`, which names it in its error: a server is not told the password as it is."""
-# A role that has all of its connections is let in later.
+"""A value of libpq's `require_auth`; libpq repeats it in its error. It forbids sending the password in clear text."""
+# A role at its connection limit can log in later, so this is not a refusal.
 _FULL = "too many connections"
 
 
 def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[UnavailableError]:
-    """Return the kind of error that a failed connection is: refused, no such host, or no answer."""
+    """Return the class of a failed connection's error: refused, unknown host, or no answer."""
     given = conninfo_to_dict(settings.dsn.get_secret_value())
-    # Without libpq's own "connection to server at <host>": what it repeats of the DSN proves nothing.
+    # Without libpq's own "connection to server at <host>": its copy of the DSN proves nothing.
     said = re.sub(r"connection to server (at|on socket) \S+( \(\S+\))?", "", str(error))
     if _names_role(error, given, said) and _FULL not in said:
         return CredentialsRefusedError

@@ -1,6 +1,6 @@
-"""What `outbox-migrate check` asks of a Postgres before it holds an outbox, as the login that is to migrate it.
+"""The checks of `outbox-migrate check`: can this Postgres hold an outbox? They run as the login that is to migrate it.
 
-The server is asked once; each check judges what it said. A pooler that keeps no sessions is found by `connect` itself.
+The server is queried once; each check judges the answer. `connect` itself refuses a pooler that keeps no sessions.
 """
 
 import uuid
@@ -30,7 +30,7 @@ _CONSOLE_CONNECTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the server says of itself, the database and the login; db/sql/server.sql."""
+    """The facts about the server, the database and the login (db/sql/server.sql)."""
 
     version_number: int
     version: str
@@ -42,10 +42,10 @@ class ServerFacts:
     may_create: bool
     may_make_roles: bool
     roles: list[str]
-    """Those of the outbox that exist on the server."""
+    """The outbox's roles that exist on the server."""
     member_of: list[str]
     owns_schema: bool | None
-    """None: there is no schema `outbox`."""
+    """None if there is no schema `outbox`."""
     fsync: bool
     full_page_writes: bool
     synchronous_commit: str
@@ -65,7 +65,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class AskedServer:
-    """A server that was asked. `connections`: how many the services will need (`connections_needed`)."""
+    """A server and its answer. `connections`: the number that the services will need (`connections_needed`)."""
 
     connection: psycopg.Connection[Any]
     facts: ServerFacts
@@ -81,7 +81,9 @@ def ask_server(connection: psycopg.Connection[Any], connections: int) -> AskedSe
 
 
 def connections_needed(settings: Settings, publishers: int) -> int:
-    """Return how many connections one job and so many publisher processes hold at the most, beside commands (docs/running.md, Scale)."""
+    """Return the greatest number of connections of one job and this number of publisher processes, without commands (docs/running.md,
+    Scale).
+    """
     polls = int(settings.metrics.port > 0)
     job = _JOB_CONNECTIONS + int(settings.metrics.port_of_job() > 0)
     console = _CONSOLE_CONNECTIONS if settings.console.port else 0
@@ -270,7 +272,7 @@ CHECKS: tuple[ServerCheck[AskedServer], ...] = (
 
 
 def explain(error: Exception) -> CheckAnswer | None:
-    """Return what a statement that failed means for its check; None where the server is gone, or it is a bug."""
+    """Return the result of a check whose statement failed; None if the server is gone, or the failure is a bug."""
     if isinstance(error, psycopg.Error) and not isinstance(error, psycopg.OperationalError):
         return CheckAnswer("failed", reason_of(error), "have an administrator allow it")
     return None

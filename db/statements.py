@@ -73,7 +73,7 @@ def migration_script(name: str) -> LiteralString:
 
 
 def quoted(name: str) -> str:
-    """Return the name of a role or a database as a statement has it that a person is to run: it may be any text."""
+    """Quote the name of a role or a database, which may be any text, for a statement that a person is to run."""
     return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 

@@ -1,9 +1,8 @@
-"""Cuts batches into windows, one for each statement: what names its batches by constants locks the partitions of its window only.
+"""Cuts batches into windows, one for each statement: a statement with constant batch ids locks only the partitions of its window.
 
-`session_output` gains partitions for as long as the outbox lives, and Postgres locks each one that a plan names, with its two indexes.
-So every statement on it gets the first and the last batch as values that are known when it is planned (`prepare=False`: a prepared
-statement may get a plan for all values, which names every partition). What looks further asks window after window, each in a
-transaction of its own.
+`session_output` gains partitions for as long as the outbox lives, and Postgres locks each one that a plan names, with its two indexes. So
+every statement on it gets the first and the last batch as values that are known when it is planned (`prepare=False`: a prepared statement
+may get a plan for all values, which names every partition). A longer range is read window by window, each in a separate transaction.
 """
 
 from collections.abc import Collection, Iterator
@@ -16,7 +15,7 @@ from db.statements import queries
 _KEPT = queries("db", "partitions")["kept"]
 
 BATCHES = 100_000
-"""Batches of a window where partitions are not asked for: ten of the narrowest."""
+"""Batches in a window that `cut` makes without reading the partitions: ten of the narrowest partitions."""
 _PARTITIONS = 16
 
 
@@ -33,7 +32,7 @@ class Window(NamedTuple):
 
 
 def cut(first: int, last: int) -> Iterator[Window]:
-    """Cut a range of batches, oldest first. The cuts are where partitions may end."""
+    """Cut a range of batches where partitions may end, oldest first."""
     while first <= last:
         end = min(last, first // BATCHES * BATCHES + BATCHES - 1)
         yield Window(first, end)

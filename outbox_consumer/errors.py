@@ -1,8 +1,8 @@
-"""What ends the loop. Start it again after the cause is gone: the stored positions say where it continues."""
+"""The exceptions that end the loop. Start it again after the cause is gone: the stored positions say where it continues."""
 
 
 class ConsumerError(Exception):
-    """The loop cannot go on without a person."""
+    """The loop cannot continue without a person."""
 
 
 class SettingsError(ConsumerError):

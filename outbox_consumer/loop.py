@@ -1,14 +1,14 @@
 """The loop, and its order.
 
-1. Fetch. A run is what came of one partition, without an outbox-id twice. For each run:
+1. Fetch. A run is records of one partition, without an outbox-id twice. For each run:
 2. Ask Kafka for the topic's id; the answer is read in step 6.
-3. Begin a transaction and lock the position (`Store.begin`). What lies below it another process has consumed: dropped.
-4. Claim the outbox-ids. What is known with the same or a greater revision is a duplicate: dropped.
+3. Begin a transaction and lock the position (`Store.begin`). Drop records below it: another process has consumed them.
+4. Claim the outbox-ids. Drop an id that is known with the same or a greater revision: a duplicate.
 5. Hand the others out, one after the other. The loop's body works in this transaction.
 6. Compare the topic's id: were these records those of the topic that the position is of?
-7. Move the position and commit. Only then is anything of this done.
+7. Move the position and commit. Nothing takes effect before.
 
-A failure up to the commit undoes all; one in the commit is decided by what the database says at the next start.
+A failure before the commit undoes all; after a failure in the commit, the next start reads the outcome from the database.
 """
 
 import logging
@@ -23,7 +23,7 @@ from outbox_consumer.partitions import Partitions, Start
 from outbox_consumer.store import Connection, Store
 
 _MOST_OUTPUTS = 500
-# What is fetched at once should take about this long, so that Kafka sees the process alive and locks are short.
+# Consuming one fetch should take about this long, so that Kafka sees the process alive and locks are short.
 _FETCHED_S = 0.5
 _PAUSE_S, _MOST_PAUSE_S = 0.1, 5.0
 _FORGET_S = 3_600.0
@@ -42,7 +42,7 @@ def consume(
     remember: timedelta | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Output]:
-    """Hand out each output once. What the body does with `connection` is committed together with the position, by the loop alone.
+    """Hand out each output once. The loop alone commits: the body's statements on `connection` together with the position.
 
     `kafka`: librdkafka's options; `group.id` is the consumer's name. `start`: where a topic without a position begins. `attempts`: how
     often an output whose block (`with output:`) raises is handed out alone before it is set aside. `remember`: how long ids are kept;
@@ -55,9 +55,9 @@ def consume(
 
 
 def retry(connection: Connection, consumer: str) -> Iterator[Output]:
-    """Hand out once more what was set aside, each in a transaction of its own; `consumer` is the `group.id`.
+    """Hand out once more the outputs that were set aside, each in a separate transaction; `consumer` is the `group.id`.
 
-    What its block (`with output:`) raises leaves the output set aside. What was consumed meanwhile, by a replay, is removed.
+    An output whose block (`with output:`) raises stays set aside. An output that was consumed meanwhile, from a replay, is removed.
     """
     store = Store(connection, consumer)
     store.prepare()
@@ -108,7 +108,7 @@ class Loop:
                     outputs = self._partitions.fetch(self._most)
                     began = time.monotonic()
                     for run in runs(outputs):
-                        # What follows an unfinished run would leave a gap.
+                        # The runs after an unfinished one would leave a gap.
                         if not (yield from self._consume(run)):
                             return
                     self._adapt(len(outputs), time.monotonic() - began)
@@ -118,8 +118,8 @@ class Loop:
             self._partitions.close()
 
     def _consume(self, run: list[Output]) -> Generator[Output, None, bool]:
-        """Hand out a run until it is consumed or set aside; False: stopped before. After a failure what precedes the output goes first, and
-        the output alone.
+        """Hand out a run until it is consumed or set aside; False: stopped before. After a failure, the outputs before the failed one are
+        consumed first, then that output alone.
         """
         failures = 0
         count = len(run)
@@ -203,7 +203,7 @@ class Loop:
         self._partitions.passed(place, next_offset, leader_epoch)
 
     def _adapt(self, count: int, took_s: float) -> None:
-        """Halve what is fetched at once where it takes long, and double it where it does not."""
+        """Halve the size of a fetch if consuming it takes long, and double it if it does not."""
         if took_s > 2 * _FETCHED_S:
             self._most = max(1, count // 2)
         elif took_s < _FETCHED_S and count == self._most:
@@ -217,7 +217,7 @@ class Loop:
 
 @contextmanager
 def _rolled_back(store: Store) -> Iterator[None]:
-    """Undo what is not committed when the loop is left, also where the connection is broken."""
+    """Roll back the open transaction when the loop is left, even if the connection is broken."""
     try:
         yield
     except BaseException as left:

@@ -55,7 +55,7 @@ class Output:
 
     @property
     def place(self) -> Place:
-        """Where its offset counts."""
+        """The partition that its offset belongs to."""
         return Place(self.topic, self.partition)
 
     def __enter__(self) -> None:
@@ -90,7 +90,7 @@ def output_of(message: Message) -> Output:
 
 
 def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
-    """Fill in what the headers say. Raises ValueError."""
+    """Set the fields from the headers. Raises ValueError."""
     output.headers = headers
     found = dict(reversed(headers))  # of two equal ones the first is the publisher's
     if (outbox_id := found.get("outbox-id")) is None:

@@ -1,4 +1,4 @@
-"""The partitions of one member of the group: where each begins, and what Kafka gives of them.
+"""The partitions of one member of the group: where each begins, and its records from Kafka.
 
 The position in the database decides where a partition begins; the group's offsets, written for lag tools, are never read. A partition
 without a position gets one before its first record is read, together with all other partitions of a topic that is new.
@@ -24,7 +24,7 @@ FORCED: dict[str, object] = {
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
 }
-"""What exactly once needs; other values are refused."""
+"""Options that exactly-once requires; other values are refused."""
 Start = Literal["earliest", "latest"]
 
 _ANSWER_S = 30.0
@@ -81,7 +81,7 @@ class Partitions:
         self._ends: dict[Place, int] = {}
         self._heard = time.monotonic()
         self._failure: Exception | None = None
-        # Quiet, for the consumer's options are none of its own.
+        # Quiet: it would warn about options that only a consumer knows.
         own = {name: value for name, value in options.items() if name not in (*FORCED, "on_commit")}
         self._admin = admin({**own, "log_level": 0})
         self._consumer = consumer(options)
@@ -94,7 +94,7 @@ class Partitions:
         self._consumer.close()
 
     def fetch(self, most: int) -> list[Output]:
-        """Return what is there, or what comes first within a second, in the order of each partition.
+        """Return the fetched records, or wait up to a second for the first; those of a partition are in order.
 
         Raises TopicChangedError, KafkaException, and what the database raises.
         """
@@ -118,7 +118,7 @@ class Partitions:
             )
 
     def passed(self, place: Place, next_offset: int, leader_epoch: int | None) -> None:
-        """Note that all below `next_offset` is consumed, and tell lag tools."""
+        """Note that every record below `next_offset` is consumed, and commit the offset for lag tools."""
         self._read[place] = max(next_offset, self._read.get(place, 0))
         try:
             self._consumer.commit(offsets=[_offset(place, next_offset, leader_epoch)], asynchronous=True)
@@ -126,7 +126,7 @@ class Partitions:
             _log.debug("no offset of %s for lag tools: %s", place, error)
 
     def settled(self) -> dict[Place, int]:
-        """Return ends of partitions that nothing came from for a while: behind the markers of commits, which are no records.
+        """Return the ends of partitions without new records: they are behind commit markers, which are no records.
 
         With them in the position, retention cannot look as if it had deleted what was not consumed.
         """
@@ -164,7 +164,7 @@ class Partitions:
         consumer.incremental_assign(begins)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # What was read of them is either committed or not: there is nothing to finish. The client unassigns them itself.
+        # Their records are either committed or not, so nothing is left to finish. The client unassigns them itself.
         for each in partitions:
             self._ends.pop(Place(each.topic, each.partition), None)
 
@@ -208,7 +208,7 @@ class Partitions:
             )
 
     def _is_event(self, message: Message) -> bool:
-        """Whether it is no record. Raises TopicChangedError, KafkaException."""
+        """Whether the message is an event instead of a record. Raises TopicChangedError, KafkaException."""
         error = message.error()
         if error is None:
             return False
@@ -242,7 +242,7 @@ def _compare(place: Place, position: Position, topic_id: str) -> None:
 
 
 def _offset(place: Place, offset: int, leader_epoch: int | None) -> TopicPartition:
-    """With the epoch of the record before it Kafka notices a log that was cut and written anew."""
+    """With the epoch of the record before it, Kafka notices a log that was truncated and written again."""
     if leader_epoch is None:
         return TopicPartition(*place, offset)
     return TopicPartition(*place, offset, leader_epoch=leader_epoch)

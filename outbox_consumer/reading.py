@@ -1,4 +1,4 @@
-"""What a consumer's tables say, for `publisher audit --consumed` and `publisher trace --consumer`. Reads only."""
+"""Reads the tables of consumers, for `publisher audit --consumed` and `publisher trace --consumer`."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,7 +24,7 @@ class ConsumerPosition(NamedTuple):
 class ConsumedOutput(NamedTuple):
     """An output with the greatest revision that was consumed, and the record that it came from. `at_us`: microseconds since 1970.
 
-    `retried`: it had been set aside, so it came later than what follows it.
+    `retried`: it had been set aside, so it was consumed after the outputs that follow it.
     """
 
     source: str
@@ -39,7 +39,7 @@ class ConsumedOutput(NamedTuple):
 
 
 class ConsumedAs(NamedTuple):
-    """What a consumer has of one output. `set_aside`: why it was not consumed; None: it was."""
+    """A consumer's state of one output. `set_aside`: why it was not consumed, None if it was."""
 
     consumer: str
     revision: int
@@ -61,13 +61,13 @@ class ConsumerTables:
         self._streams = dialect == "postgres"
 
     def positions(self) -> list[ConsumerPosition] | None:
-        """Return every consumer's positions; None: there are no such tables."""
+        """Return every consumer's positions; None if there are no such tables."""
         if self._rows("missing")[0][0]:
             return None
         return [ConsumerPosition(*row) for row in self._rows("all_positions")]
 
     def forgotten(self, consumer: str) -> dict[str, int]:
-        """Return for each source (topic id/partition) the end of the last session of which outputs were forgotten."""
+        """Return for each source (topic id/partition) the end of the last session whose outputs were forgotten."""
         return dict(self._rows("forgotten", consumer=consumer))
 
     def count(self, consumer: str) -> int:
@@ -84,7 +84,7 @@ class ConsumerTables:
         yield from self._stream("kept_aside", consumer=consumer)
 
     def of_output(self, outbox_id: OutboxId) -> list[ConsumedAs]:
-        """Return what each consumer has of an output."""
+        """Return each consumer's state of an output."""
         source = f"{outbox_id.topic_id}/{outbox_id.partition}"
         rows = self._rows(
             "consumed_as", source=source, end_offset=outbox_id.end_offset, output=outbox_id.output

@@ -24,7 +24,7 @@ _SAVEPOINT = "outbox_consumer"
 
 
 class Connection(Protocol):
-    """What is asked of a DB-API connection: of psycopg, psycopg2 or sqlite3."""
+    """The methods of a DB-API connection that are used: psycopg, psycopg2 or sqlite3."""
 
     def cursor(self) -> Any:
         """Return a cursor."""
@@ -88,7 +88,7 @@ class Store:
         return {partition: Position(*position) for partition, *position in rows}
 
     def add_positions(self, topic: str, topic_id: str, starts: dict[int, int]) -> None:
-        """Store where partitions begin, in a transaction of its own. What another process has stored stays."""
+        """Store where partitions begin, in a transaction of its own. Positions that another process has stored stay."""
         for partition, start in sorted(starts.items()):
             self._run(
                 "first_position", topic=topic, partition=partition, topic_id=topic_id, next_offset=start
@@ -126,7 +126,7 @@ class Store:
         self._run("unclaim", **_identity(outbox_id))
 
     def forgotten(self) -> dict[str, int]:
-        """Return for each source (topic id/partition) the end of the last session of which outputs were forgotten."""
+        """Return for each source (topic id/partition) the end of the last session whose outputs were forgotten."""
         return dict(self._all("forgotten"))
 
     def forget(self, before: datetime) -> None:
@@ -173,7 +173,7 @@ class Store:
         return [LetterPlace(*row) for row in rows]
 
     def take(self, letter: LetterPlace) -> Output | None:
-        """Begin a transaction and take a dead letter; None where it is gone."""
+        """Begin a transaction and take a dead letter; None if it is gone."""
         rows = self._all("take", **letter._asdict())
         if not rows:
             return None
@@ -202,7 +202,7 @@ class Store:
         self._run("discard", **letter._asdict())
 
     def commit(self) -> None:
-        """End the transaction. Where this raises, the outcome is what the tables say."""
+        """End the transaction. If this raises, only the tables show the outcome."""
         self._connection.commit()
 
     def rollback(self) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from db.connection import connect
 from db.migrate import require_current
 from publisher.assignment import membership
-from publisher.assignment.assignor import Assignment, assign, left_alone_with
+from publisher.assignment.assignor import Assignment, assign, only_deliverable_by
 from publisher.assignment.descriptors import ensure_descriptors
 from publisher.assignment.heartbeat import ProcessHeartbeat
 from publisher.assignment.lane_workers import LaneWorkers
@@ -32,7 +32,7 @@ from publisher.monitoring.health import ProcessHealth, longest_attempt_s, longes
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
 from publisher.protocol.continuation import Identity
-from publisher.protocol.cursor import Epoch, LaneId
+from publisher.protocol.epochs import Epoch, LaneId
 from publisher.retention.deliveries import DeliveryPruning
 from service.errors import ContinuityError, SettingsError, UnavailableError, reason_of
 from service.kafka import client as kafka_client
@@ -45,7 +45,7 @@ _log = structlog.get_logger()
 
 Started = Callable[[OutboxIdentity, Epoch], None]
 
-# What a lane may take to come to a transaction boundary. A little more than its transaction waits for Kafka (transaction.py), so that it
+# The time for a lane to come to a transaction boundary. A little more than its transaction waits for Kafka (transaction.py), so that it
 # ends in order where it can.
 _GRACE_S = 12.0
 _GOODBYE_S = 3.0
@@ -62,7 +62,7 @@ class Relay:
         started: Started = lambda *_: None,
         health: ProcessHealth | None = None,
     ) -> None:
-        """`stop` ends `run` at the next transaction boundary; `started` is told of each epoch that begins here, `health` of
+        """`stop` ends `run` at the next transaction boundary; `started` is called with each epoch that begins here, `health` of
         everything else.
         """
         self._settings = settings
@@ -80,7 +80,7 @@ class Relay:
         self._withdrawal = Withdrawal(longest_attempt_s(settings))
         self._probe = KafkaProbe()
         self.abandoned = False
-        """Whether lanes still waited for Kafka when `run` returned: whoever takes them over fences them and finds out."""
+        """Whether lanes still waited for Kafka when `run` returned: the process that takes them over fences them and reads the outcome."""
 
     def run(self) -> None:
         """Deliver until `stop` is set.
@@ -179,7 +179,7 @@ class Relay:
             # InternalError: a standby that is not promoted yet takes no writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 self._retry_later(error, backoff)
-                # Who lives is not known any more.
+                # The living processes are no longer known.
                 self._alone_with = frozenset()
                 self.wait(backoff.next(), workers, heartbeat)
 
@@ -190,7 +190,7 @@ class Relay:
         workers: LaneWorkers,
         heartbeat: ProcessHeartbeat,
     ) -> None:
-        """See who runs what, and take, keep and give up lanes accordingly."""
+        """Read the assignment of lanes, and take, keep and give up lanes accordingly."""
         me = context.holder
         if workers.reap():
             # Its last lane may have ended the epoch: the others need not wait for their next poll to begin the new one.
@@ -208,7 +208,7 @@ class Relay:
             if view.epoch != epoch:
                 return
         living = [process.process_id for process in view.living]
-        assignment = assign(me, living, view.holders, rather_keep=workers.standing_still(epoch))
+        assignment = assign(me, living, view.holders, rather_keep=workers.stalled_lanes(epoch))
         mine = {lane for lane, holder in view.holders.items() if holder == me}
         if not self._can_deliver(
             connection, context, epoch, view, heartbeat, stands_by=not mine and not assignment.claim
@@ -228,7 +228,7 @@ class Relay:
         unheld = {lane for lane, holder in view.holders.items() if holder is None}
         self._health.looked(has_epoch=True, nobody=unheld - keep - view.ended)
         self._alone_with = frozenset(
-            (epoch.epoch, lane) for lane in left_alone_with(me, living, view.holders, view.ended)
+            (epoch.epoch, lane) for lane in only_deliverable_by(me, living, view.holders, view.ended)
         )
 
     def _can_deliver(
@@ -241,7 +241,7 @@ class Relay:
         *,
         stands_by: bool,
     ) -> bool:
-        """Return whether this process may take lanes; tell the others and `/healthz` where it leaves them to others.
+        """Return whether this process may take lanes; if it leaves them to others, tell the others and `/healthz`.
 
         One that stands by counts among the living only while Kafka answers it, so that the others can rely on it.
         """
@@ -276,7 +276,7 @@ class Relay:
         return reason is None
 
     def _begin(self, connection: psycopg.Connection[Any], context: Context, epoch: Epoch) -> None:
-        """Start the epoch: every lane of the one before has ended, in whatever process it ran."""
+        """Start the epoch: every lane of the epoch before has ended, in any process."""
         self._check_descriptors(context, epoch)
         membership.add_lanes(connection, epoch)
         membership.release_other_epochs(connection, epoch, context.holder)
@@ -303,9 +303,9 @@ class Relay:
             _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
 
     def wait(self, seconds: float, workers: LaneWorkers, heartbeat: ProcessHeartbeat) -> None:
-        """Wait for news, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane being stopped.
+        """Wait for a notification, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane being stopped.
 
-        While another process lives none ends for its lanes: started again by a supervisor it would only push them to and fro.
+        While another process lives none ends for its lanes: restarted by a supervisor, it would only make lanes move back and forth.
         """
         deadline = time.monotonic() + seconds
         while True:

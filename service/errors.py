@@ -1,12 +1,12 @@
 """The errors that end a command with an explanation instead of a traceback.
 
-Every message names what happened, the value, and the command or setting that mends it. All exit codes stand here (docs/operations.md
-says what to do about each), and whether a process may try again by itself.
+Every message names what happened, the value, and the command or setting that corrects it. All exit codes are defined here
+(docs/operations.md says what to do about each), and whether a process may try again by itself.
 """
 
 
 class OutboxError(Exception):
-    """Something that the person who runs the command must know and can mend."""
+    """Something that the person who runs the command must know and can correct."""
 
     exit_code = 1
     may_pass = False
@@ -32,7 +32,7 @@ class FencedError(OutboxError):
 
 
 class ContinuityError(OutboxError):
-    """Postgres, Kafka and the settings do not tell one story; going on could lose or repeat events."""
+    """Postgres, Kafka and the settings disagree; continuing could lose or repeat events."""
 
     exit_code = 5
 
@@ -57,7 +57,7 @@ class HostUnknownError(SettingsError, UnavailableError):
 
 
 class MovedError(ContinuityError):
-    """A server's data is not what this run knew of it; the next start checks again, and says what has to be decided."""
+    """A server's data is not what this run knew of it; the next start checks again, and names the decision that a person has to make."""
 
     may_pass = True
 
@@ -114,7 +114,7 @@ class WorkerDiedError(OutboxError):
 
 
 class SmallestBatchError(OutboxError):
-    """Not even a batch of one event gets through."""
+    """Not even a batch of one event succeeds."""
 
     exit_code = 20
 
@@ -133,7 +133,7 @@ class DefectError(OutboxError):
 
 
 class ExhaustedError(OutboxError):
-    """No more descriptors or threads are to be had: another process may have what this one holds."""
+    """No more descriptors or threads are available: another process may hold them."""
 
     exit_code = 22
 
@@ -143,5 +143,5 @@ class SparkStartError(SparkLostError):
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an error says, for logs and people. Without Postgres' detail, which may quote a row and with it a session key."""
+    """Return the text of an error, for logs and people. Without Postgres' detail, which may quote a row and with it a session key."""
     return str(error).partition("\nDETAIL")[0].strip()

@@ -1,4 +1,4 @@
-"""Foreign text on a terminal: session keys, topics, error messages and payloads may hold what a terminal acts on."""
+"""Foreign text on a terminal: session keys, topics, error messages and payloads may hold characters that control a terminal."""
 
 import unicodedata
 
@@ -7,7 +7,7 @@ _ACTS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return text with what a terminal could act on as escapes; characters of `keep` stay."""
+    """Return text with characters that control a terminal as escapes; characters of `keep` stay."""
     if text.isprintable():
         return text
     return "".join(

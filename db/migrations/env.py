@@ -54,7 +54,7 @@ def migrate(connection: Connection, options: dict[str, Any]) -> None:
     tell: Tell | None = context.config.attributes.get("tell")
 
     def applied(step: MigrationInfo, **_: Any) -> None:
-        """Record it and tell it, in the migration's transaction."""
+        """Record the operation and report it, in the migration's transaction."""
         if run(raw, "log_exists"):
             command = "outbox-migrate up" if step.is_upgrade else "outbox-migrate down"
             operations.record(raw, command, {}, {"revision": step.up_revision_id})
@@ -64,7 +64,7 @@ def migrate(connection: Connection, options: dict[str, Any]) -> None:
 
     options |= {"on_version_apply": applied}
     context.configure(connection=connection, transaction_per_migration=True, **options)
-    # `alembic current` and its like only look.
+    # `alembic current` and its like only read.
     changes = not context.get_context().opts.get("dont_mutate", False)
     if changes and not run(raw, "schema_exists"):
         run(raw, "create_schema")
@@ -77,7 +77,7 @@ def migrate(connection: Connection, options: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run what the command line or db.migrate asked for; failures become one line that says what mends them."""
+    """Run what the command line or db.migrate asked for; a failure becomes one line that names its remedy."""
     if context.config.config_file_name:
         logging.config.fileConfig(context.config.config_file_name, disable_existing_loggers=False)
     options: dict[str, Any] = {"version_table_schema": "outbox"}

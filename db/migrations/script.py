@@ -1,4 +1,4 @@
-"""What a revision calls: run a file of SQL statements."""
+"""Runs a revision's file of SQL statements."""
 
 from alembic import op
 

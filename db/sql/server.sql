@@ -1,4 +1,4 @@
--- What `outbox-migrate check` asks of a server before there is an outbox. Needs no right.
+-- The facts that `outbox-migrate check` reads from a server before there is an outbox. Needs no right.
 
 -- name: facts
 SELECT
@@ -15,7 +15,7 @@ SELECT
     ARRAY(
         SELECT r.rolname::text FROM pg_roles r WHERE r.rolname = ANY(%(roles)s) AND pg_has_role(r.oid, 'USAGE') ORDER BY r.rolname
     ) AS member_of,
-    -- NULL: there is no schema.
+    -- NULL if there is no schema.
     (SELECT pg_has_role(n.nspowner, 'USAGE') FROM pg_namespace n WHERE n.nspname = 'outbox') AS owns_schema,
     current_setting('fsync') = 'on' AS fsync,
     current_setting('full_page_writes') = 'on' AS full_page_writes,
@@ -29,7 +29,7 @@ SELECT
     + coalesce(current_setting('reserved_connections', true)::integer, 0) AS reserved,
     (SELECT r.rolconnlimit FROM pg_roles r WHERE r.rolname = current_user) AS login_limit,
     (SELECT d.datconnlimit FROM pg_database d WHERE d.datname = current_database()) AS database_limit,
-    -- Of others: sessions of our own services are among those that are needed.
+    -- Those of others: sessions of our own services are counted among the needed ones.
     (
         SELECT count(*)
         FROM pg_stat_activity a

@@ -1,4 +1,4 @@
--- What every session of both services is.
+-- The settings of every session of both services.
 
 -- name: set
 -- Everything that changes what a statement of ours means, returns or is allowed to do, whatever server, role, database, DSN or environment
@@ -22,7 +22,7 @@ FROM (
             ('tcp_keepalives_interval', '5'),
             ('tcp_keepalives_count', '3'),
             ('tcp_user_timeout', '30000'),
-            -- What is read after the writer lock was waited for must be what its last holder left.
+            -- Statements after the wait for the writer lock must see the commit of its last holder.
             ('default_transaction_isolation', 'read committed'),
             ('default_transaction_deferrable', 'off'),
             ('exit_on_error', 'off'),
@@ -41,7 +41,7 @@ FROM (
             ('lc_monetary', 'C'),
             ('lc_numeric', 'C'),
             ('lc_time', 'C'),
-            -- What SQL means.
+            -- The meaning of SQL.
             ('standard_conforming_strings', 'on'),
             ('backslash_quote', 'safe_encoding'),
             ('transform_null_equals', 'off'),
@@ -50,7 +50,7 @@ FROM (
             ('restrict_nonsystem_relation_kind', ''),
             ('gin_fuzzy_search_limit', '0'),
             ('plpgsql.extra_errors', 'none'),
-            -- What a statement locks must not grow with the number of partitions.
+            -- The locks of a statement must not grow with the number of partitions.
             ('enable_partition_pruning', 'on'),
             ('plan_cache_mode', 'auto')
     ) AS fixed (name, value)
@@ -62,7 +62,7 @@ FROM (
         CASE
             -- lz4 costs a third of pglz for nearly the same size. Not every server is built with it, and an administrator's choice stays.
             WHEN s.name = 'default_toast_compression' AND s.source = 'default' AND 'lz4' = ANY(s.enumvals) THEN 'lz4'
-            -- A server or a database that is read-only as a whole is so for a reason: the services wait. What concerns this login only is a
+            -- A server or a database that is read-only as a whole is so for a reason: the services wait. A setting of this login only is a
             -- default like the others.
             WHEN s.name = 'default_transaction_read_only' AND s.source IN ('user', 'database user', 'client', 'session') THEN 'off'
             -- The database's own place may not be named where a partitioned table is made.

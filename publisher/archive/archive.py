@@ -18,7 +18,10 @@ from publisher.archive.writing import archive_partition, drop, proven
 
 
 class Archive:
-    """Reads what `outbox.archived` names, and nothing else. Raises ArchiveDamagedError, and OSError where the place fails."""
+    """Reads the partitions that `outbox.archived` names, and nothing else.
+
+    Raises ArchiveDamagedError, and OSError where the place fails.
+    """
 
     def __init__(self, files: ArchiveFiles, outbox_uuid: UUID, origin: Origin) -> None:
         """`origin`: the database that is connected."""
@@ -27,7 +30,7 @@ class Archive:
         self.origin = origin
 
     def claimed(self, connection: psycopg.Connection[Any]) -> "ArchiveWriter":
-        """Make the archive this run's. Raises OSError, psycopg.Error."""
+        """Claim the archive for this run. Raises OSError, psycopg.Error."""
         return ArchiveWriter(claim(connection, self.files, self.outbox_uuid, self.origin))
 
     def is_claimed(self) -> bool:
@@ -35,7 +38,7 @@ class Archive:
         return has_owner(self.files)
 
     def require_owner(self, connection: psycopg.Connection[Any]) -> None:
-        """Look again whose it is, before something is removed. Raises SettingsError, ArchiveDamagedError, OSError."""
+        """Check again which database owns it, before files are removed. Raises SettingsError, ArchiveDamagedError, OSError."""
         require_owner(connection, self.files, self.outbox_uuid, self.origin)
 
     def manifest(self, of: ArchivedPartition) -> Manifest:
@@ -59,7 +62,7 @@ class Archive:
 
     @contextmanager
     def open(self, file: DataFile) -> Iterator[BinaryIO]:
-        """Open a file of a manifest, proven by its digest: what is parsed is what was hashed."""
+        """Open a file of a manifest, proven by its digest: only bytes that were hashed are parsed."""
         with self.files.open(file.name) as source, proven(source, file) as found:
             yield found
 
@@ -130,5 +133,5 @@ class ArchiveWriter:
         drop(connection, self._claim, manifest)
 
     def dropped(self, manifest: Manifest) -> None:
-        """Say in the archive that it has the partition, after that transaction."""
+        """Record in the archive that it has the partition, after that transaction."""
         self._claim.advance(manifest.archive_id)

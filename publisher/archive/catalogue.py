@@ -1,4 +1,4 @@
-"""What `outbox.archived` says is in the archive."""
+"""The archived partitions, as `outbox.archived` has them."""
 
 from dataclasses import dataclass
 from datetime import datetime

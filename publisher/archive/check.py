@@ -16,12 +16,12 @@ from publisher.archive.parquet import Contents, row_groups
 _ARCHIVE = queries("publisher.archive", "archive")
 
 Advance = Callable[[int], None]
-"""Called with the number of rows that were looked at since the last call."""
+"""Called with the number of rows that were checked since the last call."""
 
 
 @dataclass(slots=True)
 class ArchiveFindings:
-    """What is wrong, a line each. `garbage`: files that no manifest in force names."""
+    """The findings, a line each. `garbage`: files that no manifest in force names."""
 
     partitions: int = 0
     rows: int = 0
@@ -34,7 +34,7 @@ class ArchiveFindings:
 def check_archive(
     connection: psycopg.Connection[Any], archive: Archive, advance: Advance = lambda _: None
 ) -> ArchiveFindings:
-    """Look at everything. `connection` holds retention off. Raises OSError, psycopg.Error."""
+    """Check everything. `connection` holds retention off. Raises OSError, psycopg.Error."""
     found, named = ArchiveFindings(), set[str]()
     for of in read_catalogue(connection):
         try:

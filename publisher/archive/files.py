@@ -1,6 +1,6 @@
-"""What the files of an archive are called, and what a place for them can do. The places: a folder (folder.py), a bucket (bucket.py).
+"""The names of an archive's files, and the operations of a place for them: a folder (folder.py) or a bucket (bucket.py).
 
-A name is relative to the outbox's folder, and has one of the forms below; so nothing that a manifest says leads anywhere else.
+A name is relative to the outbox's folder, and has one of the forms below; so no name in a manifest leads elsewhere.
 """
 
 import re
@@ -33,7 +33,7 @@ class ArchiveFiles(Protocol):
     """The place, for messages."""
 
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Write a file; what has the name already is replaced. After the block it is whole, durable and has its name.
+        """Write a file; it replaces one of the same name. After the block it is whole, durable and has its name.
 
         After an error in the block no half of it has the name. After another one, the file may be there or not.
         """
@@ -42,14 +42,14 @@ class ArchiveFiles(Protocol):
         """Read a file from its beginning. Raises FileMissingError, ArchiveDamagedError where it is no plain file."""
 
     def names(self) -> list[str]:
-        """Return the files that are of a partition, sorted; what has another form of name is none of them."""
+        """Return the files that are of a partition, sorted; a file with another form of name is left out."""
 
     def remove(self, names: list[str]) -> None:
         """Remove files, durably."""
 
 
 def data_name(day: str, partition: str, number: int) -> str:
-    """Return a new name for a file with rows. No two files have the same, so whoever removes one removes no other's."""
+    """Return a new name for a file with rows. No two files have the same one, so a process that removes its file removes no other's."""
     return f"day={day}/{partition}-{number:04d}-{uuid4().hex[:16]}.parquet"
 
 

@@ -1,4 +1,7 @@
-"""The files of one outbox's archive in a folder. Only this module touches the disk: links are not followed, what is written is durable."""
+"""The files of one outbox's archive in a folder.
+
+Only this module touches the disk: links are not followed, and written files are durable.
+"""
 
 import errno
 import os
@@ -28,7 +31,7 @@ class ArchiveFolder:
     """The folder `outbox=<uuid>` below a root that a person has made."""
 
     def __init__(self, root: Path, outbox_uuid: UUID) -> None:
-        """Raises SettingsError where there is no root: a volume that is not mounted must not be filled beside."""
+        """Raises SettingsError where there is no root: while a volume is not mounted, nothing may be written in its place."""
         self.shown = f"{root}/outbox={outbox_uuid}"
         try:
             mode = root.stat().st_mode
@@ -47,7 +50,7 @@ class ArchiveFolder:
     def create(self, name: str) -> Iterator[BinaryIO]:
         """Write a file, and give it its name when it is durable. See ArchiveFiles."""
         require_writable(name)
-        # The same for each attempt: what a kill has left is replaced.
+        # Each attempt has the same name, so it replaces a file that a kill left.
         stem = name.partition("/")[2].rpartition("." if name == OWNER else "-")[0]
         with self._folder(f"_writing/{stem}.tmp", make=True) as (folder, own):
             with suppress(FileNotFoundError):
@@ -63,7 +66,7 @@ class ArchiveFolder:
                     os.fsync(target)
                     os.fsync(folder)
             except BaseException:
-                # On a full disk, it is what fills it.
+                # On a full disk, this file may be what fills it.
                 with suppress(OSError):
                     os.unlink(own, dir_fd=folder)
                 raise
@@ -130,7 +133,7 @@ class ArchiveFolder:
         if make:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=above)
-            # Also where it is there: whoever has made it may have been killed before this.
+            # Even if it exists: the process that made it may have been killed before this.
             if above is not None:
                 os.fsync(above)
         try:

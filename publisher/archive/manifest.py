@@ -26,7 +26,7 @@ class Strict(BaseModel):
 
 
 class Origin(Strict):
-    """The database that has written. A copy of it differs in one of these, unless it was started from a snapshot of the disk."""
+    """The database that wrote the archive. A copy of it differs in one of these, unless it was started from a snapshot of the disk."""
 
     system_identifier: int
     database_oid: _Natural
@@ -75,7 +75,7 @@ class Manifest(Strict):
 
     def encode(self) -> bytes:
         """Return the text of the file."""
-        # Without what an older one does not have: its digest stays.
+        # Without fields that an older manifest does not have, so that its digest stays the same.
         return orjson.dumps(self.model_dump(exclude_none=True), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
 
 

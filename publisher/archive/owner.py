@@ -4,10 +4,10 @@ Only one database may write: a second one would mistake the archive of the first
 distinguish a copy:
 
 - its origin: another server, another database of the server, or a timeline that was left;
-- what it knows: it has no row of the partition that was archived last. So it was made from a snapshot of before, or set back;
+- what it knows: it has no row of the partition that was archived last. So it was made from an older snapshot, or set back;
 - its run: of two that know the same and write at the same time, the one that came first stops at its next step.
 
-The file is no lock: two copies that look within the same moment both pass. Among processes on one database, retention's lock in Postgres
+The file is no lock: two copies that read it at the same moment both pass. Among processes on one database, retention's lock in Postgres
 decides.
 """
 
@@ -55,7 +55,10 @@ class ArchiveClaim:
             )
 
     def advance(self, archive_id: UUID) -> None:
-        """Say that this partition is archived and dropped. Raises as `require`: a run that slept says nothing over one that came after."""
+        """Record that this partition is archived and dropped.
+
+        Raises as `require`, so that a run that slept does not overwrite a later one.
+        """
         self.require()
         self._owner = self._owner.model_copy(update={"newest": archive_id})
         _write(self.files, self._owner)
@@ -66,7 +69,7 @@ def require_owner(
 ) -> None:
     """Raise SettingsError where the archive is another database's, ArchiveDamagedError, OSError, psycopg.Error.
 
-    An archive without the file is anybody's: it is new, of before, or a person has removed it.
+    An archive without the file is anybody's: it is new, older than the file, or a person has removed the file.
     """
     owner = _read(files)
     if owner is None:

@@ -181,7 +181,7 @@ class FileWriter:
 
 
 class _Digesting:
-    """What Arrow writes to: a file, and its digest."""
+    """The sink that Arrow writes to: a file, and its digest."""
 
     closed = False
 

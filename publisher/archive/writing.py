@@ -19,7 +19,7 @@ from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, data_name
 from publisher.archive.manifest import DataFile, Manifest, day_of, digest_of, name_of
 from publisher.archive.owner import ArchiveClaim
 from publisher.archive.parquet import Contents, FileWriter, row_groups, table_of
-from publisher.protocol.cursor import FetchSize
+from publisher.protocol.chunk_limits import FetchSize
 from service.lifecycle.fault_points import reach
 
 _ARCHIVE = queries("publisher.archive", "archive")
@@ -29,7 +29,7 @@ _FETCHED_BYTES = 8_000_000
 _GROUP_BYTES = 32_000_000
 _GROUP_ROWS = 20_000
 _FILE_BYTES = 1_000_000_000
-"""After so many bytes another file is begun: whoever reads one may have to copy it first."""
+"""After so many bytes another file is begun, because a reader may have to copy a file first."""
 _READ_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 64 << 20
 
@@ -122,7 +122,7 @@ def drop(connection: Connection, claim: ArchiveClaim, manifest: Manifest) -> Non
 
 
 def described(name: str, size: int, digest: str, contents: Contents) -> DataFile:
-    """Return what the manifest says of a file that was written."""
+    """Return the manifest's entry of a file that was written."""
     assert contents.first_batch is not None
     assert contents.committed_from is not None
     assert contents.committed_to is not None
@@ -159,7 +159,7 @@ def prove(place: ArchiveFiles, file: DataFile, connection: Connection) -> None:
 
 @contextmanager
 def proven(source: BinaryIO, file: DataFile, connection: Connection | None = None) -> Iterator[BinaryIO]:
-    """Compare an open file with its digest, and yield what was compared, at its beginning: a copy, where a file can be read only once.
+    """Compare an open file with its digest, and yield it at its beginning: a copy of it, if a file can be read only once.
 
     Raises ArchiveDamagedError, OSError.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one process is to do now: lanes that nobody holds to claim, and lanes of its own to give up."""
+    """One process's next step: free lanes to claim, and lanes of its own to give up."""
 
     claim: tuple[int, ...] = ()
     give_up: tuple[int, ...] = ()
@@ -52,7 +52,7 @@ def assign(
     return Assignment((), tuple(give_up))
 
 
-def left_alone_with(
+def only_deliverable_by(
     me: str, living: Collection[str], holders: Mapping[int, str | None], ended: Collection[int]
 ) -> frozenset[int]:
     """Return the lanes that nobody but the process `me` could deliver: all that have work, empty while any other process lives.

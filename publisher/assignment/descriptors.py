@@ -1,4 +1,4 @@
-"""File descriptors: a process whose lanes run out of them fails in places that do not say so."""
+"""File descriptors: a process whose lanes run out of them fails in places that do not name the cause."""
 
 import resource
 

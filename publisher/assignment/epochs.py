@@ -21,7 +21,7 @@ class LanesNotChangedError(OutboxError):
 
 
 class EpochState(StrEnum):
-    """Where an epoch is in its life."""
+    """The state of an epoch."""
 
     ENDED = "ended"
     CURRENT = "current"
@@ -119,7 +119,7 @@ def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | No
 
 
 def _explain(error: psycopg.Error) -> None:
-    """Raise why the lane count cannot change; return if it already is what was asked for."""
+    """Raise the reason why the lane count cannot change; return if it already has the requested value."""
     match error.diag.constraint_name:
         case "change_lanes_same":
             return

@@ -1,4 +1,4 @@
-"""This process in `outbox.publisher_process`: a thread renews its row, and the lease of each lane that makes progress."""
+"""This process in `outbox.publisher_process`: a thread renews its row, and the lease of each of its lanes that does not hang."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from db.statements import queries
 from publisher.delivery.context import Context
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import check_unchanged
-from publisher.protocol.cursor import LaneId
+from publisher.protocol.epochs import LaneId
 from service.errors import UnavailableError
 from service.lifecycle.backoff import Backoff
 from service.lifecycle.process import host_name
@@ -23,15 +23,15 @@ _WAKEUPS = queries("publisher", "wakeups")
 
 _log = structlog.get_logger()
 
-# How late a connection that broke may be noticed: until it is there again the others take this process for dead.
+# How late a broken connection may be noticed; until it is open again, other processes consider this one dead.
 _MOST_S = 2.0
 
 
 class ProcessHeartbeat:
-    """Beats every 2 s, three times in a shorter `lease_s`, whatever the lanes wait for.
+    """Beats every 2 s, or every `lease_s` / 3 if that is shorter, whatever the lanes wait for.
 
-    A stopped process renews nothing; a killed one's backend is gone. A lane that is late at two beats, one after the other, hangs: its
-    lease ends as soon as another process lives (decision 27).
+    A stopped process renews nothing; a killed one's backend is gone. A lane that is late at two beats in a row hangs; its lease ends if
+    another process is alive (decision 27).
     """
 
     def __init__(self, context: Context, health: ProcessHealth) -> None:
@@ -61,13 +61,13 @@ class ProcessHeartbeat:
         self._thread.start()
 
     def end(self, timeout_s: float) -> None:
-        """Give every lease back and say that the process has ended. Returns without, if Postgres does not answer within `timeout_s`."""
+        """Give every lease back and say that the process has ended. Return anyway if Postgres does not answer within `timeout_s`."""
         self._ended = True
         self._wanted.set()
         self._thread.join(timeout_s)
 
     def take_lanes(self, takes: bool) -> None:
-        """Take part in sharing the lanes, or not: a process that cannot deliver takes none."""
+        """Set whether this process takes part in sharing the lanes: one that cannot deliver takes none."""
         if takes != self._takes_lanes:
             self._takes_lanes = takes
             self._wanted.set()

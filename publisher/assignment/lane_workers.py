@@ -12,7 +12,7 @@ from publisher.lane.transaction_pace import TransactionPace
 from publisher.lane.worker import Worker
 from publisher.monitoring.health import LaneHealth, ProcessHealth, longest_turn_s
 from publisher.outbox.wakeup import Wakeup
-from publisher.protocol.cursor import Epoch, LaneId
+from publisher.protocol.epochs import Epoch, LaneId
 
 _log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ class LaneWorkers:
         self._threads: dict[LaneId, threading.Thread] = {}
 
     def lanes(self) -> set[LaneId]:
-        """Return the lanes that a worker is on, those that it is about to leave too."""
+        """Return the lanes with a worker, also those that it is about to leave."""
         return set(self._workers)
 
     def start(self, epoch: Epoch, lanes: Iterable[int]) -> None:
@@ -69,7 +69,7 @@ class LaneWorkers:
                 self._wakeup.unsubscribe(look)
                 self._changed.set()
 
-        # A daemon: one that waits for a Kafka that is away must not hold the process back once its grace is over.
+        # A daemon, because a thread that waits for an unavailable Kafka must not delay the end of the process after its grace.
         thread = threading.Thread(target=run, name=f"lane-{epoch.epoch}-{lane}", daemon=True)
         self._workers[epoch.epoch, lane], self._threads[epoch.epoch, lane] = worker, thread
         self._health.join(health)
@@ -82,7 +82,7 @@ class LaneWorkers:
                 self._workers[lane].leave()
 
     def raise_bug(self) -> None:
-        """Raise what a worker could not explain, if there is any."""
+        """Raise the unexpected exception of a worker, if there is one."""
         for worker in self._workers.values():
             if worker.bug is not None:
                 raise worker.bug
@@ -98,7 +98,7 @@ class LaneWorkers:
         return done
 
     def stopped(self, lanes: Iterable[LaneId]) -> list[str] | None:
-        """Return why each of these lanes is stopped, None while one does not, or none is named."""
+        """Return why each of these lanes is stopped; None if one of them is not, or without any lane."""
         reasons: list[str] = []
         for lane in sorted(lanes):
             worker = self._workers.get(lane)
@@ -107,7 +107,7 @@ class LaneWorkers:
             reasons.append(f"lane {lane[1]}: {worker.stopped}")
         return reasons or None
 
-    def standing_still(self, epoch: Epoch) -> set[int]:
+    def stalled_lanes(self, epoch: Epoch) -> set[int]:
         """Return this epoch's lanes that stay stopped until somebody acts: another process could not deliver them either."""
         return {
             lane

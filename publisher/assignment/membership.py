@@ -9,7 +9,7 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 
 _EPOCHS = queries("publisher", "epochs")
 _LANES = queries("publisher", "lanes")
@@ -68,13 +68,13 @@ def add_lanes(connection: psycopg.Connection[Any], epoch: Epoch) -> None:
 def claim(
     connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str, lease_s: float
 ) -> list[int]:
-    """Take those of these lanes that nobody holds by now; return them."""
+    """Claim those of these lanes that are free; return them."""
     wanted = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder, "lease_s": lease_s}
     return [lane for (lane,) in connection.execute(_LEASES["claim_lanes"], wanted)]
 
 
 def others_delivered_s_ago(connection: psycopg.Connection[Any], epoch: Epoch, me: str) -> float | None:
-    """Return for how many seconds no other process has delivered in this epoch, None where none holds a lane that ever was."""
+    """Return for how many seconds no other holder of a lane has delivered in this epoch, None if none ever has."""
     row = connection.execute(_LEASES["others_delivered"], {"epoch": epoch.epoch, "me": me}).fetchone()
     return None if row is None else row[0]
 
@@ -92,5 +92,5 @@ def release_other_epochs(connection: psycopg.Connection[Any], epoch: Epoch, hold
 
 
 def wake_publishers(connection: psycopg.Connection[Any]) -> None:
-    """Have every process look at once."""
+    """Make every process check its lanes at once."""
     connection.execute(_WAKEUPS["wake_publishers"])

@@ -1,8 +1,8 @@
 """When a process leaves its lanes to others, because it cannot deliver them while others can (decision 27).
 
-One that has lost Kafka for good fails in all its lanes, as every process does in an outage. What tells the two apart is that others
-deliver meanwhile, or that Kafka answers another process, which holds no lane, and not this one. Otherwise the lanes stay where they are: a
-move would only cost a takeover.
+One that has lost Kafka for good fails in all its lanes, as every process does in an outage. Two signs distinguish the cases: others deliver
+meanwhile, or Kafka answers another process, which holds no lane, and not this one. Otherwise the lanes stay where they are: a move would
+only cost a takeover.
 """
 
 import time
@@ -30,10 +30,7 @@ class KafkaProbe:
         self._failure: str | None = None
 
     def failure(self, ask: Callable[[], object]) -> str | None:
-        """Return why Kafka does not answer `ask`, None where it does: an error that a broker answers is an answer.
-
-        It is asked again after 2 s at the earliest.
-        """
+        """Return why Kafka does not answer `ask`, None if it does; an error from a broker is an answer. Asks at most every 2 s."""
         if self._clock() >= self._ask_at:
             self._failure = None
             try:
@@ -46,7 +43,7 @@ class KafkaProbe:
 
 
 class Withdrawal:
-    """The main loop's. `reason` says why the process leaves its lanes to others, None while it does not."""
+    """The main loop's. `reason`: why the process leaves its lanes to others, None while it does not."""
 
     def __init__(self, patience_s: float, clock: Clock = time.monotonic) -> None:
         """`patience_s`: for how long others must be able to deliver while nothing is delivered here."""
@@ -66,7 +63,7 @@ class Withdrawal:
         delivered_s_ago: Callable[[], float | None],
         only_others_reach_kafka: Callable[[], bool],
     ) -> None:
-        """Judge anew. `lanes`: those that this process works on; `others`: whether another process lives.
+        """Decide again. `lanes`: those that this process works on; `others`: whether another process lives.
 
         `delivered_s_ago` returns when another process last delivered, None where none has; `only_others_reach_kafka`, whether Kafka answers
         a process without lanes, but not this one. Both are asked only while every lane fails here.
@@ -84,7 +81,7 @@ class Withdrawal:
         if self._failing_since is None:
             self._failing_since = now
         ago = delivered_s_ago()
-        # Not what they delivered before it began, nor what stopped as it did here.
+        # Deliveries from before the failure do not count, nor those of a process that has failed since, too.
         deliver = ago is not None and ago <= min(now - self._failing_since, self._patience_s)
         if not deliver and not only_others_reach_kafka():
             self._others_since = None

@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """What was asked for. `folder`: where the state is kept, None for a temporary one; `keys_file`: for many lost keys.
+    """The command's options. `folder`: where the state is kept, None for a temporary one; `keys_file`: for many lost keys.
 
     `consumed`: a consumer's database or group to compare with the topics, too; `with_kafka` then.
     """
@@ -49,7 +49,7 @@ def audit(
     connection: psycopg.Connection[Any], settings: Settings, request: AuditRequest, phase: Phase
 ) -> AuditReport:
     """Run it, and keep retention away until `connection` ends. Raises SettingsError, UnavailableError, psycopg.Error."""
-    # What is dropped after the scope was frozen would be missing without reason.
+    # Rows that are dropped after the scope was frozen would be reported as missing.
     hold_off_retention(connection)
     archive = open_archive(connection, settings.retention, writing=False) if request.with_archive else None
     temporary = (

@@ -1,4 +1,4 @@
-"""What was erased: counted by the outbox, and found in Kafka, where erasure does not reach, as nobody's loss."""
+"""Erased sessions: the outbox counts them. Their records in Kafka, which erasure does not reach, are no finding."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an audit asks, and what it found. Pure."""
+"""The checks of an audit and its report. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +31,7 @@ class Check:
 
 @dataclass(slots=True)
 class AuditReport:
-    """What was audited, and how it went. `mend` are commands that send again what was lost."""
+    """The scope and the results of an audit. `mend` are commands that send lost outputs again."""
 
     outbox_uuid: str
     first_batch: int

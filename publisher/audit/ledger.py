@@ -1,12 +1,11 @@
 """The checks over the ledger and its rows, range by range of batches: SQL alone, each range in a snapshot of its own.
 
-What is wrong is decided by the views and functions that docs/audit.md has for people, too (`check_...`, `audit_ledger`): here are the
-ranges and the words.
+The views and functions that docs/audit.md has for people, too, decide what is wrong (`check_...`, `audit_ledger`); this module has the
+ranges and the texts.
 
-Rows never change, retention and erasure are held off, and deliveries are added or pruned whole, so what `Scope` froze holds for every
-later snapshot.
-All that reads a range's rows comes together: Postgres has them at hand then, where lane after lane it would read the table from disk once
-a lane.
+Rows never change, retention and erasure are held off, and deliveries are added or pruned whole, so what `Scope` froze holds for every later
+snapshot. All checks that read a range's rows run together, while Postgres has them in memory; one lane after another would read the table
+from disk once for each.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ _LEDGER = queries("publisher.audit", "ledger")
 _ROWS = queries("publisher.audit", "rows")
 
 Advance = Callable[[int], None]
-"""Called with the number of sessions that were looked at since the last call."""
+"""Called with the number of sessions that were checked since the last call."""
 
 
 def check_ledger(connection: psycopg.Connection[Any], scope: Scope, advance: Advance) -> list[Check]:
@@ -91,7 +90,7 @@ def _check_lanes(connection: psycopg.Connection[Any], batches: AuditedRange, che
 def _check_delivered(
     connection: psycopg.Connection[Any], batches: AuditedRange, scope: Scope, check: Check
 ) -> None:
-    """Look at the deliveries that end in these batches; one that began in batches that are not kept or audited says nothing."""
+    """Check the deliveries that end in these batches, but not one that began in batches that are not kept or audited."""
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     for (
         epoch,
@@ -125,7 +124,7 @@ def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -
 
 
 def _check_offsets(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> list[Check]:
-    """Look at offsets and times; a clock that was set back is worth a note and breaks nothing."""
+    """Check offsets and times; a clock that was set back is only a note."""
     offsets = Check("ledger_forward", "Do the ledger's offsets go forward, with nothing open beyond the end?")
     times = Check("ledger_times", "Was the database's clock set back between two batches?", fails=False)
     for batch, is_time, wrong in connection.execute(_LEDGER["offsets_and_times"], bounds):

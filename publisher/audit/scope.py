@@ -1,4 +1,4 @@
-"""What an audit looks at: the batches that are kept, and how far each lane is, frozen at its begin."""
+"""The scope of an audit: the batches that are kept, and how far each lane is, frozen at its beginning."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class RecordedResume(NamedTuple):
 
 
 class AuditedRange(NamedTuple):
-    """Batches that are looked at in one go, both inclusive, and the sessions that the ledger counts in them."""
+    """Batches that are checked together, both inclusive, and the number of their sessions by the ledger."""
 
     first: int
     last: int
@@ -155,7 +155,7 @@ class Scope:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        """Read what `as_json` gave."""
+        """Read the result of `as_json`."""
         return cls(
             **value
             | {
@@ -171,7 +171,7 @@ class Scope:
 
 
 class Limits(NamedTuple):
-    """What the command was asked to look at; None: everything that is kept."""
+    """The limits that the command was given; None: everything that is kept."""
 
     from_batch: int | None = None
     to_batch: int | None = None

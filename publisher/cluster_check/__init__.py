@@ -1,1 +1,1 @@
-"""What `publisher check-cluster` tries on a scratch topic of its own."""
+"""`publisher check-cluster`: tests of a Kafka cluster on a scratch topic."""

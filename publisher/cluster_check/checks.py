@@ -1,4 +1,4 @@
-"""What both services rely on in Kafka, each tried by one function on the scratch topic, in the order in which they stand in CHECKS."""
+"""The properties of Kafka that both services rely on. One function tests each on the scratch topic, in the order of CHECKS."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -177,7 +177,7 @@ def _tombstones(scratch: Scratch) -> CheckAnswer:
 
 
 def _transaction_log(scratch: Scratch) -> CheckAnswer:
-    ask = f"ask whoever runs the brokers: transaction.state.log.replication.factor = {_REPLICAS}, transaction.state.log.min.isr = 2"
+    ask = f"ask the operator of the brokers: transaction.state.log.replication.factor = {_REPLICAS}, transaction.state.log.min.isr = 2"
     try:
         found = known_topics(scratch.admin, [_TRANSACTION_LOG], scratch.timeout_s, scratch.give_up)
     except KafkaException as error:
@@ -265,7 +265,7 @@ def _input_topic(name: str) -> Callable[[Scratch], CheckAnswer]:
 
 
 def explain(error: Exception) -> CheckAnswer | None:
-    """Return what an error of Kafka's client means for its check; None: it is a bug."""
+    """Return the result of a check that failed with an error of Kafka's client; None if it is a bug."""
     match error:
         case StoppedError():
             return CheckAnswer("failed", error.reason, str(error).removeprefix(f"{error.reason}: "))
@@ -282,19 +282,19 @@ def explain(error: Exception) -> CheckAnswer | None:
 
 
 class NotTriedError(Exception):
-    """What a check looks at was never sent."""
+    """The record that a check reads was never sent."""
 
 
 def _record(scratch: Scratch, key: bytes) -> Any:
     """Return the committed record with this key. Raises NotTriedError, KafkaException."""
     found = [message for message in scratch.read() if message.key() == key]
     if not found:
-        raise NotTriedError("there is no committed record to look at")
+        raise NotTriedError("there is no committed record to check")
     return found[0]
 
 
 def _may(scratch: Scratch, name: str, operation: AclOperation) -> bool:
-    """Whether Kafka lets this user do it; a broker that does not tell is believed to. Raises KafkaException."""
+    """Whether Kafka lets this user do it; a broker that does not say is assumed to. Raises KafkaException."""
     wanted = TopicCollection([name])
     answers = scratch.admin.answers_within(
         scratch.timeout_s,

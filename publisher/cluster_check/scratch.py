@@ -18,7 +18,7 @@ from service.settings import Settings
 
 _PARTITION = 0
 _FLUSH_SLICE_S = 0.2
-# Of the producers that are tried: what a killed check leaves open ends soon.
+# Of the test's producers, so that a transaction that a killed check leaves open ends soon.
 _TRANSACTION_TIMEOUT_MS = 10_000
 # Brokers that make the topic with other settings than the progress topic's, or refuse to.
 _REFUSES_SETTINGS = (
@@ -30,7 +30,7 @@ _REFUSES_SETTINGS = (
 
 
 class Scratch:
-    """Not thread-safe. `remove` it whatever happened since it was made."""
+    """Not thread-safe. Call `remove` even after an exception."""
 
     def __init__(self, settings: Settings, give_up: Callable[[], bool]) -> None:
         """Connect to nothing yet. `give_up`: asked while waiting, ends the wait. Raises SettingsError, KafkaException."""

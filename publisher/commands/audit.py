@@ -13,7 +13,7 @@ from rich.text import Text
 from publisher.audit.audit import AuditRequest
 from publisher.audit.audit import audit as run_audit
 from publisher.audit.findings import EXAMPLES, AuditReport
-from publisher.audit.readback.lost import shell_word
+from publisher.audit.readback.lost_rows import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import database
 from publisher.kafka.clients import check_options

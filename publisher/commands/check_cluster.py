@@ -28,7 +28,7 @@ def check_cluster(config: Config = None, as_json: Json = False) -> None:
     logs.configure(settings.log)
     check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     stop = threading.Event()
-    # The signals first: a thread that began before would take one for itself, and end the process at once.
+    # Install the handlers first: a thread started earlier would receive a signal and end the process at once.
     with stop_on_signals(stop):
         scratch = Scratch(settings, stop.is_set)
         try:

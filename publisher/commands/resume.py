@@ -12,8 +12,8 @@ from publisher.commands.common import database
 from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
 from publisher.protocol.remediation import replaced_topic, replay_command
-from publisher.resume.plan import Way
-from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
+from publisher.resume.decision import Way
+from publisher.resume.planner import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.rebinding import AcceptedRebinding
 from publisher.resume.resume import Resume
 from service.commands.confirm import confirm
@@ -58,15 +58,15 @@ def resume(
 ) -> None:
     """Let stopped lanes continue: after what Kafka shows, what Postgres recorded, or from a batch on.
 
-    kafka: after the newest transaction in Kafka that this ledger shares; repeats the least, skips nothing. mirror: after what
+    kafka: after the newest Kafka transaction that this ledger also has; repeats the least, skips nothing. mirror: after what
     Postgres recorded as delivered. batch N: from batch N on. beginning: from the first batch of the lane epoch. Says first, for
     each lane, how many events it sends again and skips. A running publisher continues by itself.
 
-    Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 4 another resume is at work, 5 this way does not
-    exist here, or something was changed since it was announced, 6 Postgres or Kafka did not answer (run the command again).
+    Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 4 another resume is at work, 5 this `--from` cannot be
+    used here, or the state changed after the plan was shown, 6 Postgres or Kafka did not answer (run the command again).
     """
     if (way is Way.BATCH) != (batch is not None):
-        raise SettingsError("say `--from batch N`, and N with no other value of --from")
+        raise SettingsError("N is required with `--from batch` and not allowed with any other value")
     settings = load_settings(config)
     fault_points.arm(settings.testing.fault_file)
     accepted = AcceptedRebinding(accept_new_cluster, accept_new_server, tuple(accept_new_topic or ()))
@@ -129,15 +129,15 @@ def _binding(plan: ResumePlan) -> list[str]:
         lines.append(f"the previous cluster was {found.cluster_id}; restart `publisher run` afterwards")
     if found.system_identifier != binding.system_identifier:
         lines.append(
-            f"Postgres server {binding.system_identifier}, before {found.system_identifier}; restart `publisher run` afterwards"
+            f"Postgres server changed from {found.system_identifier} to {binding.system_identifier}; restart `publisher run` afterwards"
         )
     elif found.timeline != binding.timeline:
-        lines.append(f"Postgres timeline {binding.timeline}, before {found.timeline}")
+        lines.append(f"Postgres timeline changed from {found.timeline} to {binding.timeline}")
     for name, topic_id in binding.topic_ids.items():
         if found.output_topic_ids.get(name) != topic_id:
             lines.append(
-                f"topic {name}: {topic_id}, before {found.output_topic_ids.get(name)}; what the old one had comes back by "
-                f"`{replay_command(name)}`"
+                f"topic {name} changed from {found.output_topic_ids.get(name)} to {topic_id}; "
+                f"`{replay_command(name)}` sends again what the old one had"
             )
     for name in binding.replaced:
         lines.append(f"topic {name} is not the previous one. {replaced_topic(name)}")
@@ -160,26 +160,26 @@ def _sums(plan: ResumePlan) -> list[str]:
     unknown = _sum([(lane.move.unknown.sessions, lane.move.unknown.events) for lane in plan.lanes])
     if unknown != (0, 0):
         lines.append(
-            f"Kafka has {_words(unknown)} from after the place where the histories part: they come again, with the same "
+            f"Kafka has {_words(unknown)} that were sent after the two histories diverged. They are sent again, with the same "
             "outbox-ids, as far as they are in this ledger or the job makes them again"
         )
     if plan.dropped:
         ranges = ", ".join(f"{first} to {last}" for first, last in plan.dropped)
-        lines.append(f"retention has dropped the rows of batches {ranges}: those are not sent")
+        lines.append(f"retention has dropped the rows of batches {ranges}: they are not sent")
     if plan.request.way is Way.BEGINNING:
         lines.append(f"the beginning is batch {plan.first_batch}")
     return lines
 
 
 def _moved(now: LanePlan, yes: bool) -> bool:
-    """Say what a lane's move has become, and return whether to continue with it."""
+    """Print a lane's new plan, and return whether to continue with it."""
     found = now.move.found
     error_console().print(
         f"lane {found.lane} of epoch {found.epoch.epoch} moved meanwhile: continues after {now.move.to}, sends again "
         f"{_words(now.again)}, skips {_words(now.skipped)}",
         highlight=False,
     )
-    # Somebody is there: without, nothing would have begun.
+    # A person is at the terminal: without one, `confirm` would have refused.
     return yes or typer.confirm("Continue with this lane, too?", err=True)
 
 

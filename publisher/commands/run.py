@@ -9,7 +9,7 @@ import structlog
 from publisher.console import server as console_server
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.identity import OutboxIdentity
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.relay import Relay
 from publisher.status import endpoint
 from service.commands.options import Config
@@ -27,7 +27,7 @@ _log = structlog.get_logger()
 def run(config: Config = None) -> None:
     """Deliver until SIGTERM or SIGINT, which end the transaction in flight first; a second one forces the end.
 
-    Any number of processes share the lanes evenly. An end waits for Kafka during 12 s at the most.
+    Any number of processes share the lanes evenly. Stopping waits at most 12 s for Kafka.
 
     Exit codes: 0 stopped as asked, 5 no lane of any process can continue or the outbox belongs elsewhere, 6 Postgres or Kafka did not
     answer at the start, 2 wrong settings, 3 wrong schema.
@@ -40,7 +40,7 @@ def run(config: Config = None) -> None:
     stop = threading.Event()
     health = ProcessHealth(settings.metrics.hung_s)
     relay = Relay(settings, stop, lambda identity, epoch: print_start(settings, identity, epoch), health)
-    # The signals first: a thread that began before would take one for itself, and end the process at once.
+    # Install the handlers first: a thread started earlier would receive a signal and end the process at once.
     with (
         stop_on_signals(stop),
         tracing.sending(settings.tracing, "publisher"),
@@ -49,13 +49,13 @@ def run(config: Config = None) -> None:
     ):
         relay.run()
     if relay.abandoned:
-        # Threads still wait in librdkafka for a Kafka that is away; the interpreter's own end would wait for them, too.
+        # Threads still wait in librdkafka for an unavailable Kafka, and the interpreter's normal exit would wait for them.
         os._exit(0)
 
 
 def print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> None:
-    # Counts nothing: a large backlog would keep the lanes from starting.
-    if settings.log.format == "json":  # whoever reads lines of JSON gets nothing else
+    # Without counts: counting a large backlog would delay the lanes.
+    if settings.log.format == "json":  # a reader of JSON lines gets nothing else
         _log.info(
             "publisher_started",
             epoch=epoch.epoch,

@@ -17,12 +17,12 @@ from publisher.trace.outputs import (
     Identity,
     Output,
     found_in_kafka,
-    looked_for,
+    must_be_in_kafka,
     outputs_of_id,
     outputs_of_key,
 )
-from publisher.trace.positions import find_there
-from publisher.trace.records import Copy, RecordThere, record_at
+from publisher.trace.positions import find_matches
+from publisher.trace.records import Copy, StoredRecord, record_at
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.errors import SettingsError, UnavailableError
@@ -77,7 +77,7 @@ def trace(
     letters that have the event.
 
     A text that the outbox knows as a session key is taken for one. Exits with 1 where nothing is found, or Kafka lacks a delivered output
-    that was looked for. Of what was erased, text says when.
+    that was looked for. For erased sessions, the text says when.
     """
     settings = load_settings(config)
     with database(settings, "trace") as connection:
@@ -225,7 +225,7 @@ def _outputs(
     *,
     scan: bool = False,
 ) -> _Traced:
-    lost = [each for each in outputs if looked_for(each, scan=scan) and each.identity not in copies]
+    lost = [each for each in outputs if must_be_in_kafka(each, scan=scan) and each.identity not in copies]
     found = [
         each._asdict()
         | {"copies": [copy._asdict() for copy in copies.get(each.identity, [])]}
@@ -265,7 +265,7 @@ def _of_record(
     outputs = [each for each in outputs if record is not None and each.revision == record.revision]
     consumed = _consumed(consumer, outputs)
     # One that a publisher sent is no input of this job, unless somebody feeds an output topic to it.
-    there = find_there(connection, wanted)
+    there = find_matches(connection, wanted)
     ends = [*([] if sent is None else [sent.end]), *(wanted._replace(topic=t) for t in there.topic_ids)]
     erased = [each for end in ends for each in erased_at_end(connection, *end)]
     if text:
@@ -284,7 +284,7 @@ def _of_record(
     )
 
 
-def _output_of(record: RecordThere) -> OutboxId | None:
+def _output_of(record: StoredRecord) -> OutboxId | None:
     try:
         wanted = parse_place(record.outbox_id or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who may see the console, who has, and the headers that keep a page from loading or sending anything elsewhere."""
+"""Who may open the console, the log of requests, and the headers that keep a page from loading or sending anything elsewhere."""
 
 import hashlib
 import hmac
@@ -63,7 +63,8 @@ class Access:
         try:
             await (refusal or self._app)(scope, receive, with_headers)
         finally:
-            # What shows nothing comes as often as a stranger likes; the query of an address may hold a session key.
+            # Only requests that show data, because strangers can send any number of others; without the query, which may hold a session
+            # key.
             if refusal is None and not scope["path"].startswith(_OPEN):
                 _log.info(
                     "console_request",
@@ -98,7 +99,7 @@ class Access:
         return RedirectResponse(f"{self._settings.path_prefix}/login", 303)
 
     def _is_known_host(self, host: str) -> bool:
-        """Without a login a page of somebody else must not get here by a name that leads to this host."""
+        """Without a login, another site's page must not reach the console by a name that resolves to this host."""
         if self._settings.token is not None or self._settings.behind_proxy:
             return True
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -113,18 +114,18 @@ class Access:
 
 
 def client_of(scope: Scope) -> str:
-    """Return the address of whoever asks: behind a proxy, the proxy's."""
+    """Return the client's address; behind a proxy, the proxy's."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 def too_many_guesses() -> PlainTextResponse:
-    """Answer a token that was not looked at."""
+    """Answer a token that was not checked."""
     return PlainTextResponse("too many wrong tokens: try again\n", 429, headers={"Retry-After": "1"})
 
 
 def new_cookie(settings: ConsoleSettings, now: float) -> tuple[str, int]:
-    """Return the value of a cookie for whoever gave the token, and for how many seconds it is good."""
+    """Return the cookie's value for a client that gave the token, and its lifetime in seconds."""
     until = int(now) + _LASTS_S
     return f"{until}.{_sign(settings.token_now(), until)}", _LASTS_S
 

@@ -1,4 +1,4 @@
-"""The console as an ASGI application: routes, errors in words, the login."""
+"""The console as an ASGI application: routes, the texts of errors, the login."""
 
 import time
 from functools import partial
@@ -23,9 +23,9 @@ from publisher.console.guesses import Guesses, TooManyGuessesError
 from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
 from publisher.console.pages import (
     PAGES,
-    Asked,
     ConsolePage,
     NotThereError,
+    PageRequest,
     WrongAddressError,
     read_page,
 )
@@ -84,7 +84,7 @@ class ConsoleApp:
             return await anyio.to_thread.run_sync(
                 lambda: self._rendered(page, values, part=part), limiter=self._limiter
             )
-        except Exception as error:  # noqa: BLE001 - said to whoever looks, and the console continues
+        except Exception as error:  # noqa: BLE001 - the page shows it, and the console continues
             release_frames(error)
             status, said = explain(error)
             if status == 500:
@@ -98,7 +98,9 @@ class ConsoleApp:
         shown = ShownValues(show=self._settings.console.show_values, lookup=self._schemas)
         try:
             with self._reader.connection() as connection:
-                found = read_page(page, Asked(connection, self._settings, values, self._not_ready, shown))
+                found = read_page(
+                    page, PageRequest(connection, self._settings, values, self._not_ready, shown)
+                )
         except (UnavailableError, psycopg.OperationalError) as error:
             if page.without_postgres is None:
                 raise
@@ -106,7 +108,7 @@ class ConsoleApp:
         outcome = found.get("outcome")
         if isinstance(outcome, SearchOutcome) and outcome.key is not None:
             return 303, f"{self._settings.console.path_prefix}/session?{query({'key': outcome.key})}"
-        # What is behind "older" is a list that somebody reads; only its beginning follows the outbox.
+        # A person reads the older parts of a list; only its beginning follows the outbox.
         live = page.live and "before" not in values
         return 200, self._rendering.page(page.template, found, path=page.path, live=live, part=part)
 
@@ -186,7 +188,7 @@ class ConsoleApp:
 
 
 def explain(error: Exception) -> tuple[int, str]:
-    """Return the status and the words for what ended a page."""
+    """Return the status and the text for the exception that ended a page."""
     said: Any = str(error).strip()
     match error:
         case NotThereError():

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from psycopg.rows import DictRow
+
 from db.statements import queries
 from publisher.console.alerts.findings import findings
 from publisher.console.alerts.observed import COUNT_LIMIT, NotReady, observe
-from publisher.console.reader import Connection, Found, may_read_all, read
+from publisher.console.reader import Connection, PageData, may_read_all, read
 from publisher.outbox.permitted import permitted
 from publisher.status.publisher_status import LaneStatus
 from service.settings import Settings
@@ -17,8 +19,8 @@ STEP_S, SPAN_S = 2, 120
 _RATE_STEPS = 5
 
 
-def read_flow(connection: Connection, settings: Settings, not_ready: NotReady) -> Found:
-    """Return what the page of the flow shows. Raises psycopg.Error."""
+def read_flow(connection: Connection, settings: Settings, not_ready: NotReady) -> PageData:
+    """Return the data of the page of the flow. Raises psycopg.Error."""
     login, _ = may_read_all(connection)
     seen, latency = observe(connection, settings, not_ready)
     span = {"step_s": STEP_S, "span_s": SPAN_S}
@@ -42,7 +44,7 @@ def read_flow(connection: Connection, settings: Settings, not_ready: NotReady) -
     }
 
 
-def _rates(committed: Sequence[Found], delivered: Sequence[Found]) -> dict[str, dict[str, float]]:
+def _rates(committed: Sequence[DictRow], delivered: Sequence[DictRow]) -> dict[str, dict[str, float]]:
     """Per second, over the last ten seconds and the last two minutes."""
     return {
         label: {
@@ -58,13 +60,13 @@ def _rates(committed: Sequence[Found], delivered: Sequence[Found]) -> dict[str, 
     }
 
 
-def rate(rows: Sequence[Found], column: str, steps: int) -> float:
+def rate(rows: Sequence[DictRow], column: str, steps: int) -> float:
     """Return the mean per second over the last `steps` steps."""
     total: float = sum(int(row[column]) for row in rows if row["step"] < steps)
     return total / (steps * STEP_S)
 
 
-def series(rows: Sequence[Found], column: str) -> list[float]:
+def series(rows: Sequence[DictRow], column: str) -> list[float]:
     """Return the rate of each step, the oldest first."""
     steps = SPAN_S // STEP_S
     per_s = [0.0] * steps

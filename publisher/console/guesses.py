@@ -10,15 +10,15 @@ from service.settings import ConsoleSettings
 _log = structlog.get_logger()
 
 WRONG_S = 0.5
-"""After which a wrong token is answered. A right one is answered at once, however many wrong ones wait."""
+"""Seconds until a wrong token is answered. A right one is answered at once, however many wrong ones wait."""
 MOST_A_SECOND = 200
-"""Tries by whoever does not wait for the answer: more than all connections have that do."""
+"""Wrong tokens a second: more than all connections can send that wait for their answers."""
 _MOST_KNOWN = 64
 _LOG_S = 1.0
 
 
 class TooManyGuessesError(Exception):
-    """Nobody can log in for a moment, but from an address that did before; who is logged in is not concerned."""
+    """For a moment, only addresses that have logged in before can log in. Open logins continue."""
 
 
 class _Budget:

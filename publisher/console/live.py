@@ -1,4 +1,4 @@
-"""Server-sent events: a page that is open gets its middle anew when it has changed. Watchers share each look at Postgres."""
+"""Server-sent events: an open page gets its middle again when it has changed. Watchers share each read of Postgres."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ _BEAT_S = 10.0
 
 
 class LivePage:
-    """One page as everybody sees it who has it open. Of one event loop."""
+    """One page, the same for all its watchers. Of one event loop."""
 
     def __init__(self, render: Callable[[], Awaitable[tuple[str, str]]], refresh_s: float) -> None:
         """`render` returns the kind of event, `page` or `trouble`, and its text."""
@@ -43,13 +43,13 @@ class LivePage:
 
 
 class Watchers:
-    """How many watch at a time."""
+    """The number of watchers."""
 
     def __init__(self) -> None:
         self.count = 0
 
     async def counted(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield the events, and count as long as somebody takes them."""
+        """Yield the events, and count the watcher until it leaves."""
         self.count += 1
         try:
             async for each in events:

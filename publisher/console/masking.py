@@ -1,4 +1,4 @@
-"""What the console shows of events and of messages that may quote them. Pure."""
+"""Masks events, and messages that may quote them, for the console. Pure."""
 
 import re
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 _MOST_SHOWN = 4_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _EXCEPTION = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([A-Za-z_][\w.]*)(?=:|\n|\Z)")
-"""The first exception of a traceback. Of what follows its name, every line may be any text, another traceback as well."""
+"""The first exception of a traceback. Every line after its name may be any text, even another traceback."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 HIDDEN = "…"
 
 
 def shown_bytes(value: bytes | None, *, show: bool) -> str:
-    """Return the value or key of a record, what is no text of it escaped; only its size unless `show`."""
+    """Return the value or key of a record, with bytes that are no text escaped; only its size unless `show`."""
     if value is None:
         return "null"
     if not show:
@@ -28,7 +28,7 @@ def shown_text(text: str) -> str:
 
 
 def shown_key(key: bytes | None, session_key: str, *, show: bool) -> str:
-    """Return a record's key: the session's own is no secret to whoever found the session by it."""
+    """Return a record's key: the session's own is no secret to a person who found the session by it."""
     return session_key if key == session_key.encode() else shown_bytes(key, show=show)
 
 
@@ -39,7 +39,7 @@ def shown_headers(headers: list[Any] | None, *, show: bool) -> str:
 
 
 def shown_detail(detail: str, reason: str, *, show: bool) -> str:
-    """Return why a letter was written or a row parked, on one line; unless `show` without what it quotes of events.
+    """Return why a letter was written or a row parked, on one line; unless `show`, without its quotes of events.
 
     Of a failed transform the last line of the traceback, or only the first exception's name: a message may be any text, of several lines.
     """
@@ -52,7 +52,7 @@ def shown_detail(detail: str, reason: str, *, show: bool) -> str:
     text = " ".join(lines)
     if show:
         return text[:_MOST_SHOWN]
-    if len(text) > 2 * _MOST_SHOWN:  # each quotation mark may be looked at to the end of it
+    if len(text) > 2 * _MOST_SHOWN:  # each quotation mark may be searched to the end of it
         return f"{HIDDEN} ({len(text):,} characters)"
     return _QUOTED.sub(HIDDEN, text)[:_MOST_SHOWN]
 

@@ -1,4 +1,4 @@
-"""The pages: which there are, and what each reads. Every one is a few bounded queries in one snapshot."""
+"""The pages and their queries. Each page is a few bounded queries in one snapshot."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from publisher.console.alerts.observed import NotReady
 from publisher.console.alerts.page import read_alerts, without_postgres
 from publisher.console.flow import read_flow
 from publisher.console.masking import shown_detail, shown_traceback
-from publisher.console.reader import Connection, Found, read
+from publisher.console.reader import Connection, PageData, read
 from publisher.console.schemas import ShownValues
 from publisher.console.search import search
 from publisher.console.story import add_places, read_story
@@ -39,12 +39,12 @@ class NotThereError(Exception):
 
 
 class WrongAddressError(Exception):
-    """A parameter of the address is not what the page takes."""
+    """A parameter of the address has no value that the page takes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a page is read with. `values`: the address' parameters; `shown`: what it shows of records."""
+class PageRequest:
+    """The input of a page. `values`: the address' parameters; `shown`: how it shows values of records."""
 
     connection: Connection
     settings: Settings
@@ -78,84 +78,90 @@ class ConsolePage(NamedTuple):
 
     path: str
     template: str
-    read: Callable[[Asked], Found]
+    read: Callable[[PageRequest], PageData]
     live: bool = False
     waits_for_others: bool = False
-    without_postgres: Callable[[str], Found] | None = None
+    without_postgres: Callable[[str], PageData] | None = None
 
 
-def _flow(asked: Asked) -> Found:
-    return read_flow(asked.connection, asked.settings, asked.not_ready) | {
-        "time": asked.settings.session.time
+def _flow(request: PageRequest) -> PageData:
+    return read_flow(request.connection, request.settings, request.not_ready) | {
+        "time": request.settings.session.time
     }
 
 
-def _alerts(asked: Asked) -> Found:
-    return read_alerts(asked.connection, asked.settings, asked.not_ready)
+def _alerts(request: PageRequest) -> PageData:
+    return read_alerts(request.connection, request.settings, request.not_ready)
 
 
-def _lanes(asked: Asked) -> Found:
-    return {"lanes": read_lanes(asked.connection, _COUNT_LIMIT), "count_limit": _COUNT_LIMIT}
+def _lanes(request: PageRequest) -> PageData:
+    return {"lanes": read_lanes(request.connection, _COUNT_LIMIT), "count_limit": _COUNT_LIMIT}
 
 
-def _runs(asked: Asked) -> Found:
-    before, generation = asked.number("before", _LAST), asked.number("generation", 2**31 - 1)
-    runs = read(asked.connection, _LEDGER["runs"], before=before, rows=ROWS)
-    generations = read(asked.connection, _LEDGER["generations"], before=min(generation, 2**31 - 1), rows=ROWS)
-    restores = read(asked.connection, _LEDGER["last_restore"], batches=_COUNTED_BATCHES)
+def _runs(request: PageRequest) -> PageData:
+    before, generation = request.number("before", _LAST), request.number("generation", 2**31 - 1)
+    runs = read(request.connection, _LEDGER["runs"], before=before, rows=ROWS)
+    generations = read(
+        request.connection, _LEDGER["generations"], before=min(generation, 2**31 - 1), rows=ROWS
+    )
+    restores = read(request.connection, _LEDGER["last_restore"], batches=_COUNTED_BATCHES)
     return {
         "restore": restores[0] if restores else None,
         "counted_batches": _COUNTED_BATCHES,
         "runs": runs,
         "generations": generations,
-        "savepoints": read(asked.connection, _LEDGER["savepoints"], rows=ROWS),
-        "assembly": read(asked.connection, _LEDGER["assembly"]),
+        "savepoints": read(request.connection, _LEDGER["savepoints"], rows=ROWS),
+        "assembly": read(request.connection, _LEDGER["assembly"]),
         "next": runs[-1]["number"] if len(runs) == ROWS else None,
         "next_generation": generations[-1]["generation"] if len(generations) == ROWS else None,
     }
 
 
-def _batches(asked: Asked) -> Found:
-    rows = read(asked.connection, _LEDGER["batches"], before=asked.number("before", _LAST), rows=ROWS)
+def _batches(request: PageRequest) -> PageData:
+    rows = read(request.connection, _LEDGER["batches"], before=request.number("before", _LAST), rows=ROWS)
     return {"batches": rows, "next": rows[-1]["batch_id"] if len(rows) == ROWS else None}
 
 
-def _batch(asked: Asked) -> Found:
-    batch_id = asked.number("id", 0)
-    found = read(asked.connection, _LEDGER["batch"], batch_id=batch_id)
+def _batch(request: PageRequest) -> PageData:
+    batch_id = request.number("id", 0)
+    found = read(request.connection, _LEDGER["batch"], batch_id=batch_id)
     if not found:
         raise NotThereError(f"The ledger has no batch {batch_id}.")
-    lane = asked.number("lane", 0)
-    after = asked.text("after")
+    lane = request.number("lane", 0)
+    after = request.text("after")
     rows = read(
-        asked.connection, _LEDGER["batch_sessions"], batch_id=batch_id, lane=lane, after=after, rows=ROWS
+        request.connection, _LEDGER["batch_sessions"], batch_id=batch_id, lane=lane, after=after, rows=ROWS
     )
     return {
         "batch": found[0],
-        "open_after": read(asked.connection, _LEDGER["open_after"], batch_id=batch_id)[0],
-        "latency": read(asked.connection, _LEDGER["batch_latency"], batch_id=batch_id, rows=_LATENCY_ROWS)[0],
+        "open_after": read(request.connection, _LEDGER["open_after"], batch_id=batch_id)[0],
+        "latency": read(request.connection, _LEDGER["batch_latency"], batch_id=batch_id, rows=_LATENCY_ROWS)[
+            0
+        ],
         "latency_rows": _LATENCY_ROWS,
-        "time": asked.settings.session.time,
+        "time": request.settings.session.time,
         "sessions": rows,
         "next": (rows[-1]["lane"], rows[-1]["session_key"]) if len(rows) == ROWS else None,
     }
 
 
-def _deliveries(asked: Asked) -> Found:
-    if "lane" in asked.values:
-        epoch, lane = asked.number("epoch", 1), asked.number("lane", 0)
+def _deliveries(request: PageRequest) -> PageData:
+    if "lane" in request.values:
+        epoch, lane = request.number("epoch", 1), request.number("lane", 0)
         rows = read(
-            asked.connection,
+            request.connection,
             _DELIVERY["of_lane"],
             epoch=min(epoch, 2**31 - 1),
             lane=min(lane, 2**31 - 1),
-            seq=asked.number("before", _LAST),
+            seq=request.number("before", _LAST),
             rows=ROWS,
         )
         older = f"epoch={epoch}&lane={lane}&before={rows[-1]['seq']}" if len(rows) == ROWS else None
         return {"deliveries": rows, "next": older, "of": (epoch, lane)}
-    at, epoch, lane, seq = _place(asked.text("before"))
-    rows = read(asked.connection, _DELIVERY["deliveries"], at=at, epoch=epoch, lane=lane, seq=seq, rows=ROWS)
+    at, epoch, lane, seq = _place(request.text("before"))
+    rows = read(
+        request.connection, _DELIVERY["deliveries"], at=at, epoch=epoch, lane=lane, seq=seq, rows=ROWS
+    )
     older = None
     if len(rows) == ROWS:
         last = rows[-1]
@@ -175,43 +181,45 @@ def _place(text: str) -> tuple[str, int, int, int]:
         raise WrongAddressError(f"before={text!r} is no place in the list") from None
 
 
-def _replays(asked: Asked) -> Found:
-    rows = read(asked.connection, _DELIVERY["replays"], before=asked.number("before", _LAST), rows=ROWS)
+def _replays(request: PageRequest) -> PageData:
+    rows = read(request.connection, _DELIVERY["replays"], before=request.number("before", _LAST), rows=ROWS)
     return {"replays": rows, "next": rows[-1]["replay_id"] if len(rows) == ROWS else None}
 
 
-def _operations(asked: Asked) -> Found:
-    rows = read(asked.connection, _DELIVERY["operations"], before=asked.number("before", _LAST), rows=ROWS)
+def _operations(request: PageRequest) -> PageData:
+    rows = read(
+        request.connection, _DELIVERY["operations"], before=request.number("before", _LAST), rows=ROWS
+    )
     return {"operations": rows, "next": rows[-1]["operation_id"] if len(rows) == ROWS else None}
 
 
-def _parked(asked: Asked) -> Found:
-    state = asked.text("state", "parked")
-    batch_id, key = asked.number("batch", _LAST), asked.text("key")
-    rows = read(asked.connection, _DELIVERY["parked"], state=state, batch_id=batch_id, key=key, rows=ROWS)
+def _parked(request: PageRequest) -> PageData:
+    state = request.text("state", "parked")
+    batch_id, key = request.number("batch", _LAST), request.text("key")
+    rows = read(request.connection, _DELIVERY["parked"], state=state, batch_id=batch_id, key=key, rows=ROWS)
     for row in rows:
-        row["detail"] = shown_detail(row["detail"], "parked", show=asked.show)
+        row["detail"] = shown_detail(row["detail"], "parked", show=request.show)
     older = (rows[-1]["batch_id"], rows[-1]["session_key"]) if len(rows) == ROWS else None
     return {"parked": rows, "state": state, "next": older}
 
 
-def _letters(asked: Asked) -> Found:
-    reason = asked.text("reason")
-    before = asked.number("before", _LAST)
-    reasons = read(asked.connection, _DELIVERY["reasons"], count_limit=_COUNT_LIMIT)
+def _letters(request: PageRequest) -> PageData:
+    reason = request.text("reason")
+    before = request.number("before", _LAST)
+    reasons = read(request.connection, _DELIVERY["reasons"], count_limit=_COUNT_LIMIT)
     if reason:
-        at = asked.text("at", "infinity")
+        at = request.text("at", "infinity")
         if at != "infinity":
             at, *_ = _place(f"{at}~0~0~0")
         rows = read(
-            asked.connection, _DELIVERY["letters_of_reason"], reason=reason, at=at, before=before, rows=ROWS
+            request.connection, _DELIVERY["letters_of_reason"], reason=reason, at=at, before=before, rows=ROWS
         )
     else:
-        rows = read(asked.connection, _DELIVERY["letters"], before=before, rows=ROWS)
+        rows = read(request.connection, _DELIVERY["letters"], before=before, rows=ROWS)
     for row in rows:
-        row["detail"] = shown_detail(row["detail"], row["reason"], show=asked.show)
+        row["detail"] = shown_detail(row["detail"], row["reason"], show=request.show)
     for row in reasons:
-        row["detail"] = shown_detail(row["detail"] or "", row["reason"], show=asked.show)
+        row["detail"] = shown_detail(row["detail"] or "", row["reason"], show=request.show)
     older = None
     if len(rows) == ROWS:
         older = f"before={rows[-1]['dead_letter_id']}"
@@ -221,9 +229,9 @@ def _letters(asked: Asked) -> Found:
     return {"letters": rows, "reasons": reasons, "reason": reason, "next": older, "limit": _COUNT_LIMIT}
 
 
-def _letter(asked: Asked) -> Found:
-    number = asked.number("id", 0)
-    found = read(asked.connection, _DELIVERY["letter"], dead_letter_id=number)
+def _letter(request: PageRequest) -> PageData:
+    number = request.number("id", 0)
+    found = read(request.connection, _DELIVERY["letter"], dead_letter_id=number)
     if not found:
         raise NotThereError(f"There is no dead letter {number}.")
     letter = found[0]
@@ -233,54 +241,54 @@ def _letter(asked: Asked) -> Found:
     )
     return {
         "letter": letter,
-        "detail": shown_detail(letter["detail"], letter["reason"], show=asked.show),
-        "traceback": shown_traceback(letter["detail"], show=asked.show),
+        "detail": shown_detail(letter["detail"], letter["reason"], show=request.show),
+        "traceback": shown_traceback(letter["detail"], show=request.show),
         "events": [
-            {"offset": offset, "ms": ms, "type": kind, "value": asked.shown.of(value)}
+            {"offset": offset, "ms": ms, "type": kind, "value": request.shown.of(value)}
             for offset, ms, kind, value in [*events][:_EVENTS_SHOWN]
         ],
     }
 
 
-def _storage(asked: Asked) -> Found:
-    found = survey(asked.connection, asked.settings.retention)
-    with snapshot(asked.connection):
-        sizes = read(asked.connection, _DELIVERY["sizes"])
-        total = asked.connection.execute(_DELIVERY["database_size"]).fetchone()
+def _storage(request: PageRequest) -> PageData:
+    found = survey(request.connection, request.settings.retention)
+    with snapshot(request.connection):
+        sizes = read(request.connection, _DELIVERY["sizes"])
+        total = request.connection.execute(_DELIVERY["database_size"]).fetchone()
     return {
         "survey": found,
         "per_day": found.growth.per_day(found.growth.bytes),
         "sizes": sizes,
         "total": None if total is None else total[0],
-        "retention": asked.settings.retention,
+        "retention": request.settings.retention,
     }
 
 
-def _checks(asked: Asked) -> Found:
-    newest = asked.connection.execute(_OUTBOX_LEDGER["end"]).fetchone()
+def _checks(request: PageRequest) -> PageData:
+    newest = request.connection.execute(_OUTBOX_LEDGER["end"]).fetchone()
     last = 0 if newest is None else newest[0]
     first = max(1, last - _CHECKED_BATCHES + 1)
-    rows = read(asked.connection, _LEDGER["findings"], from_batch=first, to_batch=last, rows=200)
+    rows = read(request.connection, _LEDGER["findings"], from_batch=first, to_batch=last, rows=200)
     return {"checks": rows, "batches": _CHECKED_BATCHES}
 
 
-def _search(asked: Asked) -> Found:
-    return {"outcome": search(asked.connection, asked.settings.kafka, asked.text("q")[:2_000])}
+def _search(request: PageRequest) -> PageData:
+    return {"outcome": search(request.connection, request.settings.kafka, request.text("q")[:2_000])}
 
 
-def _session(asked: Asked) -> Found:
-    key = asked.text("key")
+def _session(request: PageRequest) -> PageData:
+    key = request.text("key")
     if "\0" in key:
         raise WrongAddressError("a session key has no NUL")
-    story = read_story(asked.connection, key, asked.number("before", _LAST), asked.shown)
+    story = read_story(request.connection, key, request.number("before", _LAST), request.shown)
     if not story["sessions"] and not story["letters"] and not story["parked"]:
-        if erased := erased_of_key(asked.connection, key):
+        if erased := erased_of_key(request.connection, key):
             at = max(each.erased_at for each in erased)
             raise NotThereError(f"The sessions of this key were erased, the last of them at {at:%F %T}.")
         raise NotThereError(f"The outbox has neither a session nor a dead letter with the key {key!r}.")
     story["kafka"] = None
-    if asked.text("kafka"):
-        add_places(asked.settings.kafka, story)
+    if request.text("kafka"):
+        add_places(request.settings.kafka, story)
     return story
 
 
@@ -304,9 +312,9 @@ PAGES = (
 )
 
 
-def read_page(page: ConsolePage, asked: Asked) -> Found:
+def read_page(page: ConsolePage, request: PageRequest) -> PageData:
     """Read a page, in one snapshot unless it waits for others or makes its own. Raises psycopg.Error, NotThereError, WrongAddressError."""
     if page.waits_for_others or page.read is _storage:
-        return page.read(asked)
-    with snapshot(asked.connection):
-        return page.read(asked)
+        return page.read(request)
+    with snapshot(request.connection):
+        return page.read(request)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import DictRow, dict_row
 
 from db.connection import connect
 from db.migrate import require_current
@@ -21,7 +21,8 @@ _WAIT_S = 5.0
 _CONNECT_TIMEOUT_S = 3
 
 Connection = psycopg.Connection[Any]
-Found = dict[str, Any]
+PageData = dict[str, Any]
+"""The values of a template, by name."""
 
 
 class Reader:
@@ -79,7 +80,7 @@ class Reader:
         return connection
 
 
-def read(connection: Connection, query: LiteralString, **values: object) -> list[Found]:
+def read(connection: Connection, query: LiteralString, **values: object) -> list[DictRow]:
     """Return the rows of a query of the console by the names of their columns. Raises psycopg.Error."""
     with connection.cursor(row_factory=dict_row) as cursor:
         # Not prepared: a plan for all values would name every partition there is (docs/decisions/0029).

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from publisher.console.reader import Found
+from publisher.console.reader import PageData
 from service.settings import ConsoleSettings
 
 FRAGMENT, WHOLE = "fragment.html", "base.html"
@@ -23,7 +23,9 @@ class Rendering:
         self._show = settings.show_values
         self._has_login = settings.token is not None
 
-    def page(self, template: str, found: Found, *, path: str, live: bool = False, part: bool = False) -> str:
+    def page(
+        self, template: str, found: PageData, *, path: str, live: bool = False, part: bool = False
+    ) -> str:
         """Return a page; `part`: only the middle, to update a page that is already open."""
         values = {
             "layout": FRAGMENT if part else WHOLE,

@@ -28,15 +28,15 @@ AGAIN_S = 10.0
 """Seconds after which a registry that was away, and an id that it did not know, are asked for again."""
 MOST_VALUE_BYTES = 64 << 10
 MOST_PAGE_BYTES = 1 << 20
-"""What is decoded of one value and of all values of a page: a page must not keep the process busy."""
+"""Bytes that are decoded of one value and of all values of a page: a page must not keep the process busy."""
 _ANSWER_S = 2.0
 _UNUSABLE_CHARS = 4_000
-"""What an answer without a schema takes of those that are remembered."""
+"""The size of an answer without a schema in the cache."""
 _KINDS = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "JSON": "JSON Schema"}
 
 
 class SchemaAnswer(NamedTuple):
-    """What the registry said of an id. `trouble`: why it said nothing; `until`: when to ask again (time.monotonic)."""
+    """The registry's answer for an id. `trouble`: why there is none; `until`: when to ask again (time.monotonic)."""
 
     schema: WriterSchema | UnusableSchema | None
     places: str = ""
@@ -117,7 +117,7 @@ class SchemaLookup:
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
             said = str(error)
             self._close_client()  # the next one is made with the secrets and certificates of then
-        except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread goes on
+        except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread continues
             _log.warning("console_schema_failed", schema_id=schema_id, exc_info=error)
             said = f"{type(error).__name__}: {error}"
         return SchemaAnswer(None, trouble=said, until=time.monotonic() + AGAIN_S)

@@ -8,8 +8,8 @@ from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.console.reader import Connection
 from publisher.outbox.erased import erased_at_end, erased_of_key
 from publisher.trace.meaning import is_kept, meaning
-from publisher.trace.positions import MOST_CANDIDATES, Candidate, LetterThere, find_there
-from publisher.trace.records import RecordThere, record_at
+from publisher.trace.positions import MOST_CANDIDATES, Candidate, LetterMatch, find_matches
+from publisher.trace.records import StoredRecord, record_at
 from service.errors import OutboxError
 from service.settings import KafkaSettings
 
@@ -18,18 +18,18 @@ _KAFKA_TIMEOUT_S = 5
 
 @dataclass(slots=True)
 class SearchOutcome:
-    """`key`: the one session key that was meant. Else what may have been meant, and what was said on the way."""
+    """`key`: the one session key that matches. Otherwise the candidates, and notes on the search."""
 
     query: str
     key: str | None = None
     meant: str = ""
     candidates: list[Candidate] = field(default_factory=list)
-    letters: list[LetterThere] = field(default_factory=list)
+    letters: list[LetterMatch] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOutcome:
-    """Return what was meant. Raises psycopg.Error."""
+    """Return the matches. Raises psycopg.Error."""
     query = query.strip()
     outcome = SearchOutcome(query)
     if not query or "\0" in query:
@@ -81,7 +81,7 @@ def _input(
     *,
     is_end: bool = False,
 ) -> None:
-    there = find_there(connection, place, only_ends=is_end)
+    there = find_matches(connection, place, only_ends=is_end)
     if there.letters_hidden:
         outcome.notes.append("the console's login may not read dead letters, so that none was looked for")
     exact = there.keys(exact=True)
@@ -101,7 +101,7 @@ def _input(
             outcome.key = record.key
 
 
-def _record(kafka: KafkaSettings, place: RecordPlace, outcome: SearchOutcome) -> RecordThere | None:
+def _record(kafka: KafkaSettings, place: RecordPlace, outcome: SearchOutcome) -> StoredRecord | None:
     limited = kafka.model_copy(update={"request_timeout_s": min(_KAFKA_TIMEOUT_S, kafka.request_timeout_s)})
     try:
         record = record_at(limited, *place)

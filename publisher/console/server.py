@@ -1,4 +1,4 @@
-"""The console's server: a thread of its own, of which nothing else waits for anything."""
+"""The console's server: a separate thread, for which nothing else waits."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _MISSING = "its packages are not installed: pip install 'spark-outbox[console]'"
 
 @contextmanager
 def served(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[None]:
-    """Serve it as `[console]` says until the block ends, or not at all: a port that is taken is tried again, and no failure gets out."""
+    """Serve it as `[console]` says until the block ends, or not at all: a port that is taken is tried again, and no failure is raised."""
     if settings.console.port == 0:
         yield
         return

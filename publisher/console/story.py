@@ -4,13 +4,15 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, LiteralString
 
+from psycopg.rows import DictRow
+
 from db import windows
 from db.statements import queries
 from publisher.console.masking import shown_detail, shown_headers, shown_key
-from publisher.console.reader import Connection, Found, read
+from publisher.console.reader import Connection, PageData, read
 from publisher.console.schemas import ShownValue, ShownValues
 from publisher.outbox.permitted import permitted
-from publisher.trace.outputs import Identity, Output, found_in_kafka, looked_for, outputs_of_key
+from publisher.trace.outputs import Identity, Output, found_in_kafka, must_be_in_kafka, outputs_of_key
 from publisher.trace.records import Copy
 from service.errors import OutboxError
 from service.settings import KafkaSettings
@@ -22,10 +24,10 @@ _KAFKA_TIMEOUT_S = 5
 _MOST_RECORDS = 500_000
 
 
-def read_story(connection: Connection, key: str, before: int, shown: ShownValues) -> Found:
-    """Return what the page of a session key shows: its newest sessions before a batch. Raises psycopg.Error."""
+def read_story(connection: Connection, key: str, before: int, shown: ShownValues) -> PageData:
+    """Return the data of the page of a session key: its newest sessions before a batch. Raises psycopg.Error."""
     show = shown.show
-    sessions: list[Found] = []
+    sessions: list[DictRow] = []
     for window in reversed(windows.kept(connection, last=before - 1)):
         newest = window._replace(last=min(window.last, before - 1))
         left = SESSIONS + 1 - len(sessions)
@@ -63,9 +65,9 @@ def read_story(connection: Connection, key: str, before: int, shown: ShownValues
 
 def _in_windows(
     connection: Connection, query: LiteralString, key: str, batch_ids: Collection[int]
-) -> list[Found] | None:
-    """Ask for what the outbox has of a key around these batches, newest first; None where the login may not read it."""
-    found: list[Found] = []
+) -> list[DictRow] | None:
+    """Return a query's rows of a key around these batches, newest first; None if the login may not read them."""
+    found: list[DictRow] = []
     for window in reversed(windows.holding(connection, batch_ids)):
         ask = partial(read, connection, query, key=key, **window.bounds, rows=ROWS)
         rows = permitted(connection, ask, None)
@@ -79,13 +81,13 @@ def _in_windows(
 
 def _history(
     connection: Connection, key: str, batch_ids: Collection[int], *, show: bool
-) -> list[Found] | None:
+) -> list[DictRow] | None:
     rows = _in_windows(connection, _STORY["history"], key, batch_ids)
     if rows is None:
         return None
     rows.sort(key=lambda row: row["at"], reverse=True)
     for row in rows:
-        # The only lines that may quote an event: the reason stands first, in our own words.
+        # Only these lines may quote an event, after the reason, which is the outbox's own text.
         if row["what"] in ("dead-lettered", "parked"):
             row["detail"] = _quoting(row["detail"], show=show)
     return rows
@@ -97,12 +99,12 @@ def _quoting(detail: str, *, show: bool) -> str:
     return f"{said}{separator}{shown_detail(quoted, reason, show=show)}" if separator else said
 
 
-def _letter(row: Found, *, show: bool) -> Found:
+def _letter(row: DictRow, *, show: bool) -> DictRow:
     return row | {"detail": shown_detail(row["detail"], row["reason"], show=show)}
 
 
 def _output(
-    output: Output, values: dict[tuple[int, str, int], Found], key: str, values_shown: ShownValues
+    output: Output, values: dict[tuple[int, str, int], DictRow], key: str, values_shown: ShownValues
 ) -> dict[str, Any]:
     carried = values.get((output.batch_id, *output.identity))
     shown = output._asdict() | {
@@ -121,7 +123,7 @@ def _output(
     return shown
 
 
-def add_places(kafka: KafkaSettings, story: Found) -> None:
+def add_places(kafka: KafkaSettings, story: PageData) -> None:
     """Add each output's place in Kafka, read within the offsets of the deliveries, and what could not be read."""
     outputs: list[Output] = story["found"]
     spans = {
@@ -154,6 +156,6 @@ def _places(output: Output, found: dict[Identity, list[Copy]]) -> str:
             + ("" if copy.replay is None else f" (replay {copy.replay})")
             for copy in copies
         )
-    if looked_for(output, scan=False):
+    if must_be_in_kafka(output, scan=False):
         return "not in Kafka (any more)"
     return "offsets are not recorded" if output.state == "delivered" else ""

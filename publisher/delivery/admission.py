@@ -16,7 +16,7 @@ from service.settings import KafkaSettings
 
 
 class Admission(ABC):
-    """One lane's, or one replay's: they differ in where topic ids are kept and in what becomes of a row that is refused."""
+    """One lane's, or one replay's: they differ in where topic ids are kept and in how a refused row is handled."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Admission(ABC):
         batches do not suit a topic, KafkaException, and what `put_aside` raises.
         """
         if rows and self._aside:
-            # What the cursor has passed comes no more.
+            # Rows that the cursor has passed do not come again.
             first = rows[0].batch_id, rows[0].session_key
             self._aside = {place for place in self._aside if place >= first}
         rows, names, limits = self._with_limits(self._with_allowed_topics(self._kept(rows)))

@@ -1,4 +1,4 @@
-"""What all deliveries of one process have in common."""
+"""The context that all deliveries of one process share."""
 
 import threading
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _log = structlog.get_logger()
 
 
 class Timelines:
-    """Says once of each new timeline of the server that it was promoted. No stop: each lane proves that nothing delivered was lost."""
+    """Logs once, for each new timeline, that the server was promoted. No stop: each lane proves that no delivery was lost."""
 
     def __init__(self, recorded: int) -> None:
         """`recorded`: the timeline of `outbox.identity`."""
@@ -26,7 +26,7 @@ class Timelines:
         self._lock = threading.Lock()
 
     def notice(self, now: int) -> None:
-        """Tell of the timeline that a new connection leads to."""
+        """Log the timeline of a new connection, if it is new."""
         with self._lock:
             if now in self._known:
                 return

@@ -19,7 +19,7 @@ _LEAST_PATIENCE_S = 1.0
 
 
 def patience_s(lease_s: float) -> float:
-    """Return how long a turn may stand still. Those that wait for it are delivered elsewhere before a lease would have run out."""
+    """Return how long a turn may make no progress. Other processes then take the waiting lanes before a lease would have expired."""
     return max(_LEAST_PATIENCE_S, lease_s / 3)
 
 
@@ -27,7 +27,7 @@ class HandoverTurns:
     """One for each process. Thread-safe."""
 
     def __init__(self, patience_s: float = 5.0) -> None:
-        """`patience_s`: how long a turn may stand still."""
+        """`patience_s`: how long a turn may make no progress."""
         self.patience_s = patience_s
         self._lock = threading.Lock()
         self._moves = 0
@@ -51,7 +51,7 @@ class HandoverTurns:
                     f"{self._holder} of this process hangs: it {HANDING_OVER}, has not got further for {self.patience_s:g} s, and the "
                     "other lanes wait for their turn"
                 )
-                # Looked at again: a turn that moved just now has said so already, and nobody might ever say it again.
+                # Checked again: a turn that moved just now has notified already, and might never notify again.
                 if self._moves == moves:
                     raise HandoverStuckError(reason)
                 self.stuck = None

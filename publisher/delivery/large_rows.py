@@ -1,6 +1,6 @@
 """One lane of a process at a time holds a row of more than `[publisher] transaction_bytes`: what all lanes hold is bounded, too.
 
-A lane that cannot have its turn yet goes on later, and keeps its place. A turn that does not end is over after a time: its lane hangs, and
+A lane that must wait for its turn keeps its place. A turn that does not end is over after a time: its lane hangs, and
 the others would never deliver their rows. That lane keeps its memory; nothing else depends on turns.
 """
 

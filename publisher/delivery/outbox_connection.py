@@ -58,6 +58,6 @@ class OutboxConnection:
             self._connection = None
 
     def take(self) -> psycopg.Connection[Any] | None:
-        """Hand it over, None where there is none: whoever takes it closes it."""
+        """Hand it to the caller, who closes it; None if there is none."""
         connection, self._connection = self._connection, None
         return connection

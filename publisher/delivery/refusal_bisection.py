@@ -9,9 +9,9 @@ ONE_BY_ONE_EVENTS = 2_000
 class RefusalBisection:
     """Finds the row that Kafka refuses when it refuses a transaction without naming one.
 
-    Record by record Kafka names it, but that is slow, and a transaction may not outlast its timeout. So the rows are halved first: what
-    goes out goes out, and the refused one is in the next half. Only the last few rows are sent record by record, and fewer of them where
-    even those took too long. After `refused`, and after `delivered` while it is on, the lane opens anew.
+    Record by record Kafka names it, but that is slow, and a transaction may not outlast its timeout. So the rows are halved first: a half
+    without the refused row is delivered, and the row is in the next half. Only the last few rows are sent record by record, and fewer of
+    them where even those took too long. After `refused`, and after `delivered` while it is on, the lane opens again.
     """
 
     def __init__(self) -> None:

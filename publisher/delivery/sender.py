@@ -17,8 +17,8 @@ from publisher.kafka.clients import discard_producer
 from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.monitoring import metrics
+from publisher.protocol.chunk_limits import ChunkLimits
 from publisher.protocol.continuation import DeliveryPosition
-from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.refusals import Place, RecordRefusedError, Refusal
@@ -32,7 +32,7 @@ Connection = psycopg.Connection[Any]
 
 
 class StepOutcome(Enum):
-    """What `run_once` did."""
+    """The result of `run_once`."""
 
     DELIVERED = auto()
     CAUGHT_UP = auto()
@@ -42,7 +42,10 @@ class StepOutcome(Enum):
 
 
 class Tenure(NamedTuple):
-    """What is held from `open` until the first exception, beside the producer. `position`: after the last transaction that was recorded."""
+    """The connection and position held from `open` until the first exception, beside the producer.
+
+    `position`: after the last transaction that was recorded.
+    """
 
     connection: Connection
     position: DeliveryPosition
@@ -173,7 +176,7 @@ class Sender:
             raise StartOverError
         if self._link.has_broken:
             metrics.link_broke()
-            # Its commit may have been sent twice, and the first one arrive yet: a new producer epoch makes it void.
+            # Its commit may have been sent twice, and the first request may still arrive: a new producer epoch makes it void.
             raise StartOverError
 
     def discard(self) -> None:
@@ -183,7 +186,7 @@ class Sender:
             discard_producer(producer)
 
     def end(self, transactional_id: str) -> bool:
-        """As `discard`, for whoever does not fence again: also ends a transaction that a failed `send` may have left open.
+        """As `discard`, for a caller that does not fence again: also ends a transaction that a failed `send` may have left open.
 
         `transactional_id`: as in the last fencing. Return whether no `send` can be committed from here on.
         """
@@ -228,7 +231,7 @@ class Sender:
         put_aside: Callable[[Place, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> None:
-        """Put aside what Kafka refused, or find out what it was with smaller transactions."""
+        """Put aside the rows that Kafka refused, or find them with smaller transactions."""
         if not self._bisection.one_by_one:
             if not self._bisection.on:
                 _log.info("refused_record_search", rows=error.sent, reason=str(error))

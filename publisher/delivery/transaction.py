@@ -51,7 +51,7 @@ class OffsetTally:
     def report(self, error: KafkaError | None, message: Message) -> None:
         """Take a delivery report."""
         if error is not None:
-            return  # the commit fails then, and says so
+            return  # the commit fails then, with the error
         # Kafka tells topic, partition and offset of every record that it took.
         place: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
         offset: int = message.offset()  # type: ignore[assignment]
@@ -120,9 +120,9 @@ class Transaction:
         one_by_one: bool = False,
         complaints: Complaints | None = None,
     ) -> None:
-        """`stop`: the process is to end. `turns`: of the process; `name`: who takes one, as an operator knows it; `alive` is told
-        of each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition by which the
-        rows were chosen, None where it needs no proof; `is_foreign`: whether others have written all records from it up to an offset.
+        """`stop`: the process is to end. `turns`: of the process; `name`: who takes one, as an operator knows it; `alive` is called with
+        each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition by which the rows
+        were chosen, None where it needs no proof; `is_foreign`: whether others have written all records from it up to an offset.
         `one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused. `complaints`: of the
         producer.
         """
@@ -161,7 +161,7 @@ class Transaction:
         """
         producer = self._producer
         self._began_at = time.monotonic()
-        # Before the transaction begins: who waits for a turn holds up no reader.
+        # Before the transaction begins, so that the wait for a turn holds up no reader.
         self._take_turn()
         try:
             try:
@@ -176,7 +176,7 @@ class Transaction:
                     if number % _ROWS_A_MOVE == 0:
                         self._turns.move(self._alive)
                 reach("transaction.before_progress")
-                # Last, so that whoever sees it sees every event before it.
+                # Last, so that a reader of it sees every event before it.
                 for record in progress:
                     self._produce(*record, self.tally.report_progress)
             finally:
@@ -265,7 +265,9 @@ class Transaction:
                     )
 
     def _check_end(self, progress: Sequence[ProgressRecord]) -> None:
-        """Commit only what follows the end that was read: whatever is between them may be the transaction that this one repeats."""
+        """Raise unless the progress record follows the end that was read: records between them may be the transaction that this one
+        repeats.
+        """
         wanted = self._progress_from
         if wanted is None:
             return

@@ -4,7 +4,7 @@ from confluent_kafka import KafkaError
 
 from service.kafka.client import UNAUTHORISED
 
-# A failure that comes alone is a hiccup that nobody has to read about.
+# A single failure is not worth showing.
 _FAILURES_SHOWN = 2
 _OTHER_CAUSES = UNAUTHORISED | {
     KafkaError._SSL,

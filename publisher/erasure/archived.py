@@ -44,7 +44,7 @@ class ArchiveErasure:
 
     def count(self, keys: Sequence[str]) -> dict[str, int]:
         """Return how many archived rows each key has. Raises ArchiveDamagedError, UnavailableError, psycopg.Error."""
-        from publisher.archive.erasing import count_keys
+        from publisher.archive.rewriting import count_keys
 
         found: dict[str, int] = {}
         if self._archive is None:
@@ -84,7 +84,7 @@ class ArchiveErasure:
         try:
             self._remove_garbage(self._archive, changing)
         except (ArchiveDamagedError, OSError) as error:
-            found.left.append(f"what a kill has left in the archive may have the key: {error}")
+            found.left.append(f"files that a kill left in the archive may have the key: {error}")
         return found
 
     def _erase(
@@ -96,7 +96,7 @@ class ArchiveErasure:
         changing: Callable[[], AbstractContextManager[None]],
         record: Callable[..., None],
     ) -> None:
-        from publisher.archive.erasing import put_in_force, write_without
+        from publisher.archive.rewriting import put_in_force, write_without
 
         rewriting = write_without(self._connection, archive, of, keys)
         if not rewriting.erased:
@@ -120,7 +120,7 @@ class ArchiveErasure:
     def _remove_garbage(
         self, archive: "Archive", changing: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        from publisher.archive.erasing import remove_garbage
+        from publisher.archive.rewriting import remove_garbage
 
         with changing():
             # Not while retention writes.

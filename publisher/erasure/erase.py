@@ -42,7 +42,7 @@ _SHOWN = 20
 
 @dataclass(slots=True)
 class ErasedKey:
-    """What became of one session key. `left`: what is still there, and what to do."""
+    """The result for one session key. `left`: what is still there, and what to do."""
 
     key_hash: str
     rows: int = 0
@@ -58,7 +58,7 @@ class ErasedKey:
 
 
 def check_key(session_key: str) -> None:
-    """Raise SettingsError for what is no session key."""
+    """Raise SettingsError for a text that is no session key."""
     try:
         size = len(session_key.encode())
     except UnicodeEncodeError as error:

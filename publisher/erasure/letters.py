@@ -11,7 +11,7 @@ _WRITTEN = "TOPIC/PARTITION/OFFSET"
 
 @dataclass(slots=True)
 class ErasedLetter:
-    """What became of the dead letters at a place. `left`: what is still there, and what to do."""
+    """The result for the dead letters at a place. `left`: what is still there, and what to do."""
 
     place: str
     letters: int = 0

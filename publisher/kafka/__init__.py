@@ -1,1 +1,1 @@
-"""The Kafka side: clients, topics, fencing, and what a lane's progress partition says (progress_reader.py)."""
+"""The Kafka side: clients, topics, fencing, and the reader of a lane's progress partition (progress_reader.py)."""

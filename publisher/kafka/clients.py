@@ -1,4 +1,4 @@
-"""librdkafka clients, configured the same way everywhere: our defaults, then [kafka.options], then what exactness needs."""
+"""librdkafka clients, configured alike everywhere: our defaults, then [kafka.options], then the options that exactly-once requires."""
 
 import logging
 import time
@@ -60,7 +60,7 @@ def lane_producer(
 
     `batch_bytes` bounds a record batch (None: only the default does), because librdkafka does not split a batch that
     a topic refuses. A single larger record still goes out, in a batch of its own. `logger` gets librdkafka's log,
-    `on_error` what it says of its connections.
+    `on_error` its errors of connections.
     """
     defaults: dict[str, Any] = {
         # As Java clients do it, so that a key's partition does not depend on who writes.
@@ -105,7 +105,7 @@ def discard_producer(producer: Producer) -> None:
     # cases does librdkafka register a first partition later.
     with suppress(KafkaException):
         producer.abort_transaction(_ABORT_WITHIN_S)
-    # Only one of the two waits until it has finished: confluent-kafka 2.16 takes `blocking` for its opposite, and may be mended one day.
+    # Only one of the two waits until it has finished: confluent-kafka 2.16 takes `blocking` for its opposite, and may be corrected one day.
     for blocking in (True, False):
         producer.purge(blocking=blocking)
 
@@ -210,7 +210,7 @@ class Cluster(NamedTuple):
 def cluster(
     admin: KafkaAdmin, topic: str | None, timeout_s: float, give_up: Callable[[], bool] = lambda: False
 ) -> Cluster:
-    """Return the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` says so.
+    """Return the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` returns true.
 
     By the metadata of one topic, which need not exist, not of all (None) that the cluster has. Not by `describe_cluster`: that one ends
     the process where no broker is registered for a moment (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).

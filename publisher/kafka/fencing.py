@@ -1,4 +1,4 @@
-"""Taking over in Kafka: whoever had a transactional id before is fenced, and its open transaction has ended."""
+"""Taking over in Kafka: the former holder of a transactional id is fenced, and its open transaction has ended."""
 
 import logging
 import time
@@ -32,7 +32,7 @@ def fencing_producer(
 ) -> Producer:
     """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` hears of its connections.
 
-    Raises StoppedError where the cluster takes no such transaction; KafkaException, _TIMED_OUT also when `give_up` says so.
+    Raises StoppedError where the cluster takes no such transaction; KafkaException, _TIMED_OUT also when `give_up` returns true.
     """
     complaints = complaints or Complaints()
     producer = clients.lane_producer(
@@ -59,7 +59,8 @@ def fencing_producer(
 def end_transaction(
     kafka: KafkaSettings, topics: Topics, transactional_id: str, transaction_timeout_ms: int
 ) -> bool:
-    """End what is open under this id, for whoever does not fence again: until its timeout it would hold up the readers of its topics.
+    """End the open transaction of this id, for a caller that does not fence again: until its timeout it would hold up the readers of its
+    topics.
 
     By a new producer epoch, not by the client's abort: a record that is still on its way could open it again in the old one. Best effort;
     return whether it has ended.

@@ -1,7 +1,7 @@
 """No lane writes to a partition where a transaction from before its fencing is still open.
 
-`init_transactions` ends what the lane's last producer left open: so says Kafka's coordinator. A partition knows it by a marker of
-its own, and brokers 4.3.0 to 4.4.0 may never write it (KAFKA-20734, docs/kafka.md). The records of an aborted transaction then stay
+`init_transactions` ends the transaction that the lane's last producer left open, by the coordinator's answer. Each partition learns of the
+end by a marker, which brokers 4.3.0 to 4.4.0 may never write (KAFKA-20734, docs/kafka.md). The records of an aborted transaction then stay
 open under the lane's producer id, and the lane's next commit on that partition commits them, too: consumers see them twice.
 
 So before a tenure's first record to a topic, every transaction that is open on it then must have ended. It need not be the lane's

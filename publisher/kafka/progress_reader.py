@@ -63,7 +63,8 @@ def partition_records(
     *,
     without_waiting: bool = False,
 ) -> Iterator[Callable[[int], Iterator[StoredProgress]]]:
-    """Yield what returns the records of a partition, as `progress_records` does, with one consumer for partitions one after the other.
+    """Yield a function that returns the records of a partition, as `progress_records` does, with one consumer for partitions one after the
+    other.
 
     Raises StoppedError behind a transaction that stays open, and for a record at which the body raises ValueError; KafkaException.
     """
@@ -90,7 +91,7 @@ def partition_records(
 
 
 class Newest(NamedTuple):
-    """What the end of a lane's partition holds. `later`: records of later epochs, newest of each lane."""
+    """The newest records of a lane's partition. `later`: records of later epochs, newest of each lane."""
 
     record: Progress | None
     later: dict[tuple[int, int], Progress]

@@ -18,7 +18,7 @@ class _Flight(NamedTuple):
 
 
 class SingleFlight:
-    """Thread-safe. Different questions hold each other up in nothing: no lock is held while one is asked."""
+    """Thread-safe. Different questions do not wait for each other: no lock is held while one is asked."""
 
     def __init__(self, give_up: Callable[[], bool]) -> None:
         """`give_up`: asked while waiting for another thread's answer, ends the wait."""
@@ -27,9 +27,9 @@ class SingleFlight:
         self._flights: dict[Hashable, _Flight] = {}
 
     def ask(self, question: Hashable, ask: Callable[[], T], *, newer_than: float = 0.0) -> T:
-        """Return what `ask` does, or did for another thread that began it after `newer_than` (time.monotonic) and is not through.
+        """Return the result of `ask`, or of a call by another thread that began after `newer_than` (time.monotonic) and has not ended.
 
-        Raises what that raised; KafkaException, TIMED_OUT, when `give_up` says so.
+        Raises its exception; KafkaException, TIMED_OUT, when `give_up` returns true.
         """
         with self._lock:
             flight = self._flights.get(question)

@@ -32,7 +32,7 @@ _PROGRESS_CONFIG = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 
-# Asked about where only the cluster is: it need not exist, and is not made. All topics would be too many for a large cluster.
+# Named in requests about the cluster alone: it need not exist, and is not made. All topics would be too many for a large cluster.
 _ANY_TOPIC = "outbox-progress"
 _TRANSACTION_LOG = "__transaction_state"
 _LOOK_S = 2.0
@@ -62,7 +62,7 @@ def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
 
 
 class Topics:
-    """What Kafka says of topics, asked for once and again when it is older than `max_age_s`. Shared by all lanes."""
+    """Kafka's descriptions of topics, read again when they are older than `max_age_s`. Shared by all lanes."""
 
     def __init__(
         self,

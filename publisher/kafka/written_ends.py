@@ -1,4 +1,4 @@
-"""What a process has written tells an old leader's answer from the end of a partition.
+"""By what a process has written it recognises an old leader's answer about the end of a partition.
 
 A leader that is cut off from its cluster, and still reached by a client, answers with the end that it knows. A lane that believed it would
 not see its last transaction, and send it again. Only a write is proof of the end: an old leader confirms none (acks=all).

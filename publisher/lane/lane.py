@@ -15,7 +15,7 @@ from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
-from publisher.lane.parking import LaneAdmission
+from publisher.lane.lane_admission import LaneAdmission
 from publisher.lane.read_ahead import ReadAhead
 from publisher.lane.reader import LaneChunk, LaneReader
 from publisher.lane.stray_rows import StrayRows
@@ -38,7 +38,7 @@ from publisher.protocol.continuation import (
     check_resumed_parked,
     continue_from,
 )
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
@@ -97,7 +97,7 @@ class Lane:
 
         Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
-        # What is found wrong before there is a new lease needs none to be believed.
+        # A failure before there is a new lease is believed without one.
         self._lease = None
         connection = self._connection.open()
         reach("delivery.before_lease")
@@ -127,11 +127,11 @@ class Lane:
             outcome = self._deliver(self._tenure)
         except StoppedError as error:
             if error.reason is StopReason.OUTPUT_TOPIC_REPLACED:
-                # Another cluster behind the same address has other topics, and another way out.
+                # Another cluster behind the same address has other topics, and another remedy.
                 check_cluster(self._context.identity.cluster_id, self._context.topics.cluster_id())
             raise
         if self._chunks.has_large_row:
-            # Everything is recorded: nothing depends on the connection.
+            # Everything is recorded, so the connection may be replaced.
             self._let_large_row_go()
             connection = self._connection.get()
             read_repeated_arrays(connection)
@@ -139,7 +139,7 @@ class Lane:
         return outcome
 
     def confirm(self) -> None:
-        """Raise LeaseLostError if another process has taken the lane: what looks wrong may be its work."""
+        """Raise LeaseLostError if another process has taken the lane, whose work may look like damage."""
         if self._lease is not None:
             self._lease.renew(self._connection.get())
 
@@ -294,7 +294,7 @@ class Lane:
             self._renewed_at = now
 
     def _sending(self, position: DeliveryPosition, chunk: LaneChunk, rows: list[Row]) -> _Sending:
-        """Return what the transaction is that carries `rows` of the chunk."""
+        """Return the transaction that carries `rows` of the chunk."""
         if chunk.commit_id is None:
             raise RuntimeError("a lane delivers only what the ledger has")
         identity = self._context.identity

@@ -6,8 +6,8 @@ import structlog
 from publisher.delivery.large_rows import LargeRows
 from publisher.delivery.sender import Connection
 from publisher.lane.reader import ANY_SIZE, LaneChunk, LaneReader, PendingChunk
+from publisher.protocol.chunk_limits import ChunkLimits
 from publisher.protocol.continuation import DeliveryPosition
-from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.stop_reasons import StoppedError
 from service.lifecycle.tracebacks import release_frames
 
@@ -31,7 +31,7 @@ class ReadAhead:
         self._kept: LaneChunk | None = None
 
     def next(self, connection: Connection, position: DeliveryPosition, limits: ChunkLimits) -> LaneChunk:
-        """Return the chunk after a position: the one that was kept, or what is there now. Raises StoppedError, psycopg.Error."""
+        """Return the chunk after a position: the one that was kept, or a new one. Raises StoppedError, psycopg.Error."""
         chunk, self._kept = self._kept, None
         if chunk is None:
             chunk = self._reader.read(connection, position, limits, self._most_row_bytes)
@@ -46,13 +46,13 @@ class ReadAhead:
         That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
         Kafka's commit and before the next begin: commit ids are random, so it then is what a read of that moment would
         find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
-        and an epoch begins after every batch of its time, so what the ledger gained meanwhile is no part of it.
+        and an epoch begins after every batch of its time, so rows that the ledger gained meanwhile do not belong to it.
         """
         try:
             self._asked = self._reader.ask(connection, position, limits, self._most_row_bytes)
         except psycopg.Error as error:
-            # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until
-            # the broker ends it, since the lane opens anew only once Postgres is back.
+            # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until the
+            # broker ends it, since the lane opens again only once Postgres is back.
             connection.close()
             release_frames(error)
             _log.debug("not_read_ahead", reason=str(error).strip())
@@ -73,7 +73,7 @@ class ReadAhead:
         self._kept = chunk
 
     def discard(self) -> None:
-        """Drop what was read ahead."""
+        """Drop the chunk that was read ahead."""
         self._kept = None
         if self._asked is not None:
             # Nothing else could be asked before its answer.
@@ -81,6 +81,6 @@ class ReadAhead:
             self._asked = None
 
     def end_large_row(self) -> None:
-        """Give the turn for large rows back, or the place of who waits for it."""
+        """Give the turn for large rows back, or this lane's place among those that wait for it."""
         self.has_large_row = False
         self._large_rows.end(self)

@@ -14,8 +14,8 @@ from contract.cursor import Cursor
 from db.statements import queries
 from publisher.monitoring.latency import RowTimes
 from publisher.protocol import remediation
+from publisher.protocol.chunk_limits import ChunkLimits, FetchSize, LedgerRow, first_gap
 from publisher.protocol.continuation import DeliveryPosition, check_ledger
-from publisher.protocol.cursor import ChunkLimits, FetchSize, LedgerRow, first_gap
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
@@ -25,7 +25,7 @@ _ROWS = queries("publisher", "rows")
 
 # More than Postgres can store in a row.
 ANY_SIZE = 1 << 30
-# Ledger rows looked at in one snapshot: bounds the memory and the time of a lane that is far behind.
+# Ledger rows read in one snapshot: bounds the memory and the time of a lane that is far behind.
 LEDGER_WINDOW = 1_000
 
 
@@ -94,7 +94,7 @@ class LaneReader:
     ) -> PendingChunk:
         """Send the question for the chunk after `position`; `take` waits for the answer. No row of more than `most_row_bytes` comes.
 
-        The connection is in pipeline mode until then, and good for nothing else. Raises psycopg.Error.
+        Until then the connection is in pipeline mode and cannot be used for anything else. Raises psycopg.Error.
         """
         from_batch, from_key = position.cursor.exclusive_bound()
         step = self._fetch_size.rows(limits.rows, limits.bytes)

@@ -21,7 +21,7 @@ from service.observability.loops import LifeSign, unwatched
 
 _log = structlog.get_logger()
 
-# Below this, a failure is a hiccup that nobody has to read about in `publisher status`.
+# With fewer failures, `publisher status` shows nothing.
 _FAILURES_SHOWN = 3
 
 
@@ -57,7 +57,7 @@ class Worker:
         self._was_open = False
         self._shown: str | None = ""  # a reason that an earlier holder left counts, too
         self.stopped: str | None = None
-        """Why the lane is stopped until somebody fixes it, None while it does not."""
+        """Why the lane is stopped until somebody fixes it, None while it is not."""
         self.bug: Exception | None = None
         """An exception raised while another was being handled; it leaves an unknown state."""
         self.done = False
@@ -114,7 +114,7 @@ class Worker:
             self._close()
 
     def _open(self) -> bool:
-        # A wake-up that comes from here on is about something that this look may not see.
+        # A wake-up from here on may be about rows that this step does not read.
         self._look.clear()
         if self._lane.open():
             self._health.producer = self._lane.sender.producer
@@ -166,7 +166,7 @@ class Worker:
         """Wait for a wake-up, at most `seconds`. One that came during the last step is not lost, and many count as one."""
         if not self._leave.is_set() and self._wake.wait(seconds):
             self._leave.wait(self._pace.wait_s())
-        # Before the step reads: whatever was committed until then is in it.
+        # Before the step reads, so that it reads everything that was committed until then.
         self._wake.clear()
 
     def _handle(self, error: Exception) -> None:
@@ -195,7 +195,7 @@ class Worker:
         self._leave.wait(delay)
 
     def _explained(self, error: Exception) -> StoppedError:
-        """Log the traceback, once, of an exception that nothing explains, and return it as a reason to stop."""
+        """Log the traceback of an unexpected exception, once, and return the reason to stop."""
         found = repr(error)
         if found != self._unexpected:
             self._unexpected = found
@@ -208,7 +208,7 @@ class Worker:
         )
 
     def _stand_still(self, error: StoppedError) -> None:
-        """Say why, and wait until it is time to look again."""
+        """Show the reason, and wait for the next check."""
         metrics.stopped(unexpected=error.reason is StopReason.UNEXPECTED)
         self._health.failed(LaneState.STOPPED, str(error))
         self._change("stopped", reason=str(error), retrying=error.retry)
@@ -222,7 +222,7 @@ class Worker:
             self._look.wait(self._stop_backoff.next())
 
     def _confirmed(self) -> bool:
-        """Whether a stop for good may be believed: not while another publisher may have changed what we look at."""
+        """Whether a permanent stop may be believed: not while another publisher may have changed the state that was read."""
         try:
             self._lane.confirm()
         except (psycopg.Error, UnavailableError, FencedError) as error:
@@ -232,7 +232,7 @@ class Worker:
         return True
 
     def _failed(self, error: Exception) -> str:
-        """Count and show a failure that may pass by itself; return its reason."""
+        """Count and show a transient failure; return its reason."""
         metrics.failed(error)
         reason = _reason(error)
         self._health.failed(LaneState.RETRYING, reason)
@@ -260,7 +260,7 @@ class Worker:
         try:
             self._lane.close(keep_lease=self.done)
         except (psycopg.Error, FencedError) as error:
-            # The process gives it back with its next look.
+            # The process gives it back at its next check.
             _log.debug("lease_not_released", lane=self._lane.lane, reason=_reason(error))
 
 

@@ -39,7 +39,7 @@ class DeliveryLog:
             self._parked += parked
 
     def flush(self, *, at_once: bool = False) -> None:
-        """Write the line if there is something to tell and the last one is old enough, or `at_once`."""
+        """Write the line if there is a delivery and the last line is old enough, or `at_once`."""
         with self._lock:
             now = time.monotonic()
             if not self._transactions or (not at_once and now - self._flushed_at < self._every_s):

@@ -1,4 +1,7 @@
-"""The health of this process: its threads write it, the endpoint reads it. Nothing here waits or queries a server."""
+"""The state behind a publisher's `/healthz` and `/readyz`: its threads write it, the endpoint reads it.
+
+Nothing here waits or queries a server.
+"""
 
 import threading
 import time
@@ -32,7 +35,7 @@ def longest_attempt_s(settings: Settings) -> float:
 
 
 class LaneState(StrEnum):
-    """What a lane does."""
+    """The state of a lane."""
 
     OPENING = "opening"
     RUNNING = "running"
@@ -47,11 +50,11 @@ class LaneHealth:
         self.epoch = epoch
         self.lane = lane
         self.producer: Producer | None = None
-        """The one of this tenure, None while the lane is not open."""
+        """The producer of this tenure, None while the lane is not open."""
         self.transaction_rows: int | None = None
         """Rows that the next transaction may carry, None before a first one."""
         self.loop: Loop | None = None
-        """Of its worker, None before it works."""
+        """The loop of its worker, None before it works."""
         self._state, self._reason = LaneState.OPENING, ""
         self._seq: int | None = None
         self._progress_at = time.monotonic()
@@ -108,7 +111,7 @@ class ProcessHealth:
         self._phase = "stopping"
 
     def looked(self, *, has_epoch: bool, nobody: Iterable[int] = ()) -> None:
-        """It was seen who runs which lane, and this process' share is being worked on.
+        """The assignment of lanes was read, and this process works on its share.
 
         `has_epoch`: whether there are lanes; `nobody`: those with work and without a holder.
         """
@@ -120,11 +123,11 @@ class ProcessHealth:
         self._looked_at = now
 
     def failed(self, reason: str) -> None:
-        """It could not be seen who runs which lane."""
+        """The assignment of lanes could not be read."""
         self._trouble = reason
 
     def withdrew(self, reason: str | None, *, cannot_deliver: bool = False) -> None:
-        """The process leaves lanes to others for this reason, None: it does not. `cannot_deliver`: a new one might."""
+        """The process leaves lanes to others for this reason; None if it does not. `cannot_deliver`: a new one might."""
         self._withdrawn, self._cannot_deliver = reason or "", cannot_deliver
 
     def beat(self) -> None:
@@ -143,7 +146,7 @@ class ProcessHealth:
                 del self._lanes[lane.epoch, lane.lane]
 
     def lanes(self) -> list[LaneHealth]:
-        """Return the lanes that a worker is on."""
+        """Return the lanes with a worker."""
         with self._lock:
             return [lane for _, lane in sorted(self._lanes.items())]
 
@@ -162,7 +165,7 @@ class ProcessHealth:
         )
 
     def verdict(self) -> HealthVerdict:
-        """Return what `/healthz` says: whether every loop turns, and whether other processes deliver while this one cannot."""
+        """Return the answer of `/healthz`: whether every loop turns, and whether other processes deliver while this one cannot."""
         found = self.loops.verdict()
         reasons = [self._withdrawn] if self._cannot_deliver else []
         return HealthVerdict([*found.reasons, *reasons], found.details | {"leaves_lanes": self._withdrawn})

@@ -13,7 +13,7 @@ from publisher.monitoring.metrics import REGISTRY
 from service.observability.best_effort import best_effort
 from service.observability.bulk_histogram import BulkHistogram
 
-# What is further away than this is no latency: old input that is played back, or a clock that is wrong. As on the console.
+# A longer time is no latency: old input that is played back, or a clock that is wrong. As on the console.
 _EARLIEST_S, _LATEST_S = -5.0, 86_400.0
 _BOUNDS_S = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 1_800, 7_200)
 

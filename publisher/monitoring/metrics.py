@@ -1,4 +1,4 @@
-"""What `publisher run` counts for Prometheus: once a transaction or once a failure, never once an event."""
+"""The counters of `publisher run` for Prometheus: once a transaction or once a failure, never once an event."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,13 +43,13 @@ _LANES_OPENED = Counter(
 _LANE_FAILURES = Counter(
     "outbox_lane_failures",
     "Steps of a lane that failed, by what failed: kafka, postgres, fenced (another process has the lane), handover (another lane of this "
-    "process hangs in its turn), stopped (until somebody mends it), unexpected (a defect).",
+    "process hangs in its turn), stopped (until somebody fixes it), unexpected (a defect).",
     ["kind"],
     registry=REGISTRY,
 )
 _FENCES = Counter(
     "outbox_fences",
-    "Work of this process that another one has: lease (Postgres says so), producer (Kafka says so).",
+    "Work of this process that another one has: lease (seen in Postgres), producer (seen in Kafka).",
     ["kind"],
     registry=REGISTRY,
 )
@@ -101,7 +101,7 @@ def _delivered(rows: Sequence[Row], took_s: float) -> None:
 
 @best_effort("metrics.opened")
 def opened(*, again: bool) -> None:
-    """Count a lane that was opened, `again`: by the worker that had it open before."""
+    """Count a lane that was opened; `again`: by the worker that had it open before."""
     _LANES_OPENED.labels("reopened" if again else "taken").inc()
 
 

@@ -1,4 +1,4 @@
-"""What `/readyz` of a publisher says: ready means that what there is to deliver is being delivered (decision 11). Pure."""
+"""The answer of a publisher's `/readyz`: ready if the rows in the outbox are being delivered (decision 11). Pure."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class LaneSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class HealthSnapshot:
-    """A process. `phase`: starting, running or stopping. `trouble`: why the last look at who runs which lane failed, else empty.
+    """A process. `phase`: starting, running or stopping. `trouble`: why the assignment of lanes could not be read, else empty.
 
     `has_epoch`: whether the job has made lanes; `nobody`: lanes that have work and no holder, and for how many seconds.
     """
@@ -57,7 +57,7 @@ def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: fl
         if seen.beat_s_ago > lease_s:
             reasons.append(f"no heartbeat for {seen.beat_s_ago:.0f} s: other processes take over the lanes")
         reasons += [reason for lane in seen.lanes if (reason := _lane(lane, limit_s))]
-        # Lanes that change hands have no holder for a moment. A process without any is there to take them at once.
+        # Lanes that move have no holder for a moment. A process without a lane takes them at once.
         nobody = [lane for lane, for_s in seen.nobody if not seen.lanes or for_s > limit_s]
         if nobody:
             reasons.append(f"nobody holds lanes {', '.join(map(str, nobody))}")

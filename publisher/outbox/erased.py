@@ -1,4 +1,4 @@
-"""What `publisher erase` has taken out, as the outbox remembers it: found by a session key, or by where a session ended in the input."""
+"""The outbox's record of erased sessions, by session key or by the position in the input where a session ended."""
 
 from datetime import datetime
 from typing import Any, NamedTuple

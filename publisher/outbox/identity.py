@@ -18,7 +18,7 @@ _IDENTITY = queries("publisher", "identity")
 
 
 class OutboxIdentity(NamedTuple):
-    """The row of `outbox.identity`, and what the server says of itself now."""
+    """The row of `outbox.identity`, and the server's own identity now."""
 
     outbox_uuid: UUID
     cluster_id: str | None
@@ -60,7 +60,10 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
 
 
 def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) -> OutboxIdentity:
-    """Return what a new connection leads to. Raises StoppedError unless it is the outbox that this process has bound at its start."""
+    """Return the identity of a new connection's outbox.
+
+    Raises StoppedError unless it is the outbox that this process has bound at its start.
+    """
     found = read_identity(connection)
     if found.outbox_uuid != bound.outbox_uuid:
         raise StoppedError(

@@ -1,4 +1,9 @@
-"""A lane's lease in Postgres: who works on it, so that others wait. It is for liveness only; Kafka does the fencing."""
+"""A lane's lease in Postgres: who works on it, so that others wait. It is for liveness only; Kafka does the fencing.
+
+A lease lasts `[publisher] lease_s`; one of `publisher resume` may last longer (resume/lane_move.py). The heartbeat renews those of the
+process's lanes that do not hang (assignment/heartbeat.py), and a lane renews its own while it is idle and with each delivery
+(lane/lane.py). A lease also ends when its holder's backend is gone (sql/leases.sql).
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How text arrays of `session_output` are read: they repeat from row to row, and reading one costs more than all values of its row."""
+"""Reads text arrays of `session_output`: they repeat from row to row, and reading one costs more than all values of its row."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _MOST_KNOWN_BYTES = 1 << 20
 
 
 class RepeatedArrayLoader(Loader):
-    """Takes an array that was read before out of a table: the same list for the same bytes, so nobody may change it."""
+    """Keeps the arrays that it has read: the same list for the same bytes, so nobody may change it."""
 
     format = Format.BINARY
 

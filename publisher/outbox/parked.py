@@ -1,4 +1,4 @@
-"""Rows that Kafka refuses for themselves: parked by their lane; once the cause is mended, sent again by the ordinary cursor or put away.
+"""Rows that Kafka refuses for themselves: parked by their lane; once the cause is corrected, sent again by the ordinary cursor or put away.
 
 A requeue copies rows into new batches of the ledger (function `outbox.requeue`), so that a lane delivers them exactly once like every
 other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.
@@ -55,7 +55,7 @@ class Choice:
     reasons: Sequence[str] | None = None
 
     def asked(self) -> dict[str, Any]:
-        """What was asked for, for the operator log."""
+        """The options, for the operator log."""
         rows = None if self.rows is None else len(self.rows)
         return {"reasons": self.reasons, "rows": rows, "all": self.rows is None and self.reasons is None}
 
@@ -71,7 +71,7 @@ class Choice:
 
 @dataclass
 class Requeued:
-    """What a requeue did: its batches, how many rows they hold, and the rows that the outbox no longer has."""
+    """The result of a requeue: its batches, their number of rows, and the rows that the outbox no longer has."""
 
     batches: list[int] = field(default_factory=list)
     rows: int = 0
@@ -103,7 +103,7 @@ def count_chosen(connection: psycopg.Connection[Any], choice: Choice) -> tuple[i
 def requeue(
     connection: psycopg.Connection[Any], choice: Choice, done: Callable[[int], None] = lambda _: None
 ) -> Requeued:
-    """Requeue what is chosen, several rows of one session key into batches one after the other, the oldest first.
+    """Requeue the chosen rows, several of one session key into batches one after the other, the oldest first.
 
     `done` is called with the number of rows of each batch. Raises ContinuityError where there are no lanes, psycopg.Error.
     """
@@ -119,7 +119,7 @@ def requeue(
 
 
 def _windows(connection: psycopg.Connection[Any], choice: Choice) -> Iterator[Window]:
-    """Cut the batches of what is chosen, the oldest first, so that the rows of a key keep their order."""
+    """Cut the batches of the chosen rows, the oldest first, so that the rows of a key keep their order."""
     row = connection.execute(_PARKED["span"], choice.parameters()).fetchone()
     return iter(()) if row is None or row[0] is None else windows.cut(*row)
 
@@ -190,7 +190,7 @@ def _newest_batch_and_lanes(connection: psycopg.Connection[Any]) -> tuple[int, i
 
 
 def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
-    """Put away what is chosen: the rows are kept, but not sent. Returns how many."""
+    """Put the chosen rows away: they are kept, but not sent. Return their number."""
     with connection.transaction():
         row = connection.execute(_PARKED["discard"], choice.parameters()).fetchone()
         discarded: int = 0 if row is None else row[0]

@@ -1,6 +1,6 @@
 """Output topics that do not exist, and whose rows a person has decided to park: lanes continue without them.
 
-The decision stands until it is taken back, and parks only what comes while the topic is missing.
+The decision stands until it is taken back, and parks only rows that come while the topic is missing.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ _TOPICS = queries("publisher", "parked_topics")
 
 
 class Waiting(NamedTuple):
-    """What waits to go to a topic: rows, of how many session keys, with how many outputs, those for other topics included."""
+    """The rows that wait for a topic, their session keys, and all of their outputs, those for other topics included."""
 
     rows: int
     session_keys: int

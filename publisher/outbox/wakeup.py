@@ -27,7 +27,7 @@ _MOST_BACKOFF_S = 5.0
 
 
 class Wakeup:
-    """Sets the subscribed events when their news come, when the connection was made again, and at the end."""
+    """Sets the subscribed events at their notifications, after a reconnection, and at the end."""
 
     def __init__(self, settings: PostgresSettings, stop: threading.Event, loops: Loops) -> None:
         self._settings = settings
@@ -107,7 +107,7 @@ class Wakeup:
         connection.execute(_WAKEUPS["listen_to_batches"])
         connection.execute(_WAKEUPS["listen_to_publishers"])
         backoff.reset()
-        # Whatever was committed while nobody listened.
+        # For commits while nobody listened.
         self.wake_all()
         while not self._stop.is_set():
             loop.turn()

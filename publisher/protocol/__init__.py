@@ -1,1 +1,1 @@
-"""What the delivery protocol speaks of: cursors, progress records, a row as Kafka records, where a lane continues, why it stops. Pure."""
+"""The delivery protocol's values and decisions: limits, a row as Kafka records, where a lane continues, why it stops. Pure."""

@@ -11,7 +11,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CloudEvents(NamedTuple):
-    """What the settings say of the attributes. `{topic}` in `source` and `type` stands for the output topic."""
+    """The attributes, from the settings. `{topic}` in `source` and `type` stands for the output topic."""
 
     source: str
     type: str

@@ -1,4 +1,4 @@
-"""Step 4: where a lane continues after a takeover or crash, if Kafka and Postgres agree. A pure decision; operators read its sentences."""
+"""Step 4: where a lane continues after a takeover or crash, if Kafka and Postgres agree. A pure decision; operators read its messages."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """What Postgres says of a lane: the row of `outbox.lane` and the newest one of `outbox.delivery`."""
+    """Postgres' state of a lane: the row of `outbox.lane` and the newest one of `outbox.delivery`."""
 
     seq: int
     cursor: Cursor
@@ -31,7 +31,7 @@ class Mirror:
 
 
 class CommittedProgress(Protocol):
-    """A progress record: what the transaction `seq` committed."""
+    """A progress record of the committed transaction `seq`."""
 
     @property
     def outbox_uuid(self) -> UUID: ...

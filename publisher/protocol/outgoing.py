@@ -16,7 +16,7 @@ from publisher.protocol.records import (
     produce_plain,
     records,
 )
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 
 
 class Outgoing(NamedTuple):
@@ -27,11 +27,11 @@ class Outgoing(NamedTuple):
 
     replay_uuid: UUID | None = None
     topics: frozenset[str] | None = None
-    targets: TargetTopics = TargetTopics()
+    targets: ReplayTargets = ReplayTargets()
     headers: ExtraHeaders = NO_EXTRAS
 
     def records(self, row: Row) -> Iterator[OutputRecord]:
-        """Yield what goes out of a row, in order. Raises ValueError where the row cannot be read.
+        """Yield the records of a row that are sent, in order. Raises ValueError where the row cannot be read.
 
         Filtered after numbering: an output's outbox-id does not depend on which others go out.
         """
@@ -52,7 +52,7 @@ class Outgoing(NamedTuple):
         return self.targets.of_all(wanted)
 
     def events(self, row: Row) -> int:
-        """Return how many records go out of a row."""
+        """Return how many records of a row are sent."""
         if self.topics is None:
             return len(row.topics)
         return sum([topic in self.topics for topic in row.topics])

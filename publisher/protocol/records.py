@@ -194,7 +194,7 @@ def records(row: Row, headers: ExtraHeaders = NO_EXTRAS) -> Iterator[OutputRecor
 
 
 def _not_own(described: list[tuple[str, bytes]], own: list[Header]) -> list[tuple[str, bytes]]:
-    """Return the headers that the transform did not set itself: it knows better."""
+    """Return those of the headers that the transform did not set itself."""
     if not described or not own:
         return described
     set_by_transform = {name.lower() for name, _ in own}

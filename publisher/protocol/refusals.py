@@ -1,4 +1,7 @@
-"""Which rows Kafka would refuse for themselves. Found before anything is sent, so that no transaction is spent on them."""
+"""Which rows are parked: those that Kafka would refuse for themselves. Any other refusal stops the lane.
+
+They are detected before anything is sent, so that no transaction fails because of them.
+"""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -31,7 +34,7 @@ Place = tuple[int, str]
 
 
 class TopicLimits(NamedTuple):
-    """What a topic takes. `max_bytes`: the largest uncompressed record batch, None where only the broker can tell."""
+    """The limits of a topic. `max_bytes`: the largest uncompressed record batch, None where only the broker can tell."""
 
     partitions: int
     max_bytes: int | None
@@ -81,7 +84,7 @@ def refusal(
 
 
 def no_row_s_fault(code: int, text: str, progress_topic: str) -> str:
-    """Return what is wrong when Kafka refuses a record of a transaction, but none of its rows is to blame."""
+    """Return the reason for a refused transaction of which no row is to blame."""
     if code == KafkaError.INVALID_TIMESTAMP:
         return (
             f"Kafka refuses the time of sending: {text}. The clock of this host and the brokers' differ by more than "

@@ -1,4 +1,4 @@
-"""What an operator can do about a stopped lane: the commands, the recommended one first. Pure text."""
+"""The remedies for a stopped lane: commands, the recommended one first. Pure text."""
 
 import shlex
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LOST = (
     f"the outbox; {_COUNTS}"
 )
 SET_BACK = (
-    "If the newer state of Kafka can be had, bring it back and restart `publisher run`. If it cannot: `publisher resume "
+    "If the newer state of Kafka can be restored, restore it and restart `publisher run`. If it cannot: `publisher resume "
     "--from kafka` continues after what Kafka still has and sends again what it lost; `publisher resume --from mirror`, "
     "where only the progress topic was set back and the events are there, continues after what Postgres recorded; "
     f"{_COUNTS}"
@@ -47,15 +47,15 @@ OTHER_SERVER = (
     f"nothing; {_COUNTS}. Then restart `publisher run`"
 )
 GAP = (
-    "Bring back the database's newest state and restart `publisher run`. If it cannot be had: `publisher resume --from "
+    "Bring back the database's newest state and restart `publisher run`. If that is impossible: `publisher resume --from "
     "batch {next_batch}` continues behind batch {present}, the first one after the gap, and `publisher replay start --from-batch "
-    "{present} --to-batch {present}` sends that one's events; what the missing batches held is lost unless the job makes it again. "
+    "{present} --to-batch {present}` sends that one's events; the events of the missing batches are lost unless the job makes them again. "
     "`publisher status` shows every lane"
 )
 
 
 def park_command(topic: str) -> str:
-    """Return the command by which the rows for a missing topic are parked. What a row names may be any text, so it is quoted."""
+    """Return the command by which the rows for a missing topic are parked. The topic's name may be any text, so it is quoted."""
     return f"publisher parked park --topic {shlex.quote(topic)}"
 
 
@@ -75,7 +75,7 @@ def replaced_topic(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remediation:
-    """What to do where Kafka and Postgres do not tell one history. `subject`: whose delivery is stopped."""
+    """The remedies if Kafka and Postgres have different histories. `subject`: whose delivery is stopped."""
 
     subject: str
     lost: str

@@ -33,7 +33,7 @@ class StopReason(StrEnum):
 
 
 class StoppedError(ContinuityError):
-    """A lane or a replay must not continue. `retry`: the cause may be mended outside, so a lane checks again by itself."""
+    """A lane or a replay must not continue. `retry`: the cause may be corrected outside, so a lane checks again by itself."""
 
     def __init__(self, reason: StopReason, explanation: str, *, retry: bool = False) -> None:
         super().__init__(f"{reason}: {explanation}")

@@ -10,8 +10,8 @@ import psycopg
 from contract.cursor import Cursor
 from publisher.archive.catalogue import ArchivedPartition, archive_id_at, read_catalogue
 from publisher.archive.files import ArchiveDamagedError
+from publisher.protocol.chunk_limits import ChunkLimits
 from publisher.protocol.continuation import DeliveryPosition, check_ledger
-from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.remediation import Remediation
@@ -71,7 +71,10 @@ def count(
     filters: Filters,
     tick: Callable[[int], None] = lambda _: None,
 ) -> tuple[Count, list[str]]:
-    """Count what the filters leave of the batches; return also the session keys that have no row. Raises ArchiveDamagedError, OSError."""
+    """Count the rows of the batches that match the filters; return also the session keys that have no row.
+
+    Raises ArchiveDamagedError, OSError.
+    """
     found, seen = Count(), set[str]()
     for of in partitions:
         at = Cursor(max(of.from_batch, batches.first) - 1)

@@ -22,8 +22,8 @@ from publisher.outbox.deliveries import commit_id_at
 from publisher.outbox.lease import LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol import remediation
+from publisher.protocol.chunk_limits import ChunkLimits
 from publisher.protocol.continuation import DeliveryPosition, Mirror, continue_from
-from publisher.protocol.cursor import ChunkLimits
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError
@@ -32,7 +32,7 @@ from publisher.replay.archived import ArchiveReader
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
-from publisher.replay.refused_rows import ReplayAdmission
+from publisher.replay.replay_admission import ReplayAdmission
 from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import check_target
 from service.errors import OutboxError, UnavailableError, reason_of
@@ -96,7 +96,7 @@ class ReplayDelivery:
         self._remediation = remediation.of_replay(replay.replay_id)
         self._lease: ReplayLease | None = None
         self._has_fenced = False
-        """Whether what a former holder of the lease has sent can no longer be committed."""
+        """Whether a former holder of the lease is fenced, so that its transaction can no longer be committed."""
         self._tenure: Tenure | None = None
         self._reader: ReplayReader | ArchiveReader
         self._newest: ReplayProgress | None = None
@@ -157,7 +157,7 @@ class ReplayDelivery:
             offsets = self._sender.send(
                 rows,
                 [self._record_of(progress)],
-                confirm=lambda: self._confirm(connection),
+                confirm=lambda: self._confirm_nothing_erased(connection),
                 is_foreign=self._is_foreign,
             ).as_json()
             self._record(connection, progress, began_at, offsets)
@@ -202,7 +202,7 @@ class ReplayDelivery:
         self._has_fenced = False
         self._lease = ReplayLease.claim(connection, replay_id, holder, lease_s, paused_too=self._paused_too)
         if self._lease is not None:
-            # Paused again later, it stays so: also where Kafka does not answer yet, and the next attempt claims anew.
+            # A later pause stays, even if Kafka does not answer yet and the next attempt claims again.
             self._paused_too = False
             return
         found = load(connection, replay_id)
@@ -264,8 +264,8 @@ class ReplayDelivery:
         self._sender.begin(self._partition)
         self._tenure = Tenure(connection, position)
 
-    def _confirm(self, connection: Connection) -> None:
-        """What was read may be committed as long as the lease has held since: `publisher erase` takes nothing from under one."""
+    def _confirm_nothing_erased(self, connection: Connection) -> None:
+        """Raise StartOverError unless the lease has held since the rows were read: until it ends, `publisher erase` erases none of them."""
         if not self._held().still_held(connection):
             raise StartOverError
 
@@ -326,7 +326,7 @@ class ReplayDelivery:
             seq=position.seq + 1,
             cursor=chunk.end,
             commit_id=chunk.commit_id,
-            # A row of which nothing was asked for is none.
+            # A row without any requested output does not count.
             rows=(0 if before is None else before.rows) + len(events) - events.count(0),
             events=(0 if before is None else before.events) + sum(events),
             skipped=(0 if before is None else before.skipped) + len(chunk.rows) - len(rows),

@@ -1,4 +1,4 @@
-"""What a replay is asked for. Pure: no Postgres, no Kafka."""
+"""The filters of a replay. Pure: no Postgres, no Kafka."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from service.commands.times import Moment
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """All of them must hold. Batches are inclusive; `since` <= a batch's commit < `until`; None: not asked for."""
+    """All of them must hold. Batches are inclusive; `since` <= a batch's commit < `until`; None: no such filter."""
 
     from_batch: int | None = None
     to_batch: int | None = None
@@ -25,7 +25,7 @@ class Filters:
 
 
 def as_json(filters: Filters) -> dict[str, Any]:
-    """Return what was asked for, to be shown later. Keys are counted: they are kept in a table of their own."""
+    """Return the filters, to be shown later. Keys are counted: they are kept in a table of their own."""
     found: dict[str, Any] = {
         name: getattr(filters, name)
         for name in ("from_batch", "to_batch")

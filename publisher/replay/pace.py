@@ -1,4 +1,4 @@
-"""A rate limit over whole transactions. Pure: the caller tells the time and does the waiting, never inside a transaction."""
+"""A rate limit over whole transactions. Pure: the caller passes the time and waits, never inside a transaction."""
 
 
 class Pace:

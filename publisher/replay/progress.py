@@ -21,7 +21,7 @@ _MOST_TOPICS_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """What a replay has done after its transaction number `seq`. `rows`, `events` and `skipped` count from its beginning.
+    """The progress of a replay after its transaction number `seq`. `rows`, `events` and `skipped` count from its beginning.
 
     `cursor`: all rows up to it have been sent or left out, and its batch has `commit_id`. `topics`: the ids of the topics written so far.
     """

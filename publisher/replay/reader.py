@@ -11,8 +11,8 @@ import psycopg
 from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
+from publisher.protocol.chunk_limits import ChunkLimits, FetchSize
 from publisher.protocol.continuation import DeliveryPosition, check_ledger
-from publisher.protocol.cursor import ChunkLimits, FetchSize
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.remediation import Remediation
@@ -43,7 +43,7 @@ class ReplayChunk(NamedTuple):
 
 
 class ReplayReader:
-    """One replay's. Forgets its list when a connection is lost: make another one then."""
+    """One replay's. Make another one after a lost connection: its list is no longer valid."""
 
     def __init__(self, replay: Replay, outgoing: Outgoing, at: Cursor, remediation: Remediation) -> None:
         self._replay = replay

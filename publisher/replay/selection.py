@@ -1,4 +1,4 @@
-"""Which batches a replay covers, and what is in them. Counted in short statements, so that vacuum is not held back."""
+"""Which batches a replay covers, and their contents. Counted in short statements, so that vacuum is not held back."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,8 @@ _MOST_BATCHES = 10_000
 
 
 class ReplayRange(NamedTuple):
-    """Batches `first` to `last`, inclusive; none where `first` is the greater. `notes`: what of the asked range is left out, and why.
+    """Batches `first` to `last`, inclusive; none where `first` is the greater. `notes`: the parts of the requested range that are left out,
+    and why.
 
     `holes`: first and last of each run of batches in between whose rows retention has dropped.
     """
@@ -37,7 +38,7 @@ class ReplayRange(NamedTuple):
 
 
 class TopicCount(NamedTuple):
-    """What goes out of one output topic."""
+    """The outputs of one topic that are sent."""
 
     rows: int
     events: int
@@ -46,7 +47,7 @@ class TopicCount(NamedTuple):
 
 @dataclass(slots=True)
 class Count:
-    """What a replay holds. `sessions` are those of the rows; `bytes` those of the values."""
+    """The contents of a replay. `sessions` are those of the rows; `bytes` those of the values."""
 
     topics: dict[str, TopicCount] = field(default_factory=dict)
     rows: int = 0
@@ -112,7 +113,7 @@ def count(
     filters: Filters,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Count:
-    """Count what the filters leave of the batches; `tick` is called with the number of batches counted so far."""
+    """Count the rows of the batches that match the filters; `tick` is called with the number of batches counted so far."""
     found = Count()
     for first, last in _windows(batches):
         rows = connection.execute(

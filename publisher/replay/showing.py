@@ -1,4 +1,4 @@
-"""How replays are shown to people: progress of a running one, tables of what is there."""
+"""Shows replays to people: progress of a running one, tables of all."""
 
 import math
 import sys
@@ -11,7 +11,7 @@ import structlog
 from rich.console import Console
 from rich.progress import TextColumn
 
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay.delivery import Progressed
 from publisher.replay.progress import ReplayProgress
 from publisher.replay.selection import Count, ReplayRange
@@ -26,7 +26,7 @@ _SHOWN_KEYS = 100
 
 @contextmanager
 def progress_of(replay: Replay) -> Iterator[Progressed]:
-    """Yield what to tell of each transaction: a bar where a person looks at stderr, else a log line every ten seconds."""
+    """Yield a callback for each transaction: it shows a bar on a terminal, else writes a log line every ten seconds."""
     if not sys.stderr.isatty():
         yield _Lines(replay)
         return
@@ -68,14 +68,14 @@ class _Lines:
 
 @contextmanager
 def counting(batches: ReplayRange) -> Iterator[Callable[[int], None]]:
-    """Yield what to tell of counted batches: a bar where a person looks at stderr."""
+    """Yield a callback for counted batches: it shows a bar on a terminal."""
     with progress_bar(TextColumn("batches")) as bar:
         task = bar.add_task("counting", total=batches.last - batches.first + 1)
         yield lambda looked_at: bar.advance(task, looked_at)
 
 
-def count_table(found: Count, targets: TargetTopics) -> Table:
-    """Return what would go out, by output topic."""
+def count_table(found: Count, targets: ReplayTargets) -> Table:
+    """Return the outputs that would be sent, by output topic."""
     table = Table(["rows", "sessions", "events", "bytes", "output topic", "to"])
     for topic, part in sorted(found.topics.items()):
         table.add(part.rows, None, part.events, part.bytes, topic, targets.of(topic))

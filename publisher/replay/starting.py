@@ -1,4 +1,4 @@
-"""What a new replay is asked for, what it would send, and how it is made."""
+"""A new replay: its request, its plan, and its creation."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from publisher.archive.catalogue import read_catalogue
 from publisher.archive.opening import open_archive
 from publisher.delivery.context import Context
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay import archived, store
 from publisher.replay.filters import Filters, as_json
 from publisher.replay.selection import Count, ReplayRange, count, resolve, unknown_keys
@@ -27,10 +27,10 @@ Tick = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """What `publisher replay start` was asked for."""
+    """The options of `publisher replay start`."""
 
     filters: Filters
-    targets: TargetTopics
+    targets: ReplayTargets
     to_config: Path | None
     to_servers: str | None
     rate: int | None
@@ -42,7 +42,7 @@ class ReplayRequest:
         return kafka_settings(settings, self.to_config, self.to_servers)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is kept of it, for people: whoever may write to the database could have written it."""
+        """Return the part that is kept, for people only: anybody who may write to the database could have written it."""
         kept: dict[str, Any] = {"filter": as_json(self.filters)}
         if self.to_config is not None:
             kept["to_config"] = str(self.to_config.resolve())
@@ -53,7 +53,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What a request would send."""
+    """The outputs that a request would send."""
 
     request: ReplayRequest
     batches: ReplayRange

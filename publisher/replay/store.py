@@ -14,7 +14,7 @@ from contract.cursor import Cursor
 from db import operations
 from db.statements import queries
 from publisher.outbox.lease import LeaseLostError
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay.progress import ReplayProgress
 from service.errors import SettingsError
 
@@ -56,9 +56,9 @@ class Replay:
     from_archive: bool
 
     @property
-    def targets(self) -> TargetTopics:
+    def targets(self) -> ReplayTargets:
         """Where it sends to."""
-        return TargetTopics.of_text(self.target_topic)
+        return ReplayTargets.of_text(self.target_topic)
 
     @property
     def shown_state(self) -> str:
@@ -82,7 +82,7 @@ class Replay:
 
 
 class NewReplay(NamedTuple):
-    """What a replay is made of; names as in `outbox.replay`."""
+    """The columns of a new replay, named as in `outbox.replay`."""
 
     from_batch: int
     to_batch: int
@@ -188,7 +188,7 @@ class ReplayLease:
         return self._state(connection, _REPLAYS["renew"], self._parameters)
 
     def still_held(self, connection: Connection) -> bool:
-        """Hold it for another while; False where it ran out, or another process has it: then what was read may be erased by now."""
+        """Hold it for another while; False if it ran out, or another process has it: then the rows that were read may have been erased."""
         return connection.execute(_REPLAYS["hold"], self._parameters).rowcount == 1
 
     def mirror(self, connection: Connection, progress: ReplayProgress, rate: float | None) -> str:

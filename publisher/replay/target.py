@@ -59,7 +59,7 @@ def open_target(
     holder: str,
     create_topics: bool,
 ) -> Context:
-    """Return what a replay has in common with itself, once the target answers. Raises SettingsError, UnavailableError, StoppedError."""
+    """Return a replay's context, once the target answers. Raises SettingsError, UnavailableError, StoppedError."""
     check_options(kafka, settings.publisher.transaction_timeout_ms)
     name_unprotected(settings.model_copy(update={"kafka": kafka}))
     topics = Topics(
@@ -108,7 +108,7 @@ def check_topics(context: Context, names: Iterable[str]) -> None:
 
 
 def explained(error: Exception, context: Context) -> Exception:
-    """Return what a failure of a delivery means for a replay: StoppedError where trying again cannot help before somebody acts."""
+    """Return a delivery's failure as a replay's: StoppedError if another attempt cannot succeed before somebody acts."""
     if not isinstance(error, StoppedError):
         return _unauthorised(error) or error
     if isinstance(error, TopicMissingError):

@@ -20,7 +20,7 @@ from publisher.protocol.continuation import is_unrecorded
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
-from publisher.resume.planning import LanePlan, Planner, ResumePlan
+from publisher.resume.planner import LanePlan, Planner, ResumePlan
 from service.errors import ContinuityError
 from service.lifecycle.fault_points import reach
 
@@ -31,8 +31,9 @@ _RESUMES = queries("publisher", "resumes")
 class LaneMove:
     """Moves one lane, by the steps of the protocol (publisher/delivery):
 
-    1. take the lease, from whoever has it; 2. fence the lane's publisher; 3. and 4. read Kafka again, and plan anew. Where the plan has
-    changed, a person is asked, and the steps begin again;
+    1. take the lease, even if another process holds it;
+    2. fence the lane's publisher;
+    3. and 4. read Kafka again, and plan again. Where the plan has changed, a person is asked, and the steps begin again;
     5. mark the lane in Postgres, for retention, and send one progress record, numbered beyond everything that is known;
     6. record the mirror and a delivery of kind `resume` in one statement, which takes the mark away.
     """
@@ -46,8 +47,8 @@ class LaneMove:
         lane: LanePlan,
         moved_meanwhile: Callable[[LanePlan], bool],
     ) -> None:
-        """`connection`: the command's own. `moved_meanwhile` is asked when a lane is no longer as it was planned: whether to continue with
-        the new plan.
+        """`connection`: the command's own. `moved_meanwhile`: called if the lane no longer matches its plan; returns whether to continue
+        with the new plan.
         """
         publisher = context.settings.publisher
         timeout_ms = publisher.transaction_timeout_ms
@@ -144,7 +145,7 @@ class LaneMove:
             ).purge()
 
     def _record_missing(self, lease: Lease) -> None:
-        """Record a transaction that the fenced holder committed in Kafka but not in Postgres; no later step would."""
+        """Record a transaction that the fenced holder committed in Kafka only. No later step records it."""
         found = self._lane.move.found
         last = found.newest if found.newest is found.shared else None
         if last is None or not is_unrecorded(last, found.mirror.seq):
@@ -178,10 +179,13 @@ class LaneMove:
         )
 
     def _mark(self, lease: Lease) -> None:
-        """Mark the lane as resuming. Kafka may set it back before the mirror is; without the mark, retention would trust the mirror."""
+        """Mark the lane as resuming.
+
+        The lane may move back in Kafka before the mirror does; without the mark, retention would trust the mirror.
+        """
         reason = (
-            f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was to let this lane continue after {self._lane.move.to} and "
-            "did not end. Run it again, or start `publisher run`, which continues where that stopped"
+            f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was moving this lane to {self._lane.move.to} and was "
+            "interrupted. Run it again, or start `publisher run`, which continues from the position in Kafka"
         )
         with self._connection.transaction():
             marked = self._connection.execute(_RESUMES["mark_lane"], lease.parameters | {"reason": reason})

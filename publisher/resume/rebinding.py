@@ -1,4 +1,4 @@
-"""What an outbox is bound to, what it would be bound to, and which differences the person who resumes has accepted."""
+"""The binding of an outbox: the recorded one, the present one, and the differences that the person who resumes has accepted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,10 +48,10 @@ class Binding:
         )
 
 
-def look(
+def read_binding(
     connection: psycopg.Connection[Any], topics: Topics, prefix: str, accepted: AcceptedRebinding
 ) -> Binding:
-    """Compare what is recorded with what is there.
+    """Compare the recorded binding with the present one.
 
     Raises StoppedError for another cluster, server or prefix that was not accepted, SettingsError for an accepted topic
     that was never written, KafkaException.
@@ -91,7 +91,7 @@ def look(
 
 
 def rebind(connection: psycopg.Connection[Any], binding: Binding, asked: Mapping[str, Any]) -> None:
-    """Record it; `asked`: for the operator log. Raises ContinuityError where what it replaces is no longer what was found."""
+    """Record it; `asked`: for the operator log. Raises ContinuityError if the recorded binding has changed since it was read."""
     with connection.transaction():
         changed = _rebind(connection, binding)
         operations.record(connection, "publisher resume", asked, changed)

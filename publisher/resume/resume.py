@@ -1,7 +1,7 @@
 """Moves lanes on request, when Kafka and Postgres no longer tell one history.
 
-The plan (planning.py) changed nothing. `act` then does for each lane what a publisher's transaction does (lane_move.py).
-A crash anywhere leaves a lane that either is as it was or continues from the record; giving the command again is always right.
+The plan (planner.py) changed nothing. `act` then moves each lane by the steps of the delivery protocol (lane_move.py). A crash anywhere
+leaves a lane either unchanged or at the position of the record; running the command again is always safe.
 """
 
 import os
@@ -18,7 +18,7 @@ from publisher.delivery.context import Context, Timelines
 from publisher.kafka.topics import Topics
 from publisher.protocol.continuation import Identity
 from publisher.resume.lane_move import LaneMove
-from publisher.resume.planning import LanePlan, Planner, ResumePlan
+from publisher.resume.planner import LanePlan, Planner, ResumePlan
 from publisher.resume.rebinding import rebind
 from publisher.retention.hold_off import hold_off_retention
 from service.errors import FencedError
@@ -41,9 +41,9 @@ class Resume:
     def act(
         self, plan: ResumePlan, moved_meanwhile: Callable[[LanePlan], bool], done: Callable[[LanePlan], None]
     ) -> None:
-        """Do it. `moved_meanwhile` is asked when a lane is no longer as it was planned: whether to continue with the new plan.
+        """Do it. `moved_meanwhile`: called if a lane no longer matches its plan; returns whether to continue with the new plan.
 
-        Raises ContinuityError where it says no, FencedError while another resume is at work, LeaseLostError when a publisher took a
+        Raises ContinuityError if it returns False, FencedError while another resume is at work, LeaseLostError when a publisher took a
         lane over, and as `plan`.
         """
         self._alone()
@@ -61,13 +61,13 @@ class Resume:
         reach("resume.before_binding")
         if plan.binding.changed:
             rebind(self._connection, plan.binding, plan.request.asked())
-        # A publisher that looks at stopped lanes only now and then looks now.
+        # Publishers check stopped lanes only now and then; make them check now.
         wake_publishers(self._connection)
 
     def _alone(self) -> None:
         """Let no second resume act until this connection ends: each would take the other's lanes and record its own binding."""
         try:
-            # It waits, because the connection of one that died just now may still be there.
+            # It waits, because the connection of a command that died just now may still be open.
             self._connection.execute(_RESUMES["lock"])
         except psycopg.errors.LockNotAvailable as error:
             refuse_strangers(self._connection, "outbox.resume")

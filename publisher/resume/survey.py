@@ -1,4 +1,4 @@
-"""What `publisher resume` finds before it decides: each lane's records in Kafka, its mirror, and the ledger."""
+"""The facts for `publisher resume`: each lane's records in Kafka, its mirror, and the ledger."""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -15,9 +15,9 @@ from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
 from publisher.protocol.continuation import Mirror
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.protocol.stop_reasons import StoppedError, StopReason
-from publisher.resume.plan import LaneSurvey, ResendRange
+from publisher.resume.decision import LaneSurvey, ResendRange
 from service.settings import Settings
 
 _EPOCHS = queries("publisher", "epochs")
@@ -74,7 +74,7 @@ class ResumeSurvey:
         *,
         fenced: bool,
     ) -> None:
-        """`fenced`: every open transaction has been ended, so all there is is waited for."""
+        """`fenced`: every open transaction has been ended, so the reads wait for all records."""
         self._fenced = fenced
         self._connection = connection
         self._settings = settings
@@ -83,7 +83,7 @@ class ResumeSurvey:
         self.progress_topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
 
     def lane(self, of: LaneEpoch, lane: int, newest: Epoch) -> LaneSurvey:
-        """Return what is known of a lane. `newest`: the ledger's newest epoch.
+        """Return the state of a lane. `newest`: the ledger's newest epoch.
 
         Raises StoppedError for records of another outbox or version, KafkaException, psycopg.Error.
         """

@@ -1,1 +1,1 @@
-"""Retention, a run in keeper.py: survey.py looks, plan.py decides, drop.py drops table partitions, prune.py the ledger's old rows."""
+"""Retention, a run in keeper.py: survey.py reads the state, plan.py decides, drop.py drops table partitions, prune.py old ledger rows."""

@@ -1,4 +1,7 @@
-"""Drops a partition, in one transaction with its row in the operator log. Nobody waits longer for that than one attempt takes."""
+"""Drops a partition, in one transaction with its row in the operator log.
+
+Other transactions wait for the drop at most as long as one attempt takes.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -26,10 +29,9 @@ _PAUSE_S = 1.0
 def archive_and_drop(
     connection: psycopg.Connection[Any], archive: "ArchiveWriter", partition: Partition, patience_s: float
 ) -> "Manifest":
-    """Archive an attached partition, and drop it in the transaction that has held it since before; return what was archived.
+    """Archive an attached partition, and drop it in the transaction that has locked it since before the archiving; return its manifest.
 
-    As `drop_partition`; also raises UnavailableError where the archive cannot be written, and is what was in the partition unless it is
-    dropped.
+    Raises as `drop_partition`, and UnavailableError if the archive cannot be written. If it raises, the partition is unchanged.
     """
     try:
         with connection.transaction():
@@ -57,7 +59,7 @@ def drop_partition(connection: psycopg.Connection[Any], name: str, patience_s: f
     """Drop an attached partition. `connection` must be in autocommit mode, and hold the retention lock.
 
     The function waits a fifth of a second for transactions that use the outputs, and is called again for up to `patience_s`. Raises
-    UnavailableError where they did not end by then, or where somebody has come to need the partition since it was surveyed.
+    UnavailableError where they did not end by then, or if somebody has begun to need the partition since the survey.
     """
     _until_free(
         connection, name, patience_s, lambda: connection.execute(_PARTITIONS["drop"], {"partition": name})
@@ -97,7 +99,9 @@ def _try(
             f"([retention] lock_timeout_s). {_in_the_way(connection, name)} The next run tries again"
         ) from error
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
-        raise UnavailableError(f"{error.diag.message_primary}, since a moment ago. Run it again") from error
+        raise UnavailableError(
+            f"{error.diag.message_primary}: this changed after the survey. Run the command again"
+        ) from error
     return True
 
 

@@ -40,7 +40,7 @@ class RightsError(OutboxError):
 
 @dataclass
 class RetentionReport:
-    """What a run did. `failed`: why it could not continue dropping, None where it could."""
+    """The result of a run. `failed`: why it could not continue dropping, None if it could."""
 
     survey: RetentionSurvey
     made: int
@@ -106,9 +106,9 @@ def _run(connection: psycopg.Connection[Any], settings: Settings) -> RetentionRe
 
 
 def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -> "ArchiveWriter | None":
-    """Return the archive to write to. Raises SettingsError, UnavailableError where it, or what it has by now, is not there.
+    """Return the archive to write to. Raises SettingsError, UnavailableError if the archive, or its last partition, is not there.
 
-    The folder that a volume is mounted on is there without the volume, too: what is written into it is hidden by the next mount.
+    The folder that a volume is mounted on is there without the volume, too: files in it are hidden by the next mount.
     """
     if not settings.archive:
         return None
@@ -160,7 +160,7 @@ def _drop_all(
                 report.archived_rows += manifest.total("rows")
             reach("retention.after_drop")
         except UnavailableError as error:
-            # What is in the way of one is in the way of the others.
+            # What blocks one drop blocks the others.
             report.failed = error
             return
         report.dropped.append(partition.name)
@@ -173,7 +173,7 @@ def _drop_all(
                 archive.dropped(manifest)
             except (ArchiveDamagedError, UnavailableError, OSError) as error:
                 report.failed = UnavailableError(
-                    f"outbox.{partition.name} is archived and dropped, but the archive could not be told: {error}. The next run tells it"
+                    f"outbox.{partition.name} is archived and dropped, but the archive did not record it: {error}. The next run records it"
                 )
                 return
 

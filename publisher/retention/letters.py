@@ -32,7 +32,7 @@ class LettersSurvey:
 
 
 def survey_letters(connection: psycopg.Connection[Any], settings: RetentionSettings) -> LettersSurvey:
-    """Look at the letters; reads every row once where there is a limit for them. Raises psycopg.Error."""
+    """Survey the letters; reads every row once if they have a limit. Raises psycopg.Error."""
     row = connection.execute(_LETTERS["disk"]).fetchone()
     assert row is not None
     disk_bytes, is_readable = row
@@ -51,7 +51,7 @@ def is_limited(settings: RetentionSettings) -> bool:
 def remove_letters(
     connection: psycopg.Connection[Any], settings: RetentionSettings, rows_at_once: int = _LETTERS_AT_ONCE
 ) -> int:
-    """Remove what is past the limits; return how many letters. `connection` in autocommit mode. Raises psycopg.Error."""
+    """Remove the letters past the limits; return their number. `connection` in autocommit mode. Raises psycopg.Error."""
     if not is_limited(settings):
         return 0
     excess = 0

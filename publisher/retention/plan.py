@@ -1,4 +1,4 @@
-"""Which partitions of session_output may be dropped, and why the others may not. A pure decision; operators read its sentences."""
+"""Which partitions of session_output may be dropped, and why the others may not. A pure decision; operators read its messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class DropVerdict(StrEnum):
-    """What becomes of a partition."""
+    """The decision on a partition."""
 
     DROP = "drop"
     REFUSED = "refused"  # due, but something still needs it
@@ -64,7 +64,10 @@ class OpenAtUpgrade:
 
 @dataclass(frozen=True)
 class Needs:
-    """Who needs rows. `parked`: {batch id: parked rows}; `open_at_upgrade`: {partition name: what the job's next batch looks at there}."""
+    """Who needs rows.
+
+    `parked`: {batch id: parked rows}; `open_at_upgrade`: {partition name: batches that the job's next batch reads there}.
+    """
 
     newest_batch: int
     lanes: Sequence[LaneProgress] = ()
@@ -75,7 +78,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`due`: why it should go, empty where it should not. `reasons`: why it cannot, with what to do."""
+    """`due`: why it should be dropped, empty if it should not. `reasons`: why it cannot, with what to do."""
 
     partition: Partition
     verdict: DropVerdict
@@ -122,7 +125,7 @@ def plan_drops(
 def needed_by(partition: Partition, needs: Needs) -> tuple[str, ...]:
     """Return who still needs a partition's rows, each with what to do about it; empty where nobody does.
 
-    `outbox.drop_partition` in the database repeats these rules when a partition is dropped.
+    This is the first of two checks: `outbox.drop_partition` (db/schema.sql) proves the same rules again in the transaction of the drop.
     """
     return (
         *_undelivered(partition, needs.lanes),
@@ -133,7 +136,7 @@ def needed_by(partition: Partition, needs: Needs) -> tuple[str, ...]:
 
 
 def _due(partition: Partition, total: int, keep_s: int | None, keep_bytes: int | None) -> str:
-    """Why a partition should go. One without any ledger row is as old as can be."""
+    """Why a partition should be dropped. One without any ledger row counts as the oldest."""
     if keep_s is not None and (partition.age_s is None or partition.age_s > keep_s):
         age = "no batch" if partition.age_s is None else f"newest batch {partition.age_s:.0f} s old"
         return f"{age}, keep_s = {keep_s}"

@@ -1,4 +1,4 @@
-"""Deletes what the ledger no longer needs, in steps that are each a short transaction: a kill between two loses nothing."""
+"""Deletes rows that the ledger no longer needs, each step in a short transaction: a kill between two loses nothing."""
 
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -38,9 +38,10 @@ def prune(
     keep_deliveries_s: int,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> Pruned:
-    """Delete what is older than `keep_ledger_s` (deliveries: `keep_deliveries_s`; letters: by their own limits) and named by nothing.
+    """Delete rows that are older than `keep_ledger_s` (deliveries: `keep_deliveries_s`; letters: by their own limits) and that nothing
+    names.
 
-    `connection` in autocommit mode. What stays, whatever its age, is decided by the functions. Raises psycopg.Error.
+    `connection` in autocommit mode. The functions in Postgres decide which rows stay, whatever their age. Raises psycopg.Error.
     """
     keep_s = retention.keep_ledger_s
     deliveries = DeliveryPruning(keep_deliveries_s).whole_pass(connection)

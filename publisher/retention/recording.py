@@ -1,4 +1,4 @@
-"""What retention removes is in the operator log, step by step."""
+"""Records in the operator log what retention removes, step by step."""
 
 from typing import Any
 
@@ -8,5 +8,5 @@ from db import operations
 
 
 def record(connection: psycopg.Connection[Any], **removed: Any) -> None:
-    """Record what the caller's transaction removes."""
+    """Record the removals of the caller's transaction."""
     operations.record(connection, "publisher retention run", {}, removed)

@@ -1,4 +1,4 @@
-"""What there is and who needs it, out of Postgres in one snapshot. Needs no more rights than any service has."""
+"""The partitions and who needs them, from Postgres in one snapshot. Needs no more rights than any service has."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,13 +45,13 @@ class Growth:
     bytes: int
 
     def per_day(self, amount: int) -> float | None:
-        """Return what `amount` over the whole span is in a day, None where there is no span."""
+        """Return `amount` over the whole span as an amount a day, None without a span."""
         return amount * 86_400 / self.span_s if self.span_s > 0 else None
 
 
 @dataclass(frozen=True)
 class RetentionSurvey:
-    """What retention would do now."""
+    """The decisions of retention now."""
 
     decisions: list[Decision]
     detached: list[Detached]
@@ -60,12 +60,12 @@ class RetentionSurvey:
 
     @property
     def to_drop(self) -> list[Decision]:
-        """Partitions that go."""
+        """Partitions to be dropped."""
         return [decision for decision in self.decisions if decision.verdict is DropVerdict.DROP]
 
     @property
     def refused(self) -> list[Decision]:
-        """Partitions that should go and cannot."""
+        """Partitions that should be dropped and cannot be."""
         return [decision for decision in self.decisions if decision.verdict is DropVerdict.REFUSED]
 
     @property

@@ -1,8 +1,8 @@
--- Deliveries: what each committed Kafka transaction held.
+-- Deliveries: the contents of each committed Kafka transaction.
 
 -- name: record
 -- The mirror and the delivery in one statement; no row is written when the lease or the mirror is another's.
--- Returns whether the ledger still has the batches at both ends of what was read ahead.
+-- Returns whether the ledger still has the batches at both ends of the chunk that was read ahead.
 WITH mirrored AS (
     UPDATE outbox.lane
     SET seq = %(seq)s,
@@ -47,7 +47,7 @@ SELECT m.epoch, m.lane, %(seq)s, %(after_batch)s, %(after_key)s, %(to_batch)s, %
 FROM mirrored m
 
 -- name: rates
--- What was delivered within the last minute and the last five, by the index on committed_at.
+-- The deliveries within the last minute and the last five, by the index on committed_at.
 SELECT w.seconds, count(d.seq) AS transactions, coalesce(sum(d.sessions), 0)::bigint AS sessions, coalesce(sum(d.events), 0)::bigint AS events
 FROM unnest(ARRAY[60, 300]) AS w (seconds)
 LEFT JOIN outbox.delivery d ON d.kind = 'delivery' AND d.committed_at > now() - make_interval(secs => w.seconds)

@@ -1,4 +1,4 @@
--- What stands for rows that were erased.
+-- The records that stand for erased rows.
 
 -- name: of_key
 SELECT x.erased_at, x.batch_id, x.revision, s.topic_id, s.partition, s.end_offset, s.outputs

@@ -20,7 +20,7 @@ SET output_topic_ids = %(topic_ids)s || output_topic_ids
 RETURNING output_topic_ids
 
 -- name: rebind
--- Compare and set, so that nothing that was recorded since the look is lost: topics that a publisher has bound since stay.
+-- Compare and set, so that nothing that was recorded since the read is lost: topics that a publisher has bound since stay.
 UPDATE outbox.identity
 SET cluster_id = %(cluster_id)s,
     transactional_id_prefix = coalesce(transactional_id_prefix, %(transactional_id_prefix)s),

@@ -1,7 +1,7 @@
 -- Leases: which process runs which lane. For liveness only; Kafka fences.
 
 -- name: claim
--- Claimed anew, too, where this holder has it already: each tenure has its own token. A process' leases live as long as its heartbeat's backend.
+-- Also if this holder has it already: each tenure has its own token. A process' leases live as long as its heartbeat's backend.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
     taken = l.taken + CASE WHEN l.lease_holder IS DISTINCT FROM %(holder)s::text THEN 1 ELSE 0 END,
@@ -30,7 +30,7 @@ WHERE l.epoch = %(epoch)s
 RETURNING l.lease_token
 
 -- name: force
--- Takes a lane from whoever holds it: its holder is fenced in Kafka next, and finds its token gone here.
+-- Takes a lane even if it is held: its holder is fenced in Kafka next, and finds its token gone here.
 UPDATE outbox.lane
 SET lease_token = lease_token + 1,
     lease_holder = %(holder)s,
@@ -46,7 +46,7 @@ SET lease_until = now() + make_interval(secs => %(lease_s)s)
 WHERE epoch = %(epoch)s AND lane = %(lane)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL
 
 -- name: release
--- The others hear of it, so that whoever is short of a lane claims it at once.
+-- Notifies the others, so that a process with too few lanes claims it at once.
 WITH released AS (
     UPDATE outbox.lane
     SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL
@@ -74,7 +74,7 @@ FROM outbox.lane l
 WHERE l.epoch = %(epoch)s AND l.lease_holder <> %(me)s AND l.lease_until >= now()
 
 -- name: claim_lanes
--- Takes what nobody holds of these lanes. What somebody else is just taking is left to them.
+-- Claims those of these lanes that are free, except lanes that another process is just claiming.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
     taken = l.taken + 1,

@@ -1,7 +1,7 @@
 -- The publisher's processes and their heartbeats.
 
 -- name: beat
--- Shows the process alive and renews its leases, but ends those of lanes that hang. `takes_lanes` false: it counts among the living no more, so
+-- Shows the process alive and renews its leases, but ends those of lanes that hang. `takes_lanes` false: it no longer counts among the living, so
 -- that the others share the lanes without it; it keeps those that it has. While nobody else lives, neither is done: nobody could take a lane.
 -- A lane whose row is locked is left out: it is being written, usually by its own worker, which renews the lease itself.
 WITH backend AS (

@@ -1,4 +1,4 @@
--- Resumes: a person sets lanes to where they continue.
+-- Resumes: a person sets the cursor at which a lane continues.
 
 -- name: lock
 -- Until the connection ends.

@@ -21,7 +21,7 @@ FROM (
     SELECT e.*, sum(e.size) OVER (ORDER BY e.batch_id, e.session_key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM (
       SELECT g.*,
-             -- Never less than the guess: whoever adds the sizes up must see that the guess was a bound.
+             -- Never less than the guess, so that the sum of the sizes shows that the guess was a bound.
              CASE WHEN g.is_compressed AND g.guess <= %(whole)s AND pg_column_size(g."values")::bigint * 250 > %(bytes)s
                   THEN greatest(g.guess, least((SELECT sum(octet_length(v)) FROM unnest(g."values") v), 1073741824)::integer)
                   ELSE g.guess END AS size

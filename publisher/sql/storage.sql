@@ -1,7 +1,7 @@
--- What the outbox takes, for the metrics.
+-- The size of the outbox, for the metrics.
 
 -- name: storage
--- The age is that of the newest batch of the oldest partition, which is what retention goes by.
+-- The age is that of the newest batch of the oldest partition, as for retention.
 SELECT count(*) FILTER (WHERE NOT p.detaching) AS kept, count(*) FILTER (WHERE p.detaching) AS detaching,
        pg_database_size(current_database()) AS bytes,
        coalesce(extract(epoch FROM now() - (

@@ -7,5 +7,5 @@ LISTEN outbox_batch
 LISTEN outbox_publisher
 
 -- name: wake_publishers
--- Tells every publisher process to look at once: lanes, processes or the reason why a lane has stopped have changed.
+-- Makes every publisher process check at once: lanes, processes or the reason why a lane has stopped have changed.
 SELECT outbox.wake('outbox_publisher', '')

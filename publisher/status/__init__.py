@@ -1,1 +1,1 @@
-"""What the publisher says of itself and of the lanes: `publisher status`, the metrics and health pages."""
+"""The publisher's own state and that of the lanes: `publisher status`, the metrics and health pages."""

@@ -18,7 +18,7 @@ _MOST_WINDOWS = 20
 
 @dataclass(slots=True)
 class LaneBacklog:
-    """What a lane has left after `cursor` up to `last_batch`. `age_s`: of its oldest batch, None where no row is left."""
+    """The undelivered rows of a lane after `cursor`, up to `last_batch`. `age_s`: of its oldest batch, None where no row is left."""
 
     lane: int
     cursor: Cursor

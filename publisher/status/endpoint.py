@@ -16,7 +16,7 @@ from service.settings import Settings
 
 
 def ready(settings: Settings, health: ProcessHealth) -> HealthVerdict:
-    """Return what `/readyz` says."""
+    """Return the answer of `/readyz`."""
     publisher = settings.publisher
     return judge(
         health.seen(),
@@ -47,7 +47,7 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
 
 
 def process_metrics(settings: Settings, health: ProcessHealth) -> LiveGauges:
-    """Return how this process is, as metrics."""
+    """Return the state of this process, as metrics."""
     return LiveGauges(_GAUGES, partial(_samples, settings, health))
 
 

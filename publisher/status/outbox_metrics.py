@@ -44,7 +44,7 @@ _GAUGES: Gauges = {
 
 
 class PublisherOutboxMetrics(PolledGauges):
-    """What the last poll found."""
+    """The result of the last poll."""
 
     def __init__(self, max_age_s: float) -> None:
         super().__init__(_GAUGES, max_age_s)

@@ -58,7 +58,7 @@ class LaneStatus:
 
 
 class DeliveryRate(NamedTuple):
-    """What all publishers committed to Kafka within the last `seconds`."""
+    """The transactions of all publishers within the last `seconds`."""
 
     seconds: int
     transactions: int

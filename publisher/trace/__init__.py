@@ -1,1 +1,1 @@
-"""From a session to its records in Kafka and back: what `publisher trace` and the console ask."""
+"""From a session to its records in Kafka and back: for `publisher trace` and the console."""

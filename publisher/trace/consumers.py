@@ -1,4 +1,4 @@
-"""The database of consumers, a Postgres or a SQLite file with the tables of `outbox_consumer`, and what they made of some outputs."""
+"""The database of consumers, a Postgres or a SQLite file with the tables of `outbox_consumer`, and their state of some outputs."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,13 +58,13 @@ def _sqlite(path: str) -> Iterator[ConsumerTables]:
 
 
 class Consumption(NamedTuple):
-    """What a consumer has of an output, and how far it is in that partition; None: it has no position there any more."""
+    """A consumer's state of an output, and its position in that partition; None if it has none there any more."""
 
     row: ConsumedAs
     next_offset: int | None
 
     def of_revision(self, revision: int) -> str:
-        """Say what became of that revision of the output."""
+        """Describe the consumer's state of that revision of the output."""
         row = self.row
         if row.set_aside is not None:
             what = f"set aside at {row.at}: {row.set_aside}"

@@ -1,4 +1,4 @@
-"""What somebody asks for who gives a session key, an outbox-id or a record's place: a session key may look like any of them."""
+"""The meaning of a text that names a session key, an outbox-id or a record's place: a session key may look like any of them."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SessionKey = str
 
 
 def meaning(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | RecordPlace | None:
-    """Return the session key that the outbox knows by this text, else the place that it names; None: neither. Raises psycopg.Error."""
+    """Return the session key that the outbox knows by this text, else the place that it names; None if neither. Raises psycopg.Error."""
     if not text or "\0" in text:
         return None
     if is_kept(connection, text) or erased_of_key(connection, text):

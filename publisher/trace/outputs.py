@@ -1,4 +1,4 @@
-"""The outputs of a session: what the outbox says of each, and where Kafka has it."""
+"""The outputs of a session: the outbox's state of each, and its place in Kafka."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from contract.places import OutboxId
 from db import windows
 from db.statements import queries
 from publisher.kafka.topics import Topics
-from publisher.trace.positions import find_there
+from publisher.trace.positions import find_matches
 from publisher.trace.records import Copy, Range, copies
 from service.errors import UnavailableError
 from service.kafka import client as kafka_client
@@ -42,7 +42,7 @@ class Output(NamedTuple):
 
     @property
     def identity(self) -> Identity:
-        """What its records have in common, whoever sent them."""
+        """The identity that all its records have, from a lane or a replay."""
         return self.outbox_id, self.revision
 
 
@@ -77,7 +77,7 @@ def outputs_of_key(
 
 def outputs_of_id(connection: psycopg.Connection[Any], outbox_id: OutboxId) -> list[Output]:
     """Return the output of an outbox-id: one, or one of each revision, or of each copy of a row that was parked. Raises psycopg.Error."""
-    there = find_there(connection, outbox_id.end, only_ends=True)
+    there = find_matches(connection, outbox_id.end, only_ends=True)
     return [
         output
         for key in there.keys(exact=True)
@@ -148,6 +148,6 @@ def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, Range]:
     }
 
 
-def looked_for(output: Output, *, scan: bool) -> bool:
-    """Whether Kafka must have it among what was read."""
+def must_be_in_kafka(output: Output, *, scan: bool) -> bool:
+    """Whether Kafka must have it within the offsets that were read."""
     return output.state == "delivered" and (scan or output.kafka_offsets is not None)

@@ -12,7 +12,7 @@ from publisher.outbox.permitted import permitted
 _POSITIONS = queries("publisher.trace", "positions")
 
 MOST_CANDIDATES = 50
-# Batches, and their sessions, that are looked through behind the one that read the offset: a session's end follows its events closely.
+# Batches, and their sessions, that are searched after the one that read the offset: a session's end follows its events closely.
 _BATCHES = 64
 _SESSIONS = 20_000
 
@@ -29,8 +29,8 @@ class Candidate(NamedTuple):
     exact: bool
 
 
-class LetterThere(NamedTuple):
-    """A dead letter that has the event. `session_key` None: none could be read."""
+class LetterMatch(NamedTuple):
+    """A dead letter that has the event. `session_key`: None if it could not be read."""
 
     dead_letter_id: int
     session_key: str | None
@@ -40,30 +40,30 @@ class LetterThere(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundThere:
-    """What the outbox knows of a position in the input. `letters_hidden`: the login may not read dead letters."""
+class PositionMatches:
+    """The sessions and letters at a position in the input. `letters_hidden`: the login may not read dead letters."""
 
     topic_ids: list[str]
     candidates: list[Candidate] = field(default_factory=list)
-    letters: list[LetterThere] = field(default_factory=list)
+    letters: list[LetterMatch] = field(default_factory=list)
     letters_hidden: bool = False
 
     def keys(self, *, exact: bool) -> list[str]:
-        """Return the session keys, each once; `exact`: only of what certainly has the event."""
+        """Return the session keys, each once; `exact`: only of sessions and letters that certainly have the event."""
         found = [each.session_key for each in self.candidates if each.exact or not exact]
         found += [each.session_key for each in self.letters if each.session_key is not None]
         return list(dict.fromkeys(found))
 
 
-def find_there(
+def find_matches(
     connection: psycopg.Connection[Any], place: RecordPlace, *, only_ends: bool = False
-) -> FoundThere:
-    """Return what closed around a position of the input; `only_ends`: exactly there. Raises psycopg.Error.
+) -> PositionMatches:
+    """Return the sessions and letters that closed around a position of the input; `only_ends`: exactly there. Raises psycopg.Error.
 
     The outbox knows where a session begins and ends. Between two sessions that overlap only Kafka can tell whose event it is.
     """
     ids = [topic_id for (topic_id,) in connection.execute(_POSITIONS["topic_ids"], {"topic": place.topic})]
-    found = FoundThere(ids)
+    found = PositionMatches(ids)
     if not place.is_possible:
         return found
     for topic_id in ids:
@@ -84,10 +84,12 @@ def find_there(
     return _with_letters(connection, place, found)
 
 
-def _with_letters(connection: psycopg.Connection[Any], place: RecordPlace, found: FoundThere) -> FoundThere:
-    def ask() -> list[LetterThere]:
+def _with_letters(
+    connection: psycopg.Connection[Any], place: RecordPlace, found: PositionMatches
+) -> PositionMatches:
+    def ask() -> list[LetterMatch]:
         return [
-            LetterThere(*row)
+            LetterMatch(*row)
             for topic_id in found.topic_ids
             for row in connection.execute(
                 _POSITIONS["letters"],
@@ -101,4 +103,4 @@ def _with_letters(connection: psycopg.Connection[Any], place: RecordPlace, found
         ]
 
     letters = permitted(connection, ask, None)
-    return FoundThere(found.topic_ids, found.candidates, letters or [], letters_hidden=letters is None)
+    return PositionMatches(found.topic_ids, found.candidates, letters or [], letters_hidden=letters is None)

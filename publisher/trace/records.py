@@ -1,4 +1,4 @@
-"""Where Kafka has the records of some outputs: read within given offsets, told by the header `outbox-id`."""
+"""Where Kafka has the records of some outputs: finds records by the header `outbox-id` within given offsets."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ class Copy(NamedTuple):
 
 
 def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str]) -> list[Copy]:
-    """Return the committed records of these outputs within the offsets, which the partitions have.
+    """Return the committed records of these outputs within the offsets. `offsets` must exist in the partitions.
 
     Raises UnavailableError, KafkaException.
     """
@@ -40,8 +40,8 @@ def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str
     return sorted(found, key=lambda copy: (copy.topic, copy.partition, copy.offset))
 
 
-class RecordThere(NamedTuple):
-    """A record, by what its headers say. `outbox_id` None: no publisher sent it. `key`: its key as text, None where it has none."""
+class StoredRecord(NamedTuple):
+    """A record, as its headers describe it. `outbox_id` None: no publisher sent it. `key`: its key as text, None where it has none."""
 
     outbox_id: str | None
     revision: int
@@ -50,12 +50,12 @@ class RecordThere(NamedTuple):
     timestamp_ms: int | None
 
 
-def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> RecordThere | None:
-    """Return the committed record at this offset; None: there is none (any more, or yet). Raises UnavailableError, KafkaException."""
+def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> StoredRecord | None:
+    """Return the committed record at this offset, None if there is none (any more, or yet). Raises UnavailableError, KafkaException."""
     topics = Topics(admin_client(settings), timeout_s=settings.request_timeout_s, create=False)
     if offset >= topics.high_watermark(topic, partition):
         return None
-    # None: what was there is an aborted transaction's, a commit marker, compacted or expired.
+    # None if the offset belongs to an aborted transaction, is a commit marker, or was compacted or has expired.
     there = next(_records(settings, {(topic, partition): (offset, offset)}), None)
     return None if there is None else _record(there)
 
@@ -73,11 +73,11 @@ def _records(settings: KafkaSettings, offsets: Offsets) -> Iterator[Message]:
         ) from error
 
 
-def _record(message: Message) -> RecordThere:
+def _record(message: Message) -> StoredRecord:
     copy = _copy(message)
     key: Any = message.key()
     kind, at_ms = message.timestamp()
-    return RecordThere(
+    return StoredRecord(
         copy.outbox_id or None,
         copy.revision,
         copy.replay,

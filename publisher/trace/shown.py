@@ -1,13 +1,13 @@
-"""What `publisher trace` found, as text."""
+"""The findings of `publisher trace`, as text."""
 
 from collections.abc import Mapping, Sequence
 
 from contract.places import RecordPlace
 from publisher.outbox.erased import ErasedSession
 from publisher.trace.consumers import Consumptions
-from publisher.trace.outputs import Identity, Output, looked_for
-from publisher.trace.positions import FoundThere
-from publisher.trace.records import Copy, RecordThere
+from publisher.trace.outputs import Identity, Output, must_be_in_kafka
+from publisher.trace.positions import PositionMatches
+from publisher.trace.records import Copy, StoredRecord
 from service.commands.output import console
 from service.commands.tables import Table
 
@@ -35,14 +35,14 @@ def print_outputs(
     *,
     scan: bool = False,
 ) -> None:
-    """Print the table of outputs, with where Kafka has each of them, and what became of it at consumers."""
+    """Print the table of outputs, with the place of each in Kafka, and its state at consumers."""
     table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
     for output in outputs:
         places = [_place(copy) for copy in copies.get(output.identity, [])]
         if not places and output.state == "delivered":
             places = [
                 "not in Kafka (any more)"
-                if looked_for(output, scan=scan)
+                if must_be_in_kafka(output, scan=scan)
                 else "offsets are not recorded: --scan looks"
             ]
         table.add(
@@ -53,7 +53,7 @@ def print_outputs(
 
 
 def print_consumed(outputs: Sequence[Output], consumed: Consumptions | None) -> None:
-    """Print what became of each output at consumers."""
+    """Print the state of each output at consumers."""
     for output in outputs:
         for line in _consumed(output, consumed):
             console().print(line)
@@ -74,14 +74,14 @@ def _place(copy: Copy) -> str:
 
 def print_record(
     wanted: RecordPlace,
-    record: RecordThere | None,
+    record: StoredRecord | None,
     unread: str,
     outputs: Sequence[Output],
-    there: FoundThere,
+    there: PositionMatches,
     *,
     is_erased: bool,
 ) -> None:
-    """Print what is at a place in Kafka. `unread`: why Kafka was not read, empty where it was."""
+    """Print the record or the sessions at a place in Kafka. `unread`: why Kafka was not read, empty where it was."""
     out = console()
     if unread:
         out.print(f"Kafka was not read: {unread}")
@@ -98,7 +98,7 @@ def print_record(
             )
         print_deliveries(outputs)
     if there.candidates or there.letters:
-        _print_there(there)
+        _print_matches(there)
     elif not there.topic_ids and not outputs and not is_erased:
         out.print(f"topic {wanted.topic!r} is no input topic of this outbox")
     elif not outputs and not is_erased:
@@ -107,7 +107,7 @@ def print_record(
         )
 
 
-def _print_there(there: FoundThere) -> None:
+def _print_matches(there: PositionMatches) -> None:
     table = Table(["session key", "batch", "from offset", "to offset", "event"])
     for each in there.candidates:
         event = "its first or last" if each.exact else "perhaps: sessions overlap there"

@@ -1,1 +1,1 @@
-"""What the command lines of both services share: their flags, what they print and how, and the question before a change."""
+"""Shared by the command lines of both services: flags, output, and the question before a change."""

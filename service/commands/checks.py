@@ -1,4 +1,4 @@
-"""Checks of a server before it is used: what one answers, how the commands of both services show it, and with which exit code they end."""
+"""Checks of a server before it is used: their results, how the commands of both services show them, and the exit code."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _UNUSABLE: tuple[Outcome, ...] = ("failed", "not supported")
 
 
 class CheckAnswer(NamedTuple):
-    """What a check found. `remedy`: what to do about it, empty where all is well.
+    """The result of a check. `remedy`: what to do about it, empty if all is well.
 
     `warning`: both services work, but a promise is weaker or something could not be seen. `not supported`: the server lacks the feature.
     """
@@ -32,7 +32,7 @@ class CheckAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerCheck(Generic[S]):
-    """One thing that the services rely on. `ask` gets what the check needs of the server."""
+    """One thing that the services rely on. `ask` reads from the server what the check needs."""
 
     name: str
     needed_for: str
@@ -59,8 +59,8 @@ def run_checks(
 ) -> list[CheckResult]:
     """Return the result of each check, one after the other; a bar shows which one is asked unless `quiet`.
 
-    `explain`: what an error of the server's client means for a check; None: it concerns them all, or is a bug, and is raised. `stopped`:
-    asked after each check, ends the list.
+    `explain` returns a check's result for an error of the server's client; None: the error concerns all checks or is a bug, and is raised.
+    `stopped`: asked after each check, ends the list.
     """
     found = []
     with progress_bar(quiet=quiet) as progress:

@@ -41,7 +41,7 @@ class DeferredCommand(TyperCommand):
         return command
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """Let the command itself read its arguments: what is made here is what runs, explains itself and completes."""
+        """Let the command itself read its arguments, run, show its help and complete."""
         return self.load().make_context(*arguments, **options)
 
 

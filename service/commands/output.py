@@ -1,4 +1,4 @@
-"""Where commands print, and how they print JSON. Nothing of either acts on a terminal, whatever the text holds."""
+"""The output of commands, as text and as JSON. Neither can control a terminal, whatever the text holds."""
 
 import sys
 from typing import Any
@@ -11,7 +11,7 @@ from service.printable import printable, printable_json
 
 
 class _Terminal(Console):
-    """Prints text with what a terminal could act on as escapes, but for line ends and tabs."""
+    """Prints text with characters that control a terminal as escapes, except line ends and tabs."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """As rich does."""
@@ -29,7 +29,7 @@ def _printable(value: Any) -> Any:
 
 
 def printable_text(text: Text, *, keep: str = "") -> Text:
-    """Return styled text with what a terminal could act on as escapes; its parts then have the style of the whole."""
+    """Return styled text with characters that control a terminal as escapes; its parts then have the style of the whole."""
     shown = printable(text.plain, keep=keep)
     return text if shown == text.plain else Text(shown, text.style)
 

@@ -1,4 +1,4 @@
-"""What a statement that failed means for the person who runs a command, where the command itself does not say."""
+"""Explains a failed statement to the person who runs a command, unless the command itself does."""
 
 import psycopg
 
@@ -6,7 +6,7 @@ from service.errors import OutboxError, RefusedError, UnavailableError
 
 
 def explained(error: Exception) -> OutboxError | None:
-    """Return the explanation; None for what has one already, and for what only a mistake in the code can cause."""
+    """Return the explanation; None for an error that has one already, or that only a mistake in the code can cause."""
     what = str(error).strip() or type(error).__name__
     match error:
         case psycopg.errors.ReadOnlySqlTransaction():

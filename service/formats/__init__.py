@@ -1,1 +1,1 @@
-"""Schemas by id: what a registry gives, how a value names its schema, and whole values decoded for people and transforms."""
+"""Schemas by id: a registry's answers, a value's reference to its schema, and whole values decoded for people and transforms."""

@@ -1,9 +1,9 @@
-"""How much may come out of one value, whatever a few of its bytes claim. Every decoder has the same bounds; over them, it is no value."""
+"""Bounds on one decoded value, whatever a few of its bytes claim. Every decoder has the same bounds; beyond them, it is no value."""
 
 from typing import Final
 
 MOST_LEVELS: Final = 200
-"""Values that nest deeper are refused: what decodes them whole for a transform could not go much further."""
+"""Values that nest deeper are refused: the decoders of whole values could not go much further."""
 MORE_FOR_EACH_BYTE: Final = 15
 MORE: Final = 1_000
 MOST_MORE: Final = 1_000_000

@@ -1,7 +1,7 @@
-"""What an exception says: something of the schema or of the value that was read, or something of the machine.
+"""Tells faults of the schema or value that was read from failures of the machine.
 
-A decoder's libraries raise of many kinds for what a stranger wrote. Whatever they raise is a fact about it, and so a verdict, the same at
-every time. Want of memory, files or a package, and a registry that is away, are none: the task fails, and is tried again.
+A decoder's libraries raise exceptions of many kinds for foreign input. Each is a fact about the input, and so a verdict, the same every
+time. A lack of memory, files or a package, and an unavailable registry, are no verdict: the task fails, and is tried again.
 """
 
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, SchemaUnusableError
@@ -10,10 +10,7 @@ _OF_THE_MACHINE = (MemoryError, OSError, ImportError, RegistryAwayError, Registr
 
 
 def fault(error: Exception, what: str = "") -> str:
-    """Return what is wrong with what was read. `what`: put in front of an error that is none of our own.
-
-    Raises the error again where it is the machine's.
-    """
+    """Return the fault of the input. `what` precedes the text of a library's error. Raises the error again if it is the machine's."""
     if isinstance(error, _OF_THE_MACHINE):
         raise error
     try:

@@ -1,6 +1,6 @@
-"""What a Protobuf message would become, from its bytes alone: an empty one takes two, and comes out with the defaults of all its fields.
+"""The size of a decoded Protobuf message, from its bytes alone: an empty one takes two, and comes out with the defaults of all its fields.
 
-Most schemas cannot make more of a message than its bytes allow, which is found out once. The messages of the others, and very large ones,
+Most schemas cannot make more of a message than its bytes allow, which is determined once. The messages of the others, and very large ones,
 are stepped over before they are parsed.
 """
 
@@ -73,7 +73,7 @@ def _weight(of: Any) -> int:
 
 
 class _Steps:
-    """One message, tag after tag. Where the bytes are no message it ends early: the parser says so."""
+    """One message, tag after tag. If the bytes are no message it ends early: the parser will fail."""
 
     def __init__(self, body: bytes, left: int) -> None:
         self._body, self._at, self._left = body, 0, left

@@ -1,7 +1,7 @@
 """Protobuf schemas of registries that give only their text: compiled by protoc, as the package grpcio-tools brings it.
 
-In a process of its own, once for each file: a compiler's complaints are kept so, and its crashes apart. Names come from whoever may
-register a schema, so none becomes a path or an argument (protoc reads `@FILE` as more arguments): each text is compiled under a name of
+In a process of its own, once for each file: a compiler's complaints are kept so, and its crashes apart. Anybody who may register a schema
+chooses the names, so none becomes a path or an argument (protoc reads `@FILE` as more arguments): each text is compiled under a name of
 ours, finds its imports in a set of descriptors, and gets its own name afterwards, as data.
 """
 

@@ -51,7 +51,7 @@ _LASTS_S = 10.0
 _MOST_OPEN = 4
 """Clients of a process: each new secret or certificate makes another one."""
 _LONGEST_OUTAGE_S = 3_600.0
-"""What a longer Retry-After counts as: its date may come from another clock."""
+"""The limit of a longer Retry-After: its date may come from another clock."""
 
 
 class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
@@ -251,15 +251,15 @@ class SchemaTooLargeError(RegistryRefusedError):
 
 
 class _PauseError(Exception):
-    """The registry says how long it wants to be left alone."""
+    """The registry asks for a pause."""
 
 
 class _OversizeError(ValueError):
-    """An answer goes on behind `_MAX_BODY`."""
+    """An answer is longer than `_MAX_BODY`."""
 
 
 def _read(response: Any) -> None:
-    """Read an answer with bounds, which the client has not: little may unpack to gigabytes, and each byte starts its timeout anew."""
+    """Read an answer with bounds, which the client has not: little may unpack to gigabytes, and each byte restarts its timeout."""
     import httpx2
 
     body, until = bytearray(), time.monotonic() + _LONGEST_BODY_S
@@ -273,7 +273,7 @@ def _read(response: Any) -> None:
 
 
 class _Pauses:
-    """Honours Retry-After, which the client does not look at. Not thread-safe."""
+    """Honours Retry-After, which the client ignores. Not thread-safe."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -315,7 +315,7 @@ def _seconds(retry_after: str) -> float | None:
         seconds = (
             float(retry_after) if retry_after.isdecimal() else _until(parsedate_to_datetime(retry_after))
         )
-    except (ValueError, OverflowError):  # also of dates that no datetime can be
+    except (ValueError, OverflowError):  # also for dates out of datetime's range
         return None
     return min(max(0.0, seconds), _LONGEST_OUTAGE_S)
 
@@ -341,7 +341,9 @@ def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:
 
 
 def configuration(options: Mapping[str, Any]) -> str:
-    """Return what a client is made of: its options, and the state of the certificates and keys that they name, which it reads only once."""
+    """Return the configuration of a client: its options, and the state of the certificates and keys that they name, which it reads only
+    once.
+    """
     files = {name: _state(str(file)) for name, file in options.items() if name.endswith(".location")}
     return json.dumps([dict(options), files], sort_keys=True)
 
@@ -376,7 +378,7 @@ def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":
 
 @contextmanager
 def registry_errors(where: str) -> Iterator[None]:
-    """Tell an absent registry from one that refuses; both with its own words. `where`: its url.
+    """Tell an absent registry from one that refuses; both errors quote the registry. `where`: its url.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """

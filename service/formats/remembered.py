@@ -1,4 +1,7 @@
-"""What is kept of schemas: the least recently used goes first. A registry's users choose how large schemas are, and how many are in use."""
+"""A cache of schemas: the least recently used is dropped first.
+
+A registry's users choose how large schemas are, and how many are in use.
+"""
 
 import threading
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""A whole value out of the wire format: what `Event.value` is, and what people are shown."""
+"""A whole value out of the wire format: for `Event.value`, and for people."""
 
 import base64
 import math
@@ -46,9 +46,9 @@ def decoded(value: bytes, schemas: Schemas) -> Any:
 
 
 def as_json(value: bytes, schemas: Schemas) -> str:
-    """Return a value as JSON text for people, whoever wrote it.
+    """Return a value as JSON text for people, from any writer.
 
-    Raises ValueError that says why it cannot be decoded, and what `schemas` raises.
+    Raises ValueError with the reason why it cannot be decoded, and what `schemas` raises.
     """
     try:
         _check(value, schemas)
@@ -81,7 +81,7 @@ def _check(value: bytes, schemas: Schemas) -> None:
 
 
 class _Plain:
-    """What JSON can say of a value, in a text of bounded size: a name of a field, or an enum's, may take a thousand times its bytes."""
+    """A value as JSON text of bounded size: a name of a field, or an enum's, may take a thousand times its bytes."""
 
     def __init__(self, most_chars: int) -> None:
         self._left = most_chars

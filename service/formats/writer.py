@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 _MOST_WHY: Final = 2_000
-"""Characters that say why a schema cannot be used. A library may quote all of it, and every record that names it becomes a letter."""
+"""Most characters of the reason why a schema cannot be used.
+
+A library may quote all of it, and every record that names it becomes a letter.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +23,13 @@ class WriterSchema:
 
     @property
     def chars(self) -> int:
-        """What it takes of a cache: its characters, and some for what comes with any schema."""
+        """Its size in a cache: its characters, and some for every schema."""
         return 1_000 + len(self.text) + sum(len(text) for _, text in self.references)
 
 
 @dataclass(frozen=True, slots=True)
 class UnusableSchema:
-    """What an id stands for by which no value can be read."""
+    """The schema of an id by which no value can be read."""
 
     why: str
     may_come: bool = False

@@ -1,1 +1,1 @@
-"""What both services ask of Kafka's client: topics, rights, records between two offsets, clients that are made again."""
+"""Shared uses of Kafka's client: topics, rights, records between two offsets, clients that are made again."""

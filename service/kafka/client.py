@@ -1,4 +1,4 @@
-"""What both services ask of librdkafka: a quiet administrative client, and why Kafka does not answer or refuses."""
+"""Shared uses of librdkafka: a quiet administrative client, and why Kafka does not answer or refuses."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ QUIET = {"log_level": 0}
 # Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata
 # every five minutes only, also when that broker is dead. (librdkafka asks every 10 s at most.)
 _FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
-# Who only asks makes nothing; a producer's default (librdkafka takes an administrative client for one) would.
+# A client that only asks creates no topic; a producer's default (librdkafka takes an administrative client for one) would.
 _ONLY_ASKS = {"allow.auto.create.topics": False}
 
 # As librdkafka names a broker that it knows by its id: not one of bootstrap_servers, but what those call themselves.
@@ -54,8 +54,8 @@ def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
         return f"{where} cannot be asked: {error.str()}"
     if error.code() in UNAUTHENTICATED and settings.login is not None:
         return (
-            f"{where} refuses the login: {error.str()}. [kafka] login = {settings.login!r} (OUTBOX_KAFKA__LOGIN) gave the token of whom "
-            "its provider takes this machine for: give that identity the right to connect"
+            f"{where} refuses the login: {error.str()}. [kafka] login = {settings.login!r} (OUTBOX_KAFKA__LOGIN) gave a token of the "
+            "identity that this machine has at its provider: give that identity the right to connect"
         )
     if error.code() in UNAUTHENTICATED:
         return (

@@ -3,6 +3,8 @@
 One that was given metadata without brokers may never connect again (librdkafka issue 5301), and one whose credentials were refused offers
 the same ones for ever. So a client that has failed for LASTS_S, or was refused, is dropped, and the next request makes another one, out of
 the secrets and certificates as they are then. Requests that still wait for the former one fail by themselves.
+
+Lane producers are not among them: each takeover makes a new one (publisher/delivery/sender.py, `fence`).
 """
 
 import threading
@@ -44,7 +46,7 @@ T = TypeVar("T")
 
 
 class Complaints:
-    """What librdkafka says of its connections (`error_cb`): a request that waits for one only times out, without saying why.
+    """librdkafka's errors of its connections (`error_cb`): a request that waits for one only times out, without a reason.
 
     Nothing may be raised out of a callback: confluent-kafka 2.16 never frees such an exception, nor the clients that its frames lead to.
     """
@@ -107,7 +109,7 @@ class _Held(Generic[C]):
 
 
 class Answer(Generic[T]):
-    """What a Future holds at its end, without the frames of whoever raised it: those may hold the answer."""
+    """The result or error of a Future, without the frames of the code that raised it, which may hold the answer."""
 
     def __init__(self, value: T | None, error: BaseException | None) -> None:
         self._value = value
@@ -133,7 +135,7 @@ class RenewableClient(Generic[C]):
         self._held: _Held[C] | None = _Held(make, None)
 
     def ask(self, request: Callable[[C], T]) -> T:
-        """Return what `request` does with the client.
+        """Return the result of `request` with the client.
 
         Raises KafkaException, with the refusal itself where the credentials or the TLS connection were refused.
         """
@@ -147,7 +149,7 @@ class RenewableClient(Generic[C]):
     ) -> "dict[K, Answer[T]]":
         """Return the answers to an administrative request, each of which a broker gave. `check` raises KafkaException for one that is none.
 
-        Raises KafkaException as `ask` where there is no answer, also when `give_up` says so (_TIMED_OUT).
+        Raises KafkaException as `ask` where there is no answer, also when `give_up` returns true (_TIMED_OUT).
         """
 
         def wait(held: _Held[C]) -> "dict[K, Answer[T]]":
@@ -170,7 +172,7 @@ class RenewableClient(Generic[C]):
         give_up: Callable[[], bool] = lambda: False,
         check: "Callable[[dict[K, Answer[T]]], None]" = lambda _: None,
     ) -> "dict[K, Answer[T]]":
-        """As `answers`, for what may be asked twice. `request` is given the seconds that it may wait.
+        """As `answers`, for a request that may be sent twice. `request` is given the seconds that it may wait.
 
         A request that librdkafka hands to a connection just as its broker dies stays there until its timeout, so none waits for longer than
         a client lasts: the next one may be asked by another client.
@@ -274,12 +276,12 @@ class RenewableClient(Generic[C]):
 
 
 def answer(future: "Future[T]", give_up: Callable[[], bool]) -> T:
-    """Wait for an answer. Raises what it holds; KafkaException, _TIMED_OUT, when `give_up` says so."""
+    """Wait for an answer. Raises what it holds; KafkaException, _TIMED_OUT, when `give_up` returns true."""
     return _wait(future, give_up).result()
 
 
 def is_own(error: KafkaError) -> bool:
-    """Whether librdkafka says so itself, or asks a broker that cannot answer: another client may do better."""
+    """Whether it is an error of librdkafka's own, or of a broker that cannot answer: another client may succeed."""
     return error.code() < _OWN_ERRORS or error.code() in (
         KafkaError.NOT_CONTROLLER,
         KafkaError.REQUEST_TIMED_OUT,

@@ -1,7 +1,7 @@
 """Topic ids as Kafka's own tools write them."""
 
 NO_ID = "A" * 22
-"""What brokers without topic ids give: the zero uuid."""
+"""The id from brokers without topic ids: the zero uuid."""
 
 _URL_SAFE = str.maketrans("+/", "-_")
 

@@ -1,6 +1,6 @@
-"""Which topics there are and how they are configured, asked the same way by both services.
+"""The existing topics and their configuration, read the same way by both services.
 
-A broker that has just started, or lags, does not know each topic yet: its word alone makes no topic missing.
+A broker that has just started, or lags, does not know each topic yet: its answer alone makes no topic missing.
 """
 
 import time
@@ -31,8 +31,8 @@ MISSING_S = 5.0
 _POLL_S = 0.2
 # The answer holds every setting of each topic: some kilobytes.
 _TOPICS_A_REQUEST = 500
-# What the controller answers for a topic that it does not have, and would not create: a name that differs from another one's only by
-# `.` and `_`, a policy, this number of replicas. An existing topic is told first.
+# The controller's errors for a topic that it does not have, and would not create: a name that differs from another one's only by `.` and
+# `_`, a policy, this number of replicas. Of an existing topic it reports that first.
 _REFUSES_NEW_TOPICS = (
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.POLICY_VIOLATION,
@@ -50,7 +50,7 @@ def existing_topics(
 ) -> dict[str, TopicDescription]:
     """Describe those of the topics that exist.
 
-    A topic is missing where the controller says so or, without the right to ask it, where the brokers do not know it for `missing_s`.
+    A topic is missing if the controller reports that or, without the right to ask it, where the brokers do not know it for `missing_s`.
     Raises KafkaException, also for a topic that only the controller knows by then, and when `give_up` says so.
     """
     deadline = time.monotonic() + missing_s
@@ -190,9 +190,9 @@ def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultI
 def _is_missing(
     admin: KafkaAdmin, topic: str, timeout_s: float, give_up: Callable[[], bool], late: bool
 ) -> bool:
-    """Whether an unknown topic does not exist, by the controller's word: with a creation that it is only to check.
+    """Whether an unknown topic does not exist, by the controller's answer to a creation that it only checks.
 
-    `late`: what to believe without the right to ask.
+    `late`: the result without the right to ask.
     """
     new = NewTopic(topic, num_partitions=1, replication_factor=1)
     checked = admin.answers_within(

@@ -1,4 +1,4 @@
-"""Connections to other machines that anybody on the way could read, or answer: named once, at the start of a service."""
+"""Connections to other machines that anybody on the network path could read, or answer: named once, at the start of a service."""
 
 import os
 import re
@@ -14,12 +14,12 @@ from service.settings.dsn import PLAIN_MODES, address, is_local, is_remote, libp
 
 _log = structlog.get_logger()
 
-_PLAIN = "without TLS: whoever is on the way can read and change all of it"
-_UNVERIFIED = "with TLS that does not verify who answers: whoever is on the way can pretend to be it"
+_PLAIN = "without TLS: anybody on the network path can read and change all of it"
+_UNVERIFIED = "with TLS that does not verify the server: anybody on the network path can pretend to be it"
 _UNNAMED = (
-    "with TLS that compares no name: whoever has a certificate of the same authority can pretend to be it"
+    "with TLS that compares no name: anybody with a certificate of the same authority can pretend to be it"
 )
-_OPEN = "without authentication or encryption: whoever reaches its ports can read the events and run code"
+_OPEN = "without authentication or encryption: anybody who reaches its ports can read the events and run code"
 _NO = ("", "none", "false", "f", "0")
 SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 """The options that protect Spark's own connections. On where there is a secret: `[job] spark_options` may say otherwise."""

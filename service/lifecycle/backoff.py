@@ -1,4 +1,4 @@
-"""How long to wait before the next try: longer with every failure, up to a bound, never in step with others."""
+"""How long to wait before the next attempt: longer with every failure, up to a bound, never in step with others."""
 
 import random
 

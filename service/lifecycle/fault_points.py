@@ -1,10 +1,10 @@
-"""Named places at which a test makes a service die, fail or stand still. Nothing of it works outside of tests.
+"""Named places at which a test makes a service die, fail or hang. Nothing of it works outside of tests.
 
-A service calls `reach(name)` between two of its steps. That looks at one attribute, unless `[testing] fault_file` is set, which the
+A service calls `reach(name)` between two of its steps. That reads one attribute, unless `[testing] fault_file` is set, which the
 settings refuse for every database whose name does not begin with `test_`. The file is the test's plan: the faults that are still to come,
 the first one first. A fault that is due is taken out of the plan, written down beside it (`<fault_file>.fired`) and only then done, so that
 each fires once, however often the process dies and starts again; and one life of a process can meet many faults, because the plan is read
-anew at every point.
+again at every point.
 """
 
 import difflib
@@ -85,7 +85,7 @@ _POLL_S = 0.02
 
 
 class Action(StrEnum):
-    """What happens at a point."""
+    """The action at a point."""
 
     KILL = "kill"  # SIGKILL to the own process
     RAISE = "raise"  # InjectedFaultError
@@ -191,7 +191,7 @@ class FaultPlan:
 
 
 PlanVersion = tuple[int, int] | None
-"""What differs between two plans, even of the same text; None where there is none."""
+"""The version of a plan, which differs between two plans even of the same text; None without a plan."""
 
 
 def _version(file: Path) -> PlanVersion:
@@ -212,7 +212,7 @@ def arm(file: Path | None) -> None:
 
 
 def is_armed() -> bool:
-    """Whether a test injects faults into this process: for what need not be looked at otherwise."""
+    """Whether a test injects faults into this process: for checks that are needless otherwise."""
     return _plan is not None
 
 

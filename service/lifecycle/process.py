@@ -1,4 +1,4 @@
-"""What this process says of itself where people look for it. A container may give its host no name, and its user none (OpenShift)."""
+"""How this process names itself to people. A container may give its host no name, and its user none (OpenShift)."""
 
 import os
 import pwd

@@ -17,7 +17,7 @@ _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 _log = structlog.get_logger()
 
 LONGEST_END_S = 30.0
-"""An orderly end is bounded by itself (relay.py); this is for one that hangs where nobody thought of."""
+"""An orderly end has bounds of its own (relay.py); this is for one that hangs unexpectedly."""
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""Threads that live as long as their process does: one that fails is begun again, and the log says why it failed.
+"""Threads that live as long as their process does: one that fails is begun again, and the reason is in the log.
 
-Other threads answer to whoever waits for them: a lane's worker and the publisher's heartbeat to the main thread, which raises what ended
-them; the start of Spark and a commit to whoever asks for their result. tests/unit/service/lifecycle/test_threads.py lists all of them.
+Other threads report to the thread that waits for them: a lane's worker and the publisher's heartbeat to the main thread, which raises what
+ended them; the start of Spark and a commit to the thread that asks for their result. tests/unit/service/lifecycle/test_threads.py lists all
+of them.
 """
 
 import threading
@@ -18,7 +19,7 @@ _LEAST_PAUSE_S, _MOST_PAUSE_S = 0.1, 30.0
 def supervised(run: Callable[[], None], name: str, ended: threading.Event) -> threading.Thread:
     """Return a thread, not started, that calls `run` until it returns, and again after a growing pause where it raises.
 
-    `ended` ends the pause, and with it the thread; `run` looks at it itself.
+    `ended` ends the pause, and with it the thread; `run` checks it itself.
     """
 
     def supervise() -> None:

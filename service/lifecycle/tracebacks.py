@@ -1,7 +1,7 @@
-"""Failures that are survived let go of what the failed work held.
+"""Releases the objects of failed work after a failure that is survived.
 
-A traceback holds each frame on its way with all variables, and a frame often holds the exception once more: in a Future, in a library's
-own variables. Only the cycle collector ends such a circle, and a process that moves rows collects rarely (service/lifecycle/allocators.py).
+A traceback holds each of its frames with all variables, and a frame often holds the exception once more: in a Future, in a library's own
+variables. Only the cycle collector ends such a circle, and a process that moves rows collects rarely (service/lifecycle/allocators.py).
 """
 
 import traceback

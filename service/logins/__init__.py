@@ -39,7 +39,7 @@ def plugin(section: str, name: str, own: Mapping[str, Callable[..., Any]]) -> Ca
 
 
 def missing(extra: str, error: ImportError) -> SettingsError:
-    """Return what to install."""
+    """Return the error that names the package to install."""
     return SettingsError(f'this login needs {error.name or error}: pip install "spark-outbox[{extra}]"')
 
 

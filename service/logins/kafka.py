@@ -33,7 +33,7 @@ _PAUSE_S = 10.0
 
 
 class LoginFailedError(UnavailableError, KafkaException):
-    """A login gave no token. For whoever speaks with Kafka this is a Kafka that does not answer."""
+    """A login gave no token. For the code that uses Kafka this is a Kafka that does not answer."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(KafkaError(KafkaError._TRANSPORT, reason))
@@ -136,7 +136,7 @@ def token_source(login: str, bootstrap_servers: str) -> TokenSource:
 
 
 def logged_in(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a client, `KafkaSettings.client()`, with what gives it tokens where they name a login.
+    """Return the options of a client, `KafkaSettings.client()`, with a source of tokens if they name a login.
 
     A client without its first token would only say after ten seconds that it has none. Raises LoginFailedError, SettingsError.
     """

@@ -1,4 +1,6 @@
-"""How `[kafka] login` stands in a client's options: as `sasl.oauthbearer.config`, which librdkafka leaves to whoever gives the tokens."""
+"""How `[kafka] login` stands in a client's options: as `sasl.oauthbearer.config`, which librdkafka leaves to the code that gives the
+tokens.
+"""
 
 from collections.abc import Mapping
 

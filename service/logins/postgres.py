@@ -1,4 +1,4 @@
-"""`[postgres] login`: a password that is made anew for each connection."""
+"""`[postgres] login`: a password that is made for each connection."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

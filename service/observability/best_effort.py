@@ -1,4 +1,4 @@
-"""What is measured beside the work must never end the work: a failure of it is logged once, and the work continues."""
+"""Measurements beside the work must never end it: their failure is logged once, and the work continues."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _told: set[tuple[str, str]] = set()
 
 @contextmanager
 def best_effort(what: str, *through: type[Exception]) -> Iterator[None]:
-    """Keep what the block raises from its caller; also a decorator, whose function then returns None.
+    """Keep the block's exceptions from its caller; also a decorator, whose function then returns None.
 
     Logged with its traceback once for each `what` and kind of exception. Exceptions of `through` are the caller's.
     """

@@ -23,8 +23,8 @@ class ConnectionLimit:
     """The open connections of one server. Of its event loop's thread.
 
     A new one is always let in. Where it is one too many, the address with the most connections makes room, so a stranger takes no place of
-    another address. Of its connections the first of the lowest rank goes: whoever has something to ask says it at once, so whoever connects
-    and waits, however often, keeps nobody out.
+    another address. Of its connections the first of the lowest rank goes: a client with a request sends it at once, so clients that connect
+    and wait, however often, keep nobody out.
     """
 
     def __init__(self, most: int) -> None:

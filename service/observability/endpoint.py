@@ -1,6 +1,6 @@
-"""The HTTP endpoint of a service: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever runs it.
+"""The HTTP endpoint of a service: `/metrics` for Prometheus, `/healthz` and `/readyz` for the supervisor of its process.
 
-Neither TLS nor a password: for the network of the operators only. What a stranger there can do is bounded (http_server.py).
+Neither TLS nor a password: for the network of the operators only. http_server.py bounds what a stranger there can do.
 """
 
 import socket

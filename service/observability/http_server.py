@@ -4,7 +4,7 @@ One thread reads all requests, so a connection costs a descriptor until its requ
 places are taken, the address with the most connections makes room for a new one (connection_limit.py). Each page is made in a thread of its
 own, one at a time for all who ask, so that one that hangs or is asked for too often holds up no other.
 
-A connection is good for one request. What follows the request is not read.
+A connection is good for one request. Bytes after the request are not read.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ MOST_CONNECTIONS = 128
 REQUEST_S = 1.0
 """Within which a request must be complete."""
 _ANSWER_S = 10.0
-"""Within which it must be answered and the answer taken. Who reads slowly makes room for others before."""
+"""Within which it must be answered and the answer taken. A client that reads slowly makes room for others earlier."""
 _MOST_REQUEST_BYTES = 16_384
 # Fewer at once than there are places: each connection is read once, at the least, before it may have to make room.
 _ACCEPTED_AT_ONCE = 64
@@ -47,7 +47,7 @@ _REASONS = {
 
 
 class HttpResponse(NamedTuple):
-    """What a page answers."""
+    """The answer of a page."""
 
     status: int
     content_type: str
@@ -94,7 +94,7 @@ async def _end(server: asyncio.Server, connections: ConnectionLimit) -> None:
 
 
 class _Pool:
-    """What all connections share, and who waits for which page. Of the loop's thread."""
+    """The state that all connections share, and the clients that wait for each page. Of the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pages: Mapping[str, Page]) -> None:
         self.loop = loop
@@ -106,7 +106,7 @@ class _Pool:
         self.connections = ConnectionLimit(MOST_CONNECTIONS)
 
     def ask(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
-        """Have a page made; `answer` is called with it. Who asks for the same while it waits for its turn gets the same answer."""
+        """Have a page made; `answer` is called with it. Requests for the same page while it waits for its turn get the same answer."""
         if path not in self._pages:
             answer(text(404, f"there is no {path} here, only {', '.join(sorted(self._pages))}"))
             return
@@ -115,7 +115,7 @@ class _Pool:
             self._make_next(path)
 
     def forget(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
-        """Make nothing for whoever has gone: else the pages of strangers who do not wait hold up those who do."""
+        """Make nothing for clients that have gone: otherwise the pages of clients that do not wait hold up those of clients that do."""
         answers = self._waiting.get(path, {}).get(accept, [])
         if answer in answers:
             answers.remove(answer)
@@ -151,7 +151,7 @@ class _Pool:
 def _made(page: Page, path: str, accept: str) -> HttpResponse:
     try:
         return page(accept)
-    except Exception as error:  # noqa: BLE001 - told to whoever asks, and the endpoint continues
+    except Exception as error:  # noqa: BLE001 - the client gets it, and the endpoint continues
         _log.error("endpoint_failed", path=path, exc_info=error)
         return text(
             500, f"{path} failed: {type(error).__name__}. The traceback is in the log (`endpoint_failed`)"

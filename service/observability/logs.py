@@ -45,7 +45,7 @@ class Lines:
         self._lock = threading.Lock()
         self._patience_ms = _PATIENCE_MS
         self._rest = b""
-        """What ends a line of which only a part could be written."""
+        """The rest of a line of which only a part could be written."""
         try:
             self._descriptor = None if stream is None else stream.fileno()
         except (OSError, ValueError):
@@ -130,12 +130,12 @@ def _identified(
 
 
 def _ordered(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Put first what a reader looks for first; the rest stays in the order of the call."""
+    """Put the keys first that a reader looks for; the rest stays in the order of the call."""
     return {name: line[name] for name in _FIRST if name in line} | dict(line)
 
 
 def _printable(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Foreign text is in many lines, and people read them on a terminal. What is no text is shown by its `repr`, which escapes."""
+    """Foreign text is in many lines, and people read them on a terminal. Other values are shown by their `repr`, which escapes."""
     return {
         name: printable(value, keep="\n\t") if isinstance(value, str) else value
         for name, value in line.items()

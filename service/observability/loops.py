@@ -1,6 +1,6 @@
-"""Whether the loops of a process turn: what `/healthz` asks. A loop that waits for a server that is away turns, one that hangs does not.
+"""Whether the loops of a process turn, for `/healthz`. A loop that waits for a server that is away turns, one that hangs does not.
 
-Each loop says how long it may take until its next turn: its waits are bounded by the settings. Only a loop that is late beyond that
+Each loop reports how long it may take until its next turn: its waits are bounded by the settings. Only a loop that is late beyond that
 and a grace is taken for hung, so a process that waits for Kafka or Postgres for days stays healthy.
 """
 
@@ -67,7 +67,7 @@ class Loops:
         except BaseException as error:
             loop.ended_by = type(error).__name__
             raise
-        # The same name may have been taken anew by the thread that follows this one.
+        # The same name may already be that of the thread that follows this one.
         with self._lock:
             if self._loops.get(name) is loop:
                 del self._loops[name]

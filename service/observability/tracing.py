@@ -37,7 +37,7 @@ def trace_id(outbox: UUID, batch_id: int) -> str:
 
 
 class _Complaints(logging.Handler):
-    """What OpenTelemetry says of a collector that is away, as a line of ours; the same words once."""
+    """OpenTelemetry's messages about an unavailable collector, as log lines; the same text once."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -95,13 +95,13 @@ def about(outbox: UUID) -> None:
 
 
 def is_on() -> bool:
-    """Whether spans are sent: what only they need need not be put together otherwise."""
+    """Whether spans are sent; otherwise their data need not be prepared."""
     return _provider is not None
 
 
 @best_effort("tracing.batch")
 def batch(batch_id: int, took_s: float, attributes: Mapping[str, Any]) -> None:
-    """Tell of a batch that was committed just now, in the last `took_s` seconds."""
+    """Make the span of a batch that was committed just now, in the last `took_s` seconds."""
     if _provider is None or _outbox is None:
         return
     from service.observability.tracing_ids import given
@@ -119,7 +119,7 @@ def batch(batch_id: int, took_s: float, attributes: Mapping[str, Any]) -> None:
 
 @best_effort("tracing.transaction")
 def transaction(batches: Iterable[int], took_s: float, attributes: Mapping[str, Any]) -> None:
-    """Tell of a Kafka transaction that was committed just now, with rows of these batches."""
+    """Make the span of a Kafka transaction that was committed just now, with rows of these batches."""
     if _provider is None or _outbox is None:
         return
     from opentelemetry.trace import Link

@@ -1,4 +1,4 @@
-"""What `/healthz` and `/readyz` answer: yes, or no with the reasons. Pure."""
+"""The answer of `/healthz` and `/readyz`: yes, or no with the reasons. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,5 +17,5 @@ class HealthVerdict:
         return not self.reasons
 
     def as_json(self, word: str) -> dict[str, Any]:
-        """Return the answer; `word` is what was asked: `healthy` or `ready`."""
+        """Return the answer; `word`: the question, `healthy` or `ready`."""
         return {word: self.holds, "reasons": self.reasons} | self.details

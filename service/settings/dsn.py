@@ -105,7 +105,9 @@ def is_local(host: str) -> bool:
 
 
 def _defaults_of_libpq(service: str | None) -> dict[str, str]:
-    """What the environment says, and the connection service file of the service that a DSN names: libpq tells by the variable alone."""
+    """The options from the environment, and from the connection service file of the service that a DSN names: libpq reads it by the
+    variable alone.
+    """
     if service is None:
         return _told_by_libpq()
     former = os.environ.get("PGSERVICE")

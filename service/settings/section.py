@@ -1,4 +1,4 @@
-"""What every table of the settings file is, and how such a file is read."""
+"""The base of every table of the settings file, and the reader of such a file."""
 
 import tomllib
 from pathlib import Path

@@ -17,7 +17,7 @@ from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.outbox.lease import Lease
 from publisher.protocol.continuation import DeliveryPosition, Identity
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from service.settings import KafkaSettings, PublisherSettings

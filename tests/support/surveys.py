@@ -5,8 +5,8 @@ from uuid import UUID
 from contract.cursor import Cursor
 from contract.progress import Progress, Totals
 from publisher.protocol.continuation import Identity, Mirror
-from publisher.protocol.cursor import Epoch
-from publisher.resume.plan import LaneSurvey
+from publisher.protocol.epochs import Epoch
+from publisher.resume.decision import LaneSurvey
 
 OUTBOX, COMMIT = UUID(int=1), UUID(int=2)
 NOTHING = Cursor(0)

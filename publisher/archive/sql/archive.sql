@@ -1,4 +1,4 @@
--- What goes into the archive, and what the outbox knows of it.
+-- The rows that go into the archive, and the outbox's records of it.
 
 -- name: identity
 -- Which outbox this is, whether it is on the server that it was made on or adopted by, and what a copy of the database has another of.
@@ -67,7 +67,7 @@ SELECT outbox.drop_archived(%(partition)s, %(archive_id)s, %(manifest_sha256)s, 
 SELECT outbox.rewrite_archived(%(partition)s, %(old_manifest)s, %(new_manifest)s, %(erased)s)
 
 -- name: ledger
--- What the ledger says of an archived partition, less what was erased of it; NULL where ledger rows were pruned.
+-- The ledger's counts of an archived partition, without erased rows; NULL where ledger rows were pruned.
 SELECT CASE WHEN l.batches = %(to_batch)s - greatest(%(from_batch)s, 1) + 1 THEN l.sessions - e.sessions END, l.outputs - e.outputs, l.bytes - e.bytes
 FROM (SELECT count(*) AS batches, sum(b.sessions)::bigint AS sessions, sum(b.output_events)::bigint AS outputs, sum(b.output_bytes)::bigint AS bytes
       FROM outbox.batch b WHERE b.batch_id >= %(from_batch)s AND b.batch_id <= %(to_batch)s) l

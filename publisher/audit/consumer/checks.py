@@ -48,7 +48,7 @@ _AT_ONCE = 10_000
 
 
 class ReadBack(NamedTuple):
-    """What was read of the outbox and the topics. `judge`: as `Comparison.judge`."""
+    """The outputs and records that were read. `judge`: as `Comparison.judge`."""
 
     state: AuditState
     folder: Path
@@ -58,7 +58,7 @@ class ReadBack(NamedTuple):
 
 
 class ConsumerAudit(NamedTuple):
-    """What was found, over all consumers of a database."""
+    """The findings over all consumers of a database."""
 
     checks: list[Check]
     counted: dict[str, int]
@@ -124,7 +124,7 @@ def _compare(
     order = _Order(read.folder, state)
     advance = phase(f"comparing consumer {consumer}", state.buckets)
     for bucket in range(state.buckets):
-        for visit in compared.look_at(
+        for visit in compared.compare_bucket(
             map(ExpectedOutput._make, read.expected.read(bucket)),
             map(ReceivedOutput._make, read.found.read(bucket)),
             map(Remembered._make, spill.read(bucket)),
@@ -212,7 +212,7 @@ def _place(source: str, numbers: Mapping[str, int]) -> int:
 
 
 class _Order:
-    """What was consumed in its turn, by ranges of offsets: a range fits in memory, and ranges follow each other."""
+    """The outputs that were consumed in order, by ranges of offsets: a range fits in memory, and ranges follow each other."""
 
     def __init__(self, folder: Path, state: AuditState) -> None:
         total = sum(
@@ -239,7 +239,7 @@ class _Order:
         newest: dict[Partition, int] = {}
         for bucket, place in enumerate(self._buckets):
             visits = map(Visited._make, self._spill.read(bucket))
-            newest[place] = compared.look_at_order(visits, newest.get(place, 0))
+            newest[place] = compared.compare_order(visits, newest.get(place, 0))
 
 
 class _Findings:
@@ -278,7 +278,7 @@ class _Findings:
     def ranges(
         self, positions: Iterable[ConsumerPosition], topic_ids: Mapping[str, str | None]
     ) -> dict[Partition, Range]:
-        """Return what was consumed of the outbox's topics as they are now; look at what the topics have deleted meanwhile."""
+        """Return the consumed offsets of each partition, in the topics as they are now; count those that a topic deleted before."""
         found = {}
         topics = {name: number for number, name in enumerate(self._state.topics)}
         for each in positions:

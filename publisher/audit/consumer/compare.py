@@ -1,4 +1,4 @@
-"""What a consumer remembers against what was delivered, bucket by bucket. Pure.
+"""A consumer's remembered outputs against the delivered ones, bucket by bucket. Pure.
 
 An output was delivered where its topic has a record of it, or where its lane is past its row. In memory are a bucket's outputs in the
 outbox and their records: what a consumer remembers besides is counted and not kept.
@@ -25,7 +25,7 @@ Key = tuple[int, int, int]
 
 
 class Remembered(NamedTuple):
-    """What a consumer remembers of an output: it consumed this record, or set it aside."""
+    """A consumer's memory of an output: it consumed this record, or set it aside."""
 
     identity: bytes
     place: int
@@ -71,7 +71,8 @@ class Range(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerComparison:
-    """What the buckets showed of one consumer. `judge`: as what to count an output that no audited row explains; None: nobody sent it.
+    """The result of the buckets for one consumer. `judge` returns the counter of an output that no audited row explains, None if nobody
+    sent it.
 
     `ends`: where the topics ended when the audit began. `forgotten`: place -> end of the last session of which outputs were forgotten.
     `remembers`: whether the consumer has tables; else its position stands for all below it.
@@ -92,13 +93,13 @@ class ConsumerComparison:
     """Topic number -> outputs that it has deleted, and the consumer does not remember in this revision."""
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def look_at(
+    def compare_bucket(
         self,
         expected: Iterable[ExpectedOutput],
         found: Iterable[ReceivedOutput],
         remembered: Iterable[Remembered],
     ) -> Iterator[Visited]:
-        """Compare one bucket; yield what was consumed in its turn, for `look_at_order`."""
+        """Compare one bucket; yield what was consumed in its turn, for `compare_order`."""
         delivered: dict[bytes, bool] = {}
         expired: dict[bytes, int] = {}
         topics = {topic for topic, _ in self.positions} if self.remembers else set()
@@ -141,7 +142,7 @@ class ConsumerComparison:
             for copy in copies:
                 self._demand(copy, consumed.get(key), aside)
 
-    def look_at_order(self, visits: Iterable[Visited], newest: int) -> int:
+    def compare_order(self, visits: Iterable[Visited], newest: int) -> int:
         """Compare when the outputs of some offsets of a partition were consumed, with their order. `newest`: the time of what came before.
 
         Return the newest time of all.

@@ -1,9 +1,12 @@
 """The outbox against the topics, bucket by bucket: what is lost, duplicated, altered or unexpected, and where the order is broken.
 
-A bucket holds all outputs of its sessions, so one look at it decides all but the order of a key's sessions. In memory are its outputs
-and so many copies of each: what others write to the topics is counted and not kept. Of the order it keeps
-one record for each session and topic partition, spread by session key, and a second round looks at them. Compacted topics need a
-round of their own, by record key: Kafka keeps the newest record of a key there, so only that one must be found.
+A bucket holds all outputs of its sessions, so one comparison decides all but the order of a key's sessions. In memory are its outputs and
+so many copies of each: records that others write to the topics are counted and not kept. For the order it keeps one record for each session
+and topic partition, spread by session key, and a second round compares them. Compacted topics need a round of their own, by record key:
+Kafka keeps the newest record of a key there, so only that one must be found.
+
+Lost: an output that its lane's mirror has passed (`Mark.DEMANDED`), with no record in its topic, that is not skipped, expired or
+undecidable.
 """
 
 from collections import defaultdict
@@ -19,9 +22,9 @@ from publisher.audit.readback.digest import NONE, ExpectedOutput, Mark, Received
 VISIT = Struct("<8sHiqiiqq")
 
 OTHER_OUTBOX = "records_of_other_outboxes"
-"""What a record with an outbox-id of another outbox's input is counted as, when it is read."""
+"""The counter of records with an outbox-id of another outbox's input."""
 ERASED = "records_of_erased_outputs"
-"""What `Comparison.judge` calls one whose row was erased."""
+"""The counter of records whose row was erased, as `Comparison.judge` returns it."""
 
 MOST_COPIES = 1_000
 """Records of one outbox-id that are kept: more than resumes and replays send."""
@@ -52,7 +55,7 @@ class Disorder(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """A record that differs from its output. `fields`: what can be told by looking at the digests alone."""
+    """A record that differs from its output. `fields`: those that differ, as far as the digests show it."""
 
     expected: ExpectedOutput
     found: ReceivedOutput
@@ -79,7 +82,7 @@ Places = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
 
 @dataclass(slots=True)
 class Comparison:
-    """What the buckets showed. `judge` tells as what to count a record that no output explains, None: it is unexpected;
+    """The result of the buckets. `judge` returns the counter of a record that no output explains, None if it is unexpected;
     `on_lost` gets the lost outputs of each bucket that a replay may send again. `compacted`: numbers of topics; `shared`: of those
     that hold records of others."""
 
@@ -97,11 +100,11 @@ class Comparison:
     undecidable: BucketTally = field(default_factory=BucketTally)
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def look_at(
+    def compare_bucket(
         self, expected: Iterable[ExpectedOutput], found: Iterable[ReceivedOutput]
     ) -> tuple[list[Visit], list[ExpectedOutput]]:
-        """Compare one bucket; return where its originals are, for `look_at_order`, and its outputs for compacted topics, for
-        `look_at_compacted`."""
+        """Compare one bucket; return where its originals are, for `compare_order`, and its outputs for compacted topics, for
+        `compare_compacted`."""
         outputs: dict[bytes, ExpectedOutput] = {}
         put_aside: dict[bytes, ExpectedOutput] = {}
         for output in expected:
@@ -144,7 +147,7 @@ class Comparison:
             self.on_lost(lost)
         return self._visits(places), of_compacted
 
-    def look_at_compacted(self, outputs: Iterable[ExpectedOutput]) -> None:
+    def compare_compacted(self, outputs: Iterable[ExpectedOutput]) -> None:
         """Compare all outputs of some record keys. Lost is the newest one of a key that nothing can have superseded; no command sends
         it again, because a replay takes whole rows, and may put older values of other keys on top of newer ones."""
         of_keys: dict[tuple[int, bytes], list[ExpectedOutput]] = {}
@@ -168,7 +171,7 @@ class Comparison:
                 else:
                     self.lost.add(output)
 
-    def look_at_order(self, visits: Iterable[Visit]) -> None:
+    def compare_order(self, visits: Iterable[Visit]) -> None:
         """Compare the order of the sessions of some keys with the order of their records in each topic partition."""
         places: dict[tuple[bytes, int, int], list[Visit]] = {}
         for visit in visits:
@@ -290,14 +293,14 @@ class Comparison:
 
 
 def _is_there(output: ExpectedOutput, copies: list[ReceivedOutput]) -> bool:
-    """Whether consumers of the output's topic got it: a copy that a replay sent to another topic is none for them."""
+    """Whether consumers of the output's topic got it: a copy that a replay sent to another topic does not count."""
     return any(not copy.replayed or copy.topic == output.topic for copy in copies)
 
 
 def _kept_by_compaction(
     output: ExpectedOutput, copies: list[ReceivedOutput], is_missing: bool
 ) -> ExpectedOutput:
-    """Return an output with what `look_at_compacted` must know of its records."""
+    """Return an output with the marks of its records for `compare_compacted`."""
     marks = output.marks | (Mark.MISSING if is_missing else 0)
     if any(copy.replayed and copy.topic == output.topic for copy in copies):
         marks |= Mark.REPLAYED

@@ -1,4 +1,4 @@
-"""An output as fixed-size records: what the outbox has, what Kafka has. Pure.
+"""An output as fixed-size records: one of the outbox, one of Kafka. Pure.
 
 16 bytes of BLAKE2b stand for an outbox-id with its revision, and for a record's key, value and own headers: two different
 ones of a billion are alike with a probability below 10^-20.
@@ -19,7 +19,7 @@ NOT_REPLAYED = bytes(8)
 
 
 class Mark(IntFlag):
-    """What is known of an output before Kafka is asked."""
+    """The marks of an output before Kafka is read."""
 
     DEMANDED = 1
     """Its lane is past it."""
@@ -36,7 +36,7 @@ class Mark(IntFlag):
     TOMBSTONE = 64
     """It has no value: a compacted topic forgets it after a while."""
     LATER_UNKNOWN = 128
-    """What was sent after it may be in batches that are not audited."""
+    """Outputs sent after it may be in batches that are not audited."""
     MISSING = 256
     """It should be in its topic, and is not."""
     REPLAYED = 512
@@ -90,16 +90,16 @@ class ReceivedOutput(NamedTuple):
 
 
 EXPECTED = Struct("<16s16s8s8sqHiiHiqHB")
-FOUND = Struct("<16s16sHiqqiqq8si")
+RECEIVED = Struct("<16s16sHiqqiqq8si")
 
 
 def place_number(topic: int, partition: int) -> int:
-    """Return what stands for a partition of the input topic with this number."""
+    """Return one number for a partition of an input topic."""
     return topic << 32 | partition
 
 
 def identity_of(outbox_id: bytes, revision: int) -> bytes:
-    """Return what an outbox-id with its revision is compared by."""
+    """Return the digest by which an outbox-id with its revision is compared."""
     return blake2b(b"%b#%d" % (outbox_id, revision), digest_size=16).digest()
 
 
@@ -109,7 +109,7 @@ def short_hash(text: bytes) -> bytes:
 
 
 def content_of(key: bytes | None, value: bytes | None, own_headers: Iterable[Header]) -> bytes:
-    """Return what key, value and own headers are compared by; None differs from empty, and so does their order."""
+    """Return the digest by which key, value and own headers are compared; None differs from empty, and the order of headers counts."""
     parts = [
         b"%d %d " % (NONE if key is None else len(key), NONE if value is None else len(value)),
         key or b"",

@@ -1,4 +1,4 @@
-"""Reads the outbox's rows: every output as `Expected` in buckets, with what is known of it. Continues where a killed audit was."""
+"""Reads the outbox's rows: every output as `ExpectedOutput` in buckets, with its marks. Continues where a killed audit was."""
 
 import time
 from collections import deque
@@ -38,7 +38,7 @@ Bounds = dict[str, dict[str, list[int]]]
 
 
 class ExpectedReader:
-    """Reads the rows of the scope's batches from `state.next_batch` on and keeps what it finds in `spill`."""
+    """Reads the rows of the scope's batches from `state.next_batch` on and appends their outputs to `spill`."""
 
     def __init__(self, scope: Scope, state: AuditState, folder: Path, spill: Spill) -> None:
         self._scope = scope
@@ -46,7 +46,7 @@ class ExpectedReader:
         self._folder = folder
         self._spill = spill
         self._topics = {name: number for number, name in enumerate(state.topics)}
-        # Topics that the scan finds in rows only were not delivered to yet.
+        # Topics that occur only in rows have no deliveries yet.
         self._lows = dict(zip(state.topics, state.lows or [], strict=False))
         self._reached: dict[tuple[int, int], tuple[int, Bounds]] = {}
         self._seed = bytes.fromhex(state.seed)
@@ -115,7 +115,7 @@ class ExpectedReader:
         try:
             outputs = list(records(row))
         except ValueError:
-            # The publisher parks it when it gets there; where it was there, the row is damaged.
+            # The publisher parks the row when it reaches it; if it has passed the row, the row is damaged.
             if marks & Mark.DEMANDED:
                 self._state.counted["unreadable_rows"] = self._state.counted.get("unreadable_rows", 0) + 1
             return
@@ -255,7 +255,7 @@ def _deliveries(
 
 
 def _resumed(marks: Mark, resume: RecordedResume, epoch: int, lane: int, place: Cursor) -> Mark:
-    """Return what a resume makes of an output: a later one that goes back demands again what a former one skipped."""
+    """Return an output's marks after a resume: one that goes back demands outputs again that a former one skipped."""
     if (resume.epoch, resume.lane) != (epoch, lane):
         return marks
     if resume.to < place <= resume.after:

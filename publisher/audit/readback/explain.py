@@ -1,4 +1,4 @@
-"""Findings in words: digests are looked up again in the outbox and in Kafka, for the examples only."""
+"""Findings as text: outputs and records are read again in the outbox and in Kafka, for the examples only."""
 
 from collections.abc import Sequence
 from itertools import islice

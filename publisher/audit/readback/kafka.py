@@ -20,11 +20,11 @@ from publisher.audit.erased import ErasedPlaces, read_places, read_topics
 from publisher.audit.findings import Check
 from publisher.audit.readback import state as states
 from publisher.audit.readback.compare import ERASED, VISIT, Comparison, Visit
-from publisher.audit.readback.digest import EXPECTED, FOUND, ExpectedOutput, ReceivedOutput, place_number
+from publisher.audit.readback.digest import EXPECTED, RECEIVED, ExpectedOutput, ReceivedOutput, place_number
 from publisher.audit.readback.expected import ExpectedReader
 from publisher.audit.readback.explain import Explainer
-from publisher.audit.readback.found import FoundReader
-from publisher.audit.readback.lost import LostRows, mending_command
+from publisher.audit.readback.lost_rows import LostRows, mending_command
+from publisher.audit.readback.received import ReceivedReader
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker, Offsets, Topic
@@ -41,11 +41,11 @@ _MOST_BUCKETS = 20_000
 _ORDER_BUCKETS = 64
 
 Phase = Callable[[str, int], Callable[[int], None]]
-"""Begins a phase of so many steps on the progress bar; returns what to call with the steps done since."""
+"""Begins a phase of so many steps on the progress bar; returns a function that receives the number of steps done since."""
 
 
 class KafkaAudit(NamedTuple):
-    """What the topics showed. `mend`: the command that sends again what is lost."""
+    """The result of the topics. `mend`: the command that sends lost outputs again."""
 
     checks: list[Check]
     counted: dict[str, int]
@@ -71,7 +71,7 @@ def begin(
     topics = broker.describe(sorted(identity.output_topic_ids))
     replaced = [t.name for t in topics if t.topic_id not in (None, identity.output_topic_ids[t.name])]
     ends, lows = broker.ends(topics), broker.lows(topics)
-    begins = lows if scope.complete else where_to_begin(connection, scope, topics, lows, ends, set(replaced))
+    begins = lows if scope.complete else first_offsets(connection, scope, topics, lows, ends, set(replaced))
     known_to = max(scope.last, _newest(connection)) if scope.to_end else scope.last
     epochs = connection.execute(_LEDGER["epochs"]).fetchall()
     records = sum(sum(ends[n].values()) - sum(begins[n].values()) for n in range(len(topics)))
@@ -96,7 +96,7 @@ def buckets_for(events: int, records: int) -> int:
     return min(_MOST_BUCKETS, 1 + max(events, records) // _EVENTS_A_BUCKET)
 
 
-def where_to_begin(
+def first_offsets(
     connection: psycopg.Connection[Any],
     scope: Scope,
     topics: list[Topic],
@@ -144,7 +144,7 @@ def run(
     `consumed`: the database of a consumer, or a group, that is compared with both.
     """
     scope = Scope.from_json(state.scope)
-    found = Spill(folder, "found", FOUND, state.buckets)
+    found = Spill(folder, "found", RECEIVED, state.buckets)
     expected = Spill(folder, "expected", EXPECTED, state.buckets)
     found.restore(state.found_sizes)
     expected.restore(state.expected_sizes)
@@ -157,7 +157,7 @@ def run(
             for topic, ends in enumerate(state.ends)
             for partition, end in ends.items()
         )
-        FoundReader(settings, state, folder, found).run(phase("reading the topics back", left))
+        ReceivedReader(settings, state, folder, found).run(phase("reading the topics back", left))
         broker = Broker(settings.kafka)
         topics = broker.describe(state.topics)
         state.lows = broker.lows(topics)
@@ -205,7 +205,7 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
     compacted = Spill(folder, "compacted", EXPECTED, expected.buckets)
     compacted.restore([])
     for bucket in range(expected.buckets):
-        visits, of_compacted = comparison.look_at(
+        visits, of_compacted = comparison.compare_bucket(
             map(ExpectedOutput._make, expected.read(bucket)), map(ReceivedOutput._make, found.read(bucket))
         )
         for visit in visits:
@@ -214,9 +214,9 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
             compacted.append(int.from_bytes(output.record_key) % compacted.buckets, EXPECTED.pack(*output))
         advance(1)
     for bucket in range(compacted.buckets):
-        comparison.look_at_compacted(map(ExpectedOutput._make, compacted.read(bucket)))
+        comparison.compare_compacted(map(ExpectedOutput._make, compacted.read(bucket)))
     for bucket in range(_ORDER_BUCKETS):
-        comparison.look_at_order(map(Visit._make, order.read(bucket)))
+        comparison.compare_order(map(Visit._make, order.read(bucket)))
         advance(1)
 
 

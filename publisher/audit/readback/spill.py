@@ -1,4 +1,4 @@
-"""Records of one size, spread over files by a hash, so that what belongs together can be looked at together in bounded memory.
+"""Records of one size, spread over files by a hash, so that records that belong together can be compared in bounded memory.
 
 Appending survives kill -9: a later process truncates each file to the size that the last saved `flush` returned, so no record is stored
 twice.

@@ -16,7 +16,7 @@ _VERSION = 6
 
 @dataclass(slots=True)
 class AuditState:
-    """What was frozen at the begin, and how far the two scans are. Offsets by topic number and partition."""
+    """The values that were frozen at the beginning, and how far the two scans are. Offsets by topic number and partition."""
 
     asked: dict[str, Any]
     """Outbox, cluster and limits: a state is of no use to another audit."""

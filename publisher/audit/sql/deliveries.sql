@@ -1,4 +1,4 @@
--- What the audit asks of the lanes' mirrors and deliveries.
+-- The audit's queries on the lanes' mirrors and deliveries.
 
 -- name: cursors
 SELECT l.epoch, l.lane, l.cursor_batch, l.cursor_key FROM outbox.lane l ORDER BY l.epoch, l.lane
@@ -21,7 +21,7 @@ WHERE d.to_batch >= %(from_batch)s AND coalesce(d.after_batch, 0) <= %(to_batch)
 ORDER BY d.epoch, d.lane, d.seq
 
 -- name: counts
--- Deliveries that end in a range of batches and say otherwise than the rows of their cursor range that were not put aside.
+-- Deliveries that end in a range of batches and differ from the rows of their cursor range that were not put aside.
 SELECT d.epoch, d.lane, d.seq, d.sessions, d.events, d.row_sessions, d.row_events, d.after_batch, d.after_key, d.to_batch, d.to_key
 FROM outbox.check_delivery_counts(%(from_batch)s, %(to_batch)s) d
 WHERE (d.sessions, d.events) IS DISTINCT FROM (d.row_sessions, d.row_events)
@@ -45,7 +45,7 @@ WHERE d.to_batch >= %(from_batch)s
 GROUP BY t.topic, p.partition
 
 -- name: unknown_offsets
--- Deliveries of the batches from one on that do not say their offsets, and lanes whose deliveries of these batches are pruned.
+-- Deliveries of the batches from one on without offsets, and lanes whose deliveries of these batches are pruned.
 SELECT (SELECT count(*) FROM outbox.delivery d WHERE d.to_batch >= %(from_batch)s AND d.events > 0 AND d.kafka_offsets IS NULL)
      + (SELECT count(*)
         FROM outbox.lane_position p

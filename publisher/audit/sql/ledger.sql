@@ -1,4 +1,4 @@
--- What the audit asks of the ledger.
+-- The audit's queries on the ledger.
 
 -- name: scope
 -- The ledger, and the first and the last batch of each partition whose rows are kept: retention drops whole ones.
@@ -67,7 +67,7 @@ WHERE l.problem IN ('offsets', 'time') AND l.batch_id >= %(from_batch)s AND l.ba
 ORDER BY l.batch_id
 
 -- name: batch_counts
--- What the ledger says of each batch, and what its rows say, where these differ. Either side may be missing.
+-- The counts of each batch by the ledger and by its rows, where these differ. Either side may be missing.
 SELECT c.batch_id, NOT c.in_ledger, c.ledger_sessions, c.ledger_events, c.ledger_bytes, c.row_sessions, c.row_events, c.row_bytes
 FROM outbox.check_batch_counts(%(from_batch)s, %(to_batch)s) c
 ORDER BY c.batch_id

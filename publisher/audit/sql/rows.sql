@@ -1,7 +1,7 @@
--- What the audit asks of the rows, and of what was put aside.
+-- The audit's queries on the rows, and on those that were put aside.
 
 -- name: of_lane
--- A lane's rows as the publisher reads them, with what became of those that were put aside.
+-- A lane's rows as the publisher reads them, with the state of those that were put aside.
 SELECT o.batch_id, o.session_key, o.revision, o.session_topic_ids, o.session_partitions, o.session_ends, o.session_outputs,
        o.topics, o."values", o.keys, o.headers, o.partitions, o.timestamps_ms, p.after_seq, p.requeued_batch
 FROM outbox.session_output o

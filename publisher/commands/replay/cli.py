@@ -45,7 +45,7 @@ def go_on(
 ) -> None:
     """Continue with a replay that was paused, interrupted, killed or stopped, exactly where it was.
 
-    Another cluster is named again as at the start: where a replay may lead is not taken from the database.
+    Name another cluster again, as at the start: the target is not read from the database.
     """
     settings = begin(config)
     stop = threading.Event()
@@ -104,7 +104,7 @@ def pause(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> 
 
 @app.command("cancel")
 def cancel(replay_id: ReplayId, config: Config = None, as_json: Json = False) -> None:
-    """End a replay for good at its next transaction boundary. What it has sent stays."""
+    """End a replay for good at its next transaction boundary. Outputs that it has sent stay."""
     _change(replay_id, "cancelled", config, as_json)
 
 

@@ -32,7 +32,7 @@ from publisher.commands.replay.options import (
 from publisher.commands.replay.work import begin, holder, work
 from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
-from publisher.protocol.target_topics import TargetTopics
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay.filters import Filters
 from publisher.replay.showing import count_table, counting, duration_line
 from publisher.replay.starting import ReplayPlan, ReplayRequest, answering, make, make_plan
@@ -156,9 +156,9 @@ def _to_file(settings: Settings, plan: ReplayPlan, path: Path, as_json: bool) ->
         console().print(f"{plan.count.events:,} events written to {path}")
 
 
-def _targets(settings: Settings, words: list[str] | None) -> TargetTopics:
+def _targets(settings: Settings, words: list[str] | None) -> ReplayTargets:
     try:
-        targets = TargetTopics.of_words(words) if words else TargetTopics()
+        targets = ReplayTargets.of_words(words) if words else ReplayTargets()
     except ValueError as error:
         raise SettingsError(f"--to-topic: {error}") from error
     for name in targets.named:

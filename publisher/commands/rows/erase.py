@@ -95,7 +95,7 @@ def erase(
         ) from error
     except (psycopg.OperationalError, psycopg.InternalError) as error:
         raise UnavailableError(
-            f"Postgres went away: {str(error).strip()}. What was erased is erased; run the command again for the rest"
+            f"Postgres went away: {str(error).strip()}. What has been erased stays erased; run the command again for the rest"
         ) from error
     cache = 0
     found = list(erasure.keys.values())

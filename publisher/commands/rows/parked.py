@@ -179,7 +179,7 @@ def discard_rows(
 def _chosen(
     connection: psycopg.Connection[Any], rows: list[str] | None, reasons: list[str] | None, every: bool
 ) -> tuple[Choice, dict[str, str]]:
-    """Return what is chosen, and why named rows are left out. Raises RowError."""
+    """Return the chosen rows, and why named rows are left out. Raises RowError."""
     if sum((bool(rows), bool(reasons), every)) != 1:
         raise RowError("name rows, or say --reason or --all: one of the three")
     for reason in reasons or ():
@@ -219,8 +219,8 @@ def _requeue(connection: psycopg.Connection[Any], choice: Choice, count: int) ->
             return requeue(connection, choice, lambda rows: bar.advance(task, rows))
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
-                "the job has held the writer lock for longer than [postgres] lock_timeout_ms. What was requeued before is requeued; run "
-                "the command again for the rest"
+                "the job has held the writer lock for longer than [postgres] lock_timeout_ms. Rows that were requeued stay "
+                "requeued; run the command again for the rest"
             ) from error
 
 

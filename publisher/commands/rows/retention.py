@@ -41,7 +41,7 @@ _log = structlog.get_logger()
 def plan(config: Config = None, as_json: Json = False) -> None:
     """Show each table partition, what would be dropped, what cannot be and why, and how fast the outbox grows. Changes nothing.
 
-    Exits 1 when a partition should go and cannot.
+    Exits 1 if a partition should be dropped and cannot be.
     """
     settings = load_settings(config)
     with database(settings, "retention plan") as connection:
@@ -60,10 +60,10 @@ def run(
         str, typer.Option(help="Run again and again with this pause: 30m, 1h, 1d. Needs --yes.")
     ] = "",
 ) -> None:
-    """Drop what is past the limit, delivered and needed by nobody. Needs a login with the role outbox_retention (retention.dsn).
+    """Drop outputs past the limit that are delivered and that nobody needs. Needs a login with the role outbox_retention (retention.dsn).
 
-    Exit codes: 0 done, 1 a partition should go and cannot (the others are gone) or the login may not drop, 2 retention is off or
-    nobody can be asked, 4 another retention runs, 6 Postgres does not answer or a transaction was in the way for too long.
+    Exit codes: 0 done, 1 a partition should be dropped and cannot be (the others were dropped) or the login may not drop, 2 retention is
+    off or nobody can be asked, 4 another retention runs, 6 Postgres does not answer or a transaction blocked it for too long.
     """
     settings = load_settings(config)
     require_limit(settings)

@@ -1,4 +1,4 @@
-"""What needs a person, out of one look at the tables: the conditions of the alerts, without the time that each has to last. Pure."""
+"""The conditions that need a person, from one read of the tables: those of the alerts, without their durations. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -17,10 +17,10 @@ RETENTION_FACTOR = 1.5
 
 NOT_SEEN = {
     "OutboxNoOwner": "The tables cannot tell a job that stands by from none: it shows as OutboxJobDown.",
-    "OutboxBatchesHang": "What waits in Kafka is not in the tables.",
-    "OutboxInputLags": "What waits in Kafka is not in the tables.",
-    "OutboxRebuilds": "What the job reads again is only in its metrics.",
-    "OutboxFenced": "Who takes work from whom is only in the metrics.",
+    "OutboxBatchesHang": "The input that waits in Kafka is not in the tables.",
+    "OutboxInputLags": "The input that waits in Kafka is not in the tables.",
+    "OutboxRebuilds": "The input that the job reads again is only in its metrics.",
+    "OutboxFenced": "Processes that take work from each other show only in the metrics.",
     "OutboxPostgresDisk": "Postgres does not know how much room its disk has.",
 }
 """Alerts whose condition is not in the tables, and why."""
@@ -29,11 +29,11 @@ SEEN_IN_PART = {
     "OutboxLate": "Of a sample of the last five minutes.",
     "OutboxRetentionBlocked": "By age; how long a partition has been detaching is only in the metrics.",
 }
-"""Alerts of whose condition only a part is in the tables."""
+"""Alerts whose condition is only partly in the tables."""
 
 
 class ConsoleFinding(NamedTuple):
-    """`level`: bad (delivery or the job stands still), warning (somebody must decide), or note.
+    """`level`: bad (delivery or the job is stalled), warning (somebody must decide), or note.
 
     `alert`: the alert of which this is the condition, empty where there is none.
     """
@@ -60,8 +60,8 @@ def findings(seen: Observed) -> list[ConsoleFinding]:
     return sorted(found, key=lambda each: order[each.level])
 
 
-def not_seen(seen: Observed) -> dict[str, str]:
-    """Return the alerts of which this look can say nothing, and why."""
+def not_observable(seen: Observed) -> dict[str, str]:
+    """Return the alerts that these observations cannot judge, and why."""
     found = dict(NOT_SEEN)
     hidden = "The console's login may not read it."
     if seen.services is None:

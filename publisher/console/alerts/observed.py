@@ -1,4 +1,4 @@
-"""What the conditions are found out of: some bounded queries of Postgres, asked again every second while somebody looks."""
+"""The observations behind the conditions: some bounded queries of Postgres, repeated every second while a page is open."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 from db import windows
 from db.statements import queries
-from publisher.console.reader import Connection, Found, may_read_all, read
+from publisher.console.reader import Connection, PageData, may_read_all, read
 from publisher.outbox import parked_topics
 from publisher.outbox.permitted import permitted
 from publisher.status.publisher_status import LaneStatus, read_lanes
@@ -24,12 +24,12 @@ DEAD_LETTERS_S, RESTARTS_S = 600, 900
 _LATENCY = {"deliveries": 40, "rows": 50, "span_s": 300}
 
 NotReady = Callable[[], Sequence[str]]
-"""Why the process that serves the console is not ready; nothing where it is none that delivers."""
+"""Why the process that serves the console is not ready; empty if it does not deliver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One look. None: the login may not read it, or there is no such figure."""
+    """One set of observations. None: the login may not read it, or there is no such figure."""
 
     lanes: Sequence[LaneStatus]
     services: Sequence[Mapping[str, Any]] | None
@@ -56,8 +56,8 @@ class Observed:
     """Why the newest run of retention could not end in order."""
 
 
-def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> tuple[Observed, Found]:
-    """Look once; return what was seen, and the latency of the last five minutes. Raises psycopg.Error."""
+def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> tuple[Observed, PageData]:
+    """Return the observations, and the latency of the last five minutes. Raises psycopg.Error."""
     _, is_auditor = may_read_all(connection)
     services = permitted(connection, lambda: read(connection, _FLOW["services"]), None)
     latency = _latency(connection)
@@ -85,12 +85,12 @@ def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> 
     return seen, latency
 
 
-def _latency(connection: Connection) -> Found:
+def _latency(connection: Connection) -> PageData:
     span = read(
         connection, _FLOW["latency_range"], deliveries=_LATENCY["deliveries"], span_s=_LATENCY["span_s"]
     )[0]
     last = span["to_batch"] or 0
-    # A delivery that went over very many batches has its newest looked at.
+    # Of a delivery over very many batches, the newest ones are read.
     first = max(span["from_batch"] or 0, last - windows.BATCHES)
     return read(connection, _FLOW["latency"], **_LATENCY, from_batch=first, to_batch=last)[0]
 

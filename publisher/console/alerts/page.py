@@ -3,32 +3,32 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from publisher.console.alerts.findings import SEEN_IN_PART, ConsoleFinding, findings, not_seen
+from publisher.console.alerts.findings import SEEN_IN_PART, ConsoleFinding, findings, not_observable
 from publisher.console.alerts.observed import NotReady, observe
 from publisher.console.alerts.runbook import RunbookSection, sections
-from publisher.console.reader import Connection, Found
+from publisher.console.reader import Connection, PageData
 from service.settings import Settings
 
 POSTGRES_UNREACHABLE = "OutboxPostgresUnreachable"
 
 
 class AlertState(NamedTuple):
-    """An alert. `state`: holds, does not hold, or not seen here, with `said`: by what, or why not."""
+    """An alert. `state`: "holds", "does not hold" or "not seen here". `said`: the reason."""
 
     section: RunbookSection
     state: str
     said: str
 
 
-def read_alerts(connection: Connection, settings: Settings, not_ready: NotReady) -> Found:
-    """Return what the page shows. Raises psycopg.Error."""
+def read_alerts(connection: Connection, settings: Settings, not_ready: NotReady) -> PageData:
+    """Return the page's data. Raises psycopg.Error."""
     seen, _ = observe(connection, settings, not_ready)
     found = findings(seen)
-    return {"findings": found, "alerts": states(found, not_seen(seen))}
+    return {"findings": found, "alerts": states(found, not_observable(seen))}
 
 
-def without_postgres(said: str) -> Found:
-    """Return what the page shows while Postgres does not answer: that, and the runbook."""
+def without_postgres(said: str) -> PageData:
+    """Return the page's data while Postgres does not answer: the error, and the runbook."""
     found = [ConsoleFinding("bad", said, POSTGRES_UNREACHABLE, "publisher status")]
     unknown = dict.fromkeys((each.alert for each in sections()), "Postgres does not answer.")
     return {"findings": found, "alerts": states(found, unknown)}

@@ -26,7 +26,7 @@ class RunbookPart(NamedTuple):
 
 
 class RunbookSection(NamedTuple):
-    """What an alert means, what to look at, what to do."""
+    """One alert: its meaning, what to check, what to do."""
 
     alert: str
     parts: tuple[RunbookPart, ...]

@@ -29,7 +29,7 @@ WHERE o.operation_id < %(before)s
 LIMIT %(rows)s
 
 -- name: parked
--- As `publisher parked list`: by batch. What is parked is an exception; the table is read whole.
+-- As `publisher parked list`: by batch. Parked rows are an exception; the table is read whole.
 SELECT p.batch_id, p.session_key, p.epoch, p.lane, p.reason, p.detail, p.state, p.requeued_batch, p.created_at
 FROM outbox.parked p
 WHERE (p.batch_id, p.session_key) < (%(batch_id)s, %(key)s) AND (%(state)s = 'all' OR p.state = %(state)s)

@@ -1,7 +1,7 @@
--- The flow at a glance. Everything here is asked again every second while somebody looks: by index, and of the last two minutes only.
+-- The flow at a glance. Every query here is repeated every second while a page is open: by index, and of the last two minutes only.
 
 -- name: committed
--- What the job committed, in steps of seconds; `step` counts back from now.
+-- The job's commits, in steps of seconds; `step` counts back from now.
 SELECT floor(extract(epoch FROM now() - b.created_at) / %(step_s)s)::integer AS step, sum(b.input_events)::bigint AS input_events,
        sum(b.sessions)::bigint AS sessions, sum(b.output_events)::bigint AS output_events, sum(b.dead_letters)::bigint AS dead_letters
 FROM outbox.batch b
@@ -30,7 +30,7 @@ LIMIT 100
 SELECT r.replay_id FROM outbox.audit_replay r WHERE r.state = 'interrupted' ORDER BY r.replay_id LIMIT 20
 
 -- name: latency_range
--- The batches of the deliveries that `latency` looks at.
+-- The batches of the deliveries that `latency` reads.
 SELECT min(d.after_batch) AS from_batch, max(d.to_batch) AS to_batch
 FROM (
     SELECT n.after_batch, n.to_batch FROM outbox.delivery n

@@ -22,14 +22,14 @@ ORDER BY s.savepoint_id DESC
 LIMIT %(rows)s
 
 -- name: assembly
--- What decides what a session is, as the newest generation has it.
+-- The assembly description of the newest generation: the rules for sessions.
 SELECT a.key AS name, a.value::text AS value
 FROM (SELECT g.assembly FROM outbox.generation g ORDER BY g.generation DESC LIMIT 1) g
 CROSS JOIN LATERAL jsonb_each(g.assembly) AS a (key, value)
 ORDER BY a.key
 
 -- name: open_after
--- What was open after a batch, over all partitions.
+-- The open state after a batch, over all partitions.
 SELECT coalesce(sum((p.value ->> 'sessions')::bigint), 0)::bigint AS sessions, coalesce(sum((p.value ->> 'bytes')::bigint), 0)::bigint AS bytes
 FROM outbox.batch b
 CROSS JOIN LATERAL jsonb_each(b.open_state) AS t (topic_id, partitions)
@@ -69,7 +69,7 @@ FROM (
 ) o
 JOIN outbox.batch b ON b.batch_id = o.batch_id
 CROSS JOIN LATERAL (
-    -- OFFSET 0: by the index of batches alone; by lane, too, every delivery of the lane would be looked at.
+    -- OFFSET 0: by the index of batches alone; by lane, too, every delivery of the lane would be read.
     SELECT min(d.committed_at) AS committed_at
     FROM (SELECT * FROM outbox.delivery n WHERE int8range(LEAST(n.after_batch, n.to_batch), n.to_batch, '[]') @> o.batch_id OFFSET 0) d
     WHERE d.lane = o.lane AND d.kind = 'delivery'
@@ -102,14 +102,14 @@ ORDER BY r.lane, r.session_key, r.end_offset
 LIMIT %(rows)s
 
 -- name: findings
--- What `audit_reconciliation` says of a range of batches.
+-- The findings of `audit_reconciliation` in a range of batches.
 SELECT r.check_name, r.severity, r.epoch, r.lane, r.batch_id, r.session_key, r.detail
 FROM outbox.audit_reconcile(%(from_batch)s, %(to_batch)s) r
 LIMIT %(rows)s
 
 -- name: last_restore
--- The newest generation that a person's restore opened, and what it has done; both counts up to %(batches)s batches.
--- `earlier`: what the outbox had after the savepoint, which a reissue computes again. A savepoint's name may have been used before.
+-- The newest generation that a person's restore opened, and its results; both counts up to %(batches)s batches.
+-- `earlier`: the outputs after the savepoint, which a reissue computes again. A savepoint's name may have been used before.
 WITH restore AS (
     SELECT g.generation, g.reason, g.policy, g.revision, g.created_at, g.from_generation, g.from_batch, g.savepoint, g.explanation,
            (SELECT min(b.batch_id) FROM outbox.batch b WHERE b.generation = g.generation AND b.kind = 'stream') AS first_batch,

@@ -1,4 +1,4 @@
--- What a connection of the console may do.
+-- The settings of a connection of the console.
 
 -- name: set
 -- Nothing can be written, however a query of the console is wrong. Compiling would take longer than these queries.

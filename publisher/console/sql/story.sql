@@ -1,4 +1,4 @@
--- One session key's whole story, by its key's indexes; what reads outputs does it some partitions at a time.
+-- One session key's whole story, by its key's indexes; queries of outputs read some partitions at a time.
 
 -- name: sessions
 SELECT s.*, extract(epoch FROM s.delivered_at - s.committed_at)::double precision AS delivered_s,
@@ -14,7 +14,7 @@ WHERE h.session_key = %(key)s AND h.batch_id >= %(from_batch)s AND h.batch_id <=
 ORDER BY h.at DESC LIMIT %(rows)s
 
 -- name: values
--- What the outputs of some batches carry, in order.
+-- The contents of the outputs of some batches, in order.
 SELECT e.outbox_id, e.revision, e.batch_id, e.key, e.value, e.headers
 FROM outbox.event e
 WHERE e.session_key = %(key)s AND e.batch_id = ANY (%(batch_ids)s) AND e.batch_id >= %(from_batch)s AND e.batch_id <= %(to_batch)s

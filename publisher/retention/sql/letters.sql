@@ -1,4 +1,4 @@
--- Dead letters: what they take, and which of them retention removes. The functions count what they remove in outbox.removed_letters.
+-- Dead letters: their size, and which of them retention removes. The functions count what they remove in outbox.removed_letters.
 
 -- name: disk
 SELECT pg_total_relation_size('outbox.dead_letter'), has_function_privilege('outbox.letters_kept(double precision)', 'EXECUTE')

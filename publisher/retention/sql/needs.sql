@@ -1,4 +1,4 @@
--- What may still need the rows of a partition.
+-- Lanes, parked rows and replays that may still need the rows of a partition.
 
 -- name: newest_batch
 SELECT coalesce(max(b.batch_id), 0), min(b.created_at) FILTER (WHERE b.batch_id >= %(first_batch)s), max(b.created_at),
@@ -17,7 +17,7 @@ ORDER BY p.epoch, p.lane
 SELECT p.batch_id, count(*) FROM outbox.parked p WHERE p.state = 'parked' GROUP BY p.batch_id ORDER BY p.batch_id
 
 -- name: replays
--- What a replay still has to read.
+-- The batches that a replay still has to read.
 SELECT r.replay_id, r.state, greatest(r.from_batch, r.cursor_batch), r.to_batch
 FROM outbox.replay r
 WHERE r.state IN ('running', 'paused')

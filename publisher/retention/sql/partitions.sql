@@ -18,7 +18,7 @@ WHERE NOT p.detaching
 ORDER BY p.from_batch
 
 -- name: detached
--- What somebody detached, or is about to: partitions by name and by columns.
+-- Partitions that somebody has detached or is detaching, by name and by columns.
 SELECT c.relname::text, i.inhdetachpending IS NOT NULL, pg_total_relation_size(c.oid)
 FROM pg_class c
 LEFT JOIN pg_inherits i ON i.inhrelid = c.oid

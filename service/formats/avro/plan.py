@@ -1,4 +1,4 @@
-"""From an Avro schema to a plan: what to step over, and which fields to keep on the way.
+"""From an Avro schema to a plan: which fields to step over, and which to keep.
 
 Avro values do not say where their fields are, so all before a field must be stepped over; and all behind the last one as well, so that a
 record that is cut off is found now, and not by the transform.
@@ -16,7 +16,7 @@ from service.formats.writer import SchemaUnusableError, WriterSchema
 FieldPath = tuple[str, ...]
 """The names from the record down to a field."""
 Kept = Literal["text", "time"]
-Wanted = dict[FieldPath, Kept]
+KeptFields = dict[FieldPath, Kept]
 
 # How many of a logical time's units are a millisecond.
 _UNITS = {
@@ -84,7 +84,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Wrong:
-    """A field that is wanted and has another type: whoever has it is malformed."""
+    """A requested field that has another type: a record with it is malformed."""
 
     path: FieldPath
     node: "Node"
@@ -95,7 +95,7 @@ Node = Fixed | Varint | Sized | Union | Items | Sequence | Wrong
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the values of one schema are read."""
+    """How values of one schema are read."""
 
     root: Node
     weight: int
@@ -107,7 +107,7 @@ _MOST_FIXED_BYTES = 2**31
 _MOST_PRECISION = 10_000
 
 
-def plan_of(schema: WriterSchema, wanted: Wanted, *, times_are_text: bool) -> Plan:
+def plan_of(schema: WriterSchema, wanted: KeptFields, *, times_are_text: bool) -> Plan:
     """Make the plan. `wanted`: the fields to keep; `times_are_text`: what `[session] time_format` says of a time without a type of its own.
 
     Raises SchemaUnusableError.
@@ -188,7 +188,7 @@ class _Compiler:
         self._enums: dict[str, tuple[str, ...]] = {}
         """By name: some hundred thousand fields may have one of some hundred thousand symbols."""
 
-    def node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
+    def node(self, schema: Any, wanted: KeptFields, path: FieldPath) -> Node:
         """`wanted`: below `path`."""
         if self._deep == _MOST_DEEP:
             raise SchemaUnusableError(f"not an Avro schema: its types nest deeper than {_MOST_DEEP} levels")
@@ -197,7 +197,7 @@ class _Compiler:
         self._deep -= 1
         return made
 
-    def _node(self, schema: Any, wanted: Wanted, path: FieldPath) -> Node:
+    def _node(self, schema: Any, wanted: KeptFields, path: FieldPath) -> Node:
         if isinstance(schema, list):
             return Union([self.node(branch, wanted, path) for branch in schema])
         if isinstance(schema, str):
@@ -220,8 +220,8 @@ class _Compiler:
             return self.node(self._named[kind], wanted, path)
         return self._leaf(kind, schema, wanted, path)
 
-    def _record(self, schema: Mapping[str, Any], wanted: Wanted, path: FieldPath) -> Node:
-        below: dict[str, Wanted] = {}
+    def _record(self, schema: Mapping[str, Any], wanted: KeptFields, path: FieldPath) -> Node:
+        below: dict[str, KeptFields] = {}
         for each, kept in wanted.items():
             if len(each) > len(path):
                 below.setdefault(each[len(path)], {})[each] = kept
@@ -233,7 +233,7 @@ class _Compiler:
             made.fields.append(self.node(each["type"], below.get(each["name"], {}), (*path, each["name"])))
         return self._kept(made, wanted, path)
 
-    def _leaf(self, kind: str, schema: Mapping[str, Any], wanted: Wanted, path: FieldPath) -> Node:
+    def _leaf(self, kind: str, schema: Mapping[str, Any], wanted: KeptFields, path: FieldPath) -> Node:
         kept = wanted.get(path)
         match kind:
             case "null":
@@ -268,7 +268,7 @@ class _Compiler:
             found = self._enums[schema["name"]] = _symbols(schema)
         return found
 
-    def _kept(self, node: Node, wanted: Wanted, path: FieldPath) -> Node:
+    def _kept(self, node: Node, wanted: KeptFields, path: FieldPath) -> Node:
         """A node of which nothing can be kept."""
         return Wrong(path, node) if path in wanted else node
 

@@ -22,7 +22,7 @@ class NotOfSchemaError(ValueError):
 
 
 class SingleValue:
-    """What was found in one value."""
+    """The fields found in one value."""
 
     def __init__(self, data: memoryview, begin: int, end: int, plan: Plan) -> None:
         """Raises NotOfSchemaError."""

@@ -14,7 +14,7 @@ from publisher.lane.lane import Lane
 from publisher.lane.transaction_pace import TransactionPace
 from publisher.lane.worker import Worker
 from publisher.monitoring.health import LaneHealth
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.relay import Relay
 from service.settings import Settings
 

@@ -14,7 +14,7 @@ from publisher.assignment.membership import View
 from publisher.delivery.handover import HandoverTurns
 from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.wakeup import Wakeup
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.relay import Relay
 from service.errors import ContinuityError

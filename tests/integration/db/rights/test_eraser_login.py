@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from psycopg import errors, sql
 
 from publisher.protocol.refusals import Refusal
-from publisher.replay.refused_rows import explain_refused
+from publisher.replay.replay_admission import explain_refused
 from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState

@@ -50,9 +50,9 @@ def test_the_command_says_by_its_exit_code_and_its_reports_what_it_found(
 
 KILLED = """
 import os, signal, sys
-from publisher.audit.readback import expected, found, state
-found.SAVE_S = expected.SAVE_S = 0.0
-found.FETCH_MESSAGES = 20
+from publisher.audit.readback import expected, received, state
+received.SAVE_S = expected.SAVE_S = 0.0
+received.FETCH_MESSAGES = 20
 from publisher.audit import scope
 scope.RANGE_SESSIONS = 10
 saves, save, at = [0], state.save, int(sys.argv[1])

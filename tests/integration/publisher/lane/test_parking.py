@@ -10,7 +10,7 @@ from db.statements import queries
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.delivery.admission import Admission
-from publisher.lane import parking
+from publisher.lane import lane_admission
 from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease
 from publisher.protocol.records import OutputRecord, batch_size
@@ -226,7 +226,7 @@ def test_millions_of_parked_rows_ahead_are_read_a_part_at_a_time(
     outbox: Outbox, settings: Settings, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a resume to before a topic that was missing for a week."""
-    monkeypatch.setattr(parking, "_PARKED_AT_ONCE", 7)
+    monkeypatch.setattr(lane_admission, "_PARKED_AT_ONCE", 7)
     batches, keys = 20, 6
     for batch in range(1, batches + 1):
         outbox.batch(simple(batch, keys))

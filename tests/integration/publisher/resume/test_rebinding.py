@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from publisher.outbox.identity import bind, bind_topics, read_identity
-from publisher.resume.plan import Way
-from publisher.resume.planning import ResumePlan, ResumeRequest
+from publisher.resume.decision import Way
+from publisher.resume.planner import ResumePlan, ResumeRequest
 from publisher.resume.rebinding import Binding, rebind
 from publisher.resume.resume import Resume
 from service.errors import ContinuityError, FencedError

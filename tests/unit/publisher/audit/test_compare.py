@@ -46,7 +46,7 @@ def found(
 def compare(outputs: list[ExpectedOutput], records: list[ReceivedOutput]) -> Comparison:
     """Look at everything as one bucket."""
     comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
-    comparison.look_at_order(comparison.look_at(outputs, iter(records))[0])
+    comparison.compare_order(comparison.compare_bucket(outputs, iter(records))[0])
     return comparison
 
 
@@ -61,7 +61,7 @@ def compare_compacted(
     comparison = Comparison(
         judge=lambda record: None, on_lost=named, compacted=frozenset([0]), shared=frozenset(shared)
     )
-    comparison.look_at_compacted(comparison.look_at(outputs, records)[1])
+    comparison.compare_compacted(comparison.compare_bucket(outputs, records)[1])
     return comparison
 
 
@@ -259,7 +259,7 @@ def test_records_of_others_and_copies_without_end_are_counted_and_not_kept() -> 
     tracemalloc.start()
     try:
         comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
-        comparison.look_at([output], records())
+        comparison.compare_bucket([output], records())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -72,11 +72,11 @@ def compare(
     found = ConsumerComparison(
         {(0, 0): Range(first, position)}, {(0, 0): END}, lambda row: None, {0: forgotten}
     )
-    visits = list(found.look_at(outputs, records, rows))
+    visits = list(found.compare_bucket(outputs, records, rows))
     newest = 0
     for begin in range(0, END, 7):
         some = [visit for visit in visits if begin <= visit.offset < begin + 7]
-        newest = found.look_at_order(some, newest)
+        newest = found.compare_order(some, newest)
     return found
 
 
@@ -137,7 +137,7 @@ def test_an_output_that_nobody_sent_is_told_and_one_of_another_scope_is_not() ->
     # A row that no lane is past, and one that is not looked at.
     waiting = expected(3)._replace(marks=0)
     found = ConsumerComparison({}, {(0, 0): END}, lambda row: "records_out_of_scope")
-    assert list(found.look_at([waiting], [], [remembered(3, 11), remembered(4, 12)])) == []
+    assert list(found.compare_bucket([waiting], [], [remembered(3, 11), remembered(4, 12)])) == []
     assert [row.end_offset for row in found.undelivered.kept] == [3]
     assert found.counted["consumed_out_of_scope"] == 1
 
@@ -155,8 +155,8 @@ def test_a_smaller_revision_than_was_sent_is_not_enough() -> None:
 
 def test_the_order_is_compared_over_the_ranges() -> None:
     found = ConsumerComparison({}, {}, lambda row: None)
-    newest = found.look_at_order([Visited(0, 0, 1, 50), Visited(0, 0, 0, 40)], 0)
-    found.look_at_order([Visited(0, 0, 2, 45)], newest)
+    newest = found.compare_order([Visited(0, 0, 1, 50), Visited(0, 0, 0, 40)], 0)
+    found.compare_order([Visited(0, 0, 2, 45)], newest)
     assert [visit.offset for visit in found.disordered.kept] == [2]
 
 

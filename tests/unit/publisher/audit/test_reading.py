@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from contract.cursor import Cursor
-from publisher.audit.readback.digest import FOUND, ReceivedOutput, bucket_of, place_number
-from publisher.audit.readback.found import FoundReader
-from publisher.audit.readback.kafka import buckets_for, where_to_begin
+from publisher.audit.readback.digest import RECEIVED, ReceivedOutput, bucket_of, place_number
+from publisher.audit.readback.kafka import buckets_for, first_offsets
+from publisher.audit.readback.received import ReceivedReader
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.topics import Topic
 from publisher.audit.scope import RecordedResume, Scope
@@ -20,7 +20,7 @@ def begins(recorded: int, resumes: list[RecordedResume]) -> int:
     answers = iter([SimpleNamespace(fetchone=lambda: (0,)), [("t", 0, recorded)]])
     connection: Any = SimpleNamespace(execute=lambda *_: next(answers))
     scope = Scope(1, 1, 5, 9, [(5, 9)], True, [(1, 1, 1)], {}, resumes)
-    return where_to_begin(connection, scope, [Topic("t", "id", 1)], [{"0": 3}], [{"0": 9}], set())[0]["0"]
+    return first_offsets(connection, scope, [Topic("t", "id", 1)], [{"0": 3}], [{"0": 9}], set())[0]["0"]
 
 
 def test_what_was_recorded_of_a_replaced_topic_does_not_say_where_to_read_the_new_one() -> None:
@@ -30,12 +30,12 @@ def test_what_was_recorded_of_a_replaced_topic_does_not_say_where_to_read_the_ne
     assert begins(7, [after]) == 3
 
 
-def reader(folder: Path, state: Any) -> tuple[FoundReader, Spill]:
+def reader(folder: Path, state: Any) -> tuple[ReceivedReader, Spill]:
     """A reader of a topic `t` with one partition of ten offsets."""
     settings: Any = SimpleNamespace(publisher=PublisherSettings(), kafka=KafkaSettings())
-    found = Spill(folder, "found", FOUND, 1)
+    found = Spill(folder, "found", RECEIVED, 1)
     found.restore([])
-    return FoundReader(settings, state, folder, found), found
+    return ReceivedReader(settings, state, folder, found), found
 
 
 def state() -> Any:
@@ -68,7 +68,7 @@ def test_ids_of_strangers_are_counted_whatever_bytes_they_have_and_take_no_room(
     found, spill = reader(tmp_path, known)
     places = (b"\xff/0", b"a/7", b"x/0", b"a/2147483648", b"a/2147483647")
     found.take([message(offset, place + b"/9/0") for offset, place in enumerate(places)])
-    assert spill.flush() == [2 * FOUND.size]
+    assert spill.flush() == [2 * RECEIVED.size]
     kept = [ReceivedOutput._make(each).input_place for each in spill.read(0)]
     assert kept == [place_number(1, 7), place_number(1, 2**31 - 1)]
     assert known.counted == {"records": 5, "records_of_other_outboxes": 3}
@@ -87,7 +87,7 @@ def test_an_id_that_names_no_place_of_kafka_s_is_foreign_and_not_kept(tmp_path: 
             message(2, b"a/" + b"9" * 6_000 + b"/9/0"),
         ]
     )
-    assert spill.flush() == [FOUND.size]
+    assert spill.flush() == [RECEIVED.size]
     assert known.counted == {"foreign_records": 2, "records": 1}
 
 

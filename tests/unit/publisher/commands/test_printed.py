@@ -6,9 +6,9 @@ import pytest
 
 from publisher.commands import run, status
 from publisher.outbox.identity import OutboxIdentity
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.protocol.stop_reasons import StopReason
-from publisher.protocol.target_topics import TargetTopics
 from publisher.replay.selection import Count, TopicCount
 from publisher.replay.showing import count_table
 from publisher.status.publisher_status import LaneStatus, PublisherStatus
@@ -59,7 +59,7 @@ def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
 
 
 def test_a_table_keeps_names_with_brackets(capsys: pytest.CaptureFixture[str]) -> None:
-    count_table(Count({KEY: TopicCount(1, 1, 1)}, 1, 1, 1, 1), TargetTopics()).print(console())
+    count_table(Count({KEY: TopicCount(1, 1, 1)}, 1, 1, 1, 1), ReplayTargets()).print(console())
     assert KEY in printed(capsys)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from publisher.console.alerts import findings as conditions
-from publisher.console.alerts.findings import NOT_SEEN, SEEN_IN_PART, findings, not_seen
+from publisher.console.alerts.findings import NOT_SEEN, SEEN_IN_PART, findings, not_observable
 from publisher.console.alerts.observed import DEAD_LETTERS_S, RESTARTS_S, Observed
 from publisher.console.alerts.page import POSTGRES_UNREACHABLE, states, without_postgres
 from publisher.console.alerts.runbook import sections
@@ -88,7 +88,7 @@ def test_every_shipped_alert_has_a_condition_or_a_reason_why_it_is_not_seen() ->
 
 
 def test_what_a_look_has_no_figure_of_is_not_said_to_be_well() -> None:
-    assert not_seen(seen(new_letters={})) == NOT_SEEN
+    assert not_observable(seen(new_letters={})) == NOT_SEEN
     blind = seen(
         services=None,
         failed_runs=None,
@@ -99,7 +99,7 @@ def test_what_a_look_has_no_figure_of_is_not_said_to_be_well() -> None:
     )
     unknown = {
         each.section.alert
-        for each in states(findings(blind), not_seen(blind))
+        for each in states(findings(blind), not_observable(blind))
         if each.state == "not seen here"
     }
     assert unknown - NOT_SEEN.keys() == {

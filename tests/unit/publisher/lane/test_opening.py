@@ -10,7 +10,7 @@ import pytest
 from publisher.delivery.context import Context
 from publisher.kafka.progress_reader import StoredProgress
 from publisher.lane import lane as lanes
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from service.observability.loops import Loops
 from service.settings import KafkaSettings, PublisherSettings
 

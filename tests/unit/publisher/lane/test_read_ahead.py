@@ -22,7 +22,7 @@ from publisher.lane.reader import LaneChunk
 from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.lease import Lease
 from publisher.protocol.continuation import DeliveryPosition
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from service.settings import KafkaSettings, PublisherSettings
 from tests.support.lanes import COMMIT, IDENTITY, OTHER, PLAIN
 

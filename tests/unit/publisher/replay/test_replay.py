@@ -16,8 +16,8 @@ from publisher.protocol.continuation import DeliveryPosition, Identity, Mirror, 
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import NO_EXTRAS, Row
 from publisher.protocol.remediation import of_replay
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.protocol.stop_reasons import StoppedError
-from publisher.protocol.target_topics import TargetTopics
 from publisher.replay.filters import Filters, as_json
 from publisher.replay.pace import Pace
 from publisher.replay.progress import ReplayProgress
@@ -90,12 +90,12 @@ def test_a_plan_says_which_topics_it_reaches_and_how_long_the_rate_makes_it(
     found = Count()
     found.add("orders", TopicCount(1_000, 1_000, 14_000), 1_000, 1_000)
     found.add("clicks", TopicCount(200, 200, 280), 200, 200)
-    request = ReplayRequest(Filters(), TargetTopics(), None, None, rate, create_topics=False)
+    request = ReplayRequest(Filters(), ReplayTargets(), None, None, rate, create_topics=False)
     plan = ReplayPlan(request, ReplayRange(1, 9, [], []), found, [])
     shown = plan.as_json()
     assert (shown["destinations"], shown["seconds_at_rate"]) == (["clicks", "orders"], seconds)
     assert rate is None or (seconds is not None and duration_line(rate, seconds) == line)
-    elsewhere = replace(plan, request=replace(request, targets=TargetTopics("copy")))
+    elsewhere = replace(plan, request=replace(request, targets=ReplayTargets("copy")))
     assert elsewhere.as_json()["destinations"] == ["copy"]
     assert replace(elsewhere, count=Count()).as_json()["destinations"] == []
 
@@ -194,7 +194,7 @@ def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:
         7, "k", 2, ["T"], [0], [9], [3], ["a", "b", "a"], [b"0", b"1", b"2"], None,
         [None, None, [["own", "x"]]], None, None,
     )  # fmt: skip
-    outgoing = Outgoing(REPLAY, frozenset({"a"}), TargetTopics("elsewhere"), NO_EXTRAS)
+    outgoing = Outgoing(REPLAY, frozenset({"a"}), ReplayTargets("elsewhere"), NO_EXTRAS)
     first, last = outgoing.records(row)
     mark = ("outbox-replay", str(REPLAY).encode())
     assert (first.topic, first.value, first.key) == ("elsewhere", b"0", b"k")
@@ -202,7 +202,7 @@ def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:
     assert last.headers == [("outbox-id", b"T/0/9/2"), ("outbox-revision", b"2"), ("own", b"x"), mark]
     assert outgoing.destinations([row]) == {"elsewhere"}
     assert (
-        Outgoing(REPLAY, frozenset({"z"}), TargetTopics("elsewhere"), NO_EXTRAS).destinations([row]) == set()
+        Outgoing(REPLAY, frozenset({"z"}), ReplayTargets("elsewhere"), NO_EXTRAS).destinations([row]) == set()
     )
 
 
@@ -217,9 +217,9 @@ def test_an_output_keeps_its_outbox_id_whichever_others_are_left_out() -> None:
     ],
 )
 def test_targets_are_kept_as_text(words: list[str], text: str | None, moved: set[str]) -> None:
-    targets = TargetTopics.of_words(words) if words else TargetTopics()
+    targets = ReplayTargets.of_words(words) if words else ReplayTargets()
     assert (targets.text, targets.of_all(["a", "b"])) == (text, moved)
-    assert TargetTopics.of_text(text) == targets
+    assert ReplayTargets.of_text(text) == targets
 
 
 @pytest.mark.parametrize(
@@ -227,4 +227,4 @@ def test_targets_are_kept_as_text(words: list[str], text: str | None, moved: set
 )
 def test_words_that_contradict_each_other_are_refused(words: list[str]) -> None:
     with pytest.raises(ValueError, match=re.escape(words[0])):
-        TargetTopics.of_words(words)
+        ReplayTargets.of_words(words)

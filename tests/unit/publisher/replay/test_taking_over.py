@@ -18,8 +18,8 @@ from publisher.delivery.sender import StepOutcome, Tenure
 from publisher.delivery.transaction import OffsetTally
 from publisher.kafka.written_ends import WrittenEnds
 from publisher.protocol.refusals import RecordRefusedError, Refusal
+from publisher.protocol.replay_targets import ReplayTargets
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason, TopicMissingError
-from publisher.protocol.target_topics import TargetTopics
 from publisher.replay import delivery
 from publisher.replay.delivery import ReplayDelivery
 from publisher.replay.runner import End, run
@@ -35,7 +35,7 @@ def parts() -> tuple[Any, Any]:
         replay_id=1,
         replay_uuid=uuid4(),
         topics=None,
-        targets=TargetTopics(),
+        targets=ReplayTargets(),
         events_per_second=None,
         rows_total=10,
         events_total=200,

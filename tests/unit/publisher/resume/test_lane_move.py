@@ -7,9 +7,9 @@ import pytest
 
 from contract.cursor import Cursor
 from publisher.resume import lane_move
+from publisher.resume.decision import Way, move
 from publisher.resume.lane_move import LaneMove
-from publisher.resume.plan import Way, move
-from publisher.resume.planning import LanePlan, ResumePlan, ResumeRequest
+from publisher.resume.planner import LanePlan, ResumePlan, ResumeRequest
 from service.errors import ContinuityError
 from service.settings import KafkaSettings, PublisherSettings
 from tests.support.lanes import IDENTITY

@@ -3,7 +3,7 @@
 import pytest
 
 from contract.places import OutboxId, RecordPlace, parse_place
-from publisher.trace.positions import Candidate, FoundThere, LetterThere
+from publisher.trace.positions import Candidate, LetterMatch, PositionMatches
 
 
 def test_four_parts_are_an_outbox_id_and_three_a_position() -> None:
@@ -22,10 +22,10 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_a_session_that_only_spans_the_offset_is_no_exact_find() -> None:
-    found = FoundThere(
+    found = PositionMatches(
         ["id"],
         [Candidate("a", 1, "id", 0, 5, 9, True), Candidate("b", 1, "id", 0, 2, 20, False)],
-        [LetterThere(3, "c", "no_start", "open", 1), LetterThere(4, None, "malformed", "open", 1)],
+        [LetterMatch(3, "c", "no_start", "open", 1), LetterMatch(4, None, "malformed", "open", 1)],
     )
     assert found.keys(exact=True) == ["a", "c"]
     assert found.keys(exact=False) == ["a", "b", "c"]

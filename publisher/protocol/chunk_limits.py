@@ -1,22 +1,9 @@
-"""Where a lane is in the outbox, and how far one Kafka transaction may go. Pure: no Postgres, no Kafka."""
+"""How much one Kafka transaction carries, and which batches of the ledger it may cover. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """A period with one lane count: the batches from `from_batch` on."""
-
-    epoch: int
-    from_batch: int
-    lanes: int
-
-
-LaneId = tuple[int, int]
-"""(epoch, lane)"""
 
 
 class LedgerRow(NamedTuple):
@@ -40,9 +27,11 @@ def first_gap(after_batch: int, ledger: Sequence[LedgerRow]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """How much one Kafka transaction carries: at most `rows` rows, and `bytes` bytes of values and one row more.
+    """How much one Kafka transaction carries: at most `rows` rows, and at most `bytes` bytes of values.
 
-    `events`: at most so many, None: any number; a row with more goes alone.
+    The row that crosses the limit of bytes is still included.
+
+    `events`: the maximum, None for no limit. A row above it is sent alone.
     """
 
     rows: int
@@ -50,7 +39,7 @@ class ChunkLimits:
     events: int | None = None
 
     def fitting(self, events: Sequence[int]) -> int:
-        """Return how many of the rows with so many events each are within `events`: the first always is."""
+        """Return how many leading rows, given their numbers of events, fit into `events`: always at least one."""
         if self.events is None:
             return len(events)
         total = 0
@@ -61,9 +50,9 @@ class ChunkLimits:
         return len(events)
 
 
-# A compressed value takes more than is stored. JSON shrinks to a quarter or a half; what shrinks more is learned from what was fetched.
+# A compressed value is larger in memory than on disk. JSON shrinks to a quarter or a half; larger factors are learned from fetches.
 _EXPANSION = 4
-# Rows that one statement looks at, at the most, and as long as nothing is known of their size.
+# Rows that one statement reads: the maximum, and the number before any size is known.
 _MOST_ROWS = 1_024
 _FIRST_ROWS = 32
 
@@ -74,10 +63,10 @@ class FetchSize:
     def __init__(self) -> None:
         self._bytes_per_row = 0.0
         self.expansion = _EXPANSION
-        """How many times its stored size a compressed row is taken to be."""
+        """The assumed size of a compressed row in memory, in multiples of its stored size."""
 
     def rows(self, rows: int, bytes_: int) -> int:
-        """Return how many rows to look at for at most `rows` rows and `bytes_` bytes."""
+        """Return how many rows to read for at most `rows` rows and `bytes_` bytes."""
         known = self._bytes_per_row
         fitting = int(bytes_ / known) + 1 if known > 0 else _FIRST_ROWS
         return max(1, min(fitting, rows, _MOST_ROWS))
@@ -86,6 +75,6 @@ class FetchSize:
         """Learn from a fetch: it returned `rows` rows of `bytes_` bytes, which had been estimated at `sizes` bytes."""
         if rows > 0 and bytes_ > 0:
             self._bytes_per_row = bytes_ / rows
-            # Falls slowly: rows that shrink much may come in turn with others.
+            # Falls slowly: rows that compress well may alternate with others.
             needed = -(-bytes_ * self.expansion // max(1, sizes))
             self.expansion = max(_EXPANSION, needed, self.expansion - 1)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from contract.cursor import Cursor
-from publisher.protocol.cursor import Epoch
-from publisher.resume.plan import Way, move
-from publisher.resume.planning import LanePlan, Planner, ResumePlan, ResumeRequest
+from publisher.protocol.epochs import Epoch
+from publisher.resume.decision import Way, move
+from publisher.resume.planner import LanePlan, Planner, ResumePlan, ResumeRequest
 from publisher.resume.survey import LaneEpoch
 from service.errors import ContinuityError
 from tests.support.surveys import found, record
@@ -34,7 +34,7 @@ def test_lanes_that_were_changed_since_the_plan_are_not_judged_by_it(
         return SimpleNamespace(epochs=CHANGED if lanes_changed else list(BEFORE))
 
     survey = SimpleNamespace(lane=looked, can_follow=lambda _: True, count=lambda *_: (0, 0))
-    monkeypatch.setattr("publisher.resume.planning.read_ledger", ledger)
+    monkeypatch.setattr("publisher.resume.planner.read_ledger", ledger)
     monkeypatch.setattr(Planner, "survey", lambda *_arguments, **_named: survey)
     nothing: Any = None
     binding: Any = SimpleNamespace(

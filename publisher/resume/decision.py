@@ -8,7 +8,7 @@ from uuid import UUID
 from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Progress, Totals
 from publisher.protocol.continuation import DeliveryPosition, Identity, Mirror, check_later, continue_from
-from publisher.protocol.cursor import Epoch
+from publisher.protocol.epochs import Epoch
 from publisher.protocol.stop_reasons import StoppedError
 from service.errors import ContinuityError
 
@@ -24,7 +24,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class LaneSurvey:
-    """What Kafka and Postgres say of one lane.
+    """The state of one lane in Kafka and Postgres.
 
     `shared`: the newest progress record that this ledger shares; `from_start`: Kafka shows that the lane began at its epoch's
     start. `later`: records of lane epochs that this ledger does not have. `epoch_end`: as in LaneChunk.
@@ -51,14 +51,14 @@ class LaneSurvey:
 
     @property
     def kafka(self) -> Cursor | None:
-        """Up to where Kafka has this ledger's rows, None where it does not say."""
+        """The cursor up to which Kafka has this ledger's rows, None if it does not show one."""
         if self.shared is not None:
             return self.shared.cursor
         return self.start if self.from_start or self._fresh else None
 
     @property
     def postgres(self) -> Cursor:
-        """Up to where Postgres recorded deliveries."""
+        """The cursor up to which Postgres recorded deliveries."""
         return self.mirror.cursor if self.mirror.seq > 0 else self.start
 
     @property
@@ -74,7 +74,7 @@ class LaneSurvey:
 
 
 class ResendRange(NamedTuple):
-    """Rows after the first cursor up to and with the second; empty where that is not beyond the first."""
+    """Rows after the first cursor, up to and including the second; empty if that is not beyond the first."""
 
     after: Cursor
     to: Cursor
@@ -85,7 +85,7 @@ class Move:
     """How one lane continues. `again`: rows that are sent once more; `skipped`: never sent, nor will they be.
 
     `trusted`: left out because Postgres says that they were delivered, though Kafka does not show it.
-    `unknown`: what Kafka has beyond the place where the histories part.
+    `unknown`: what Kafka has after the two histories diverged.
     """
 
     found: LaneSurvey
@@ -97,7 +97,7 @@ class Move:
 
     @property
     def delivered(self) -> Cursor:
-        """Up to where this ledger's rows are known to be delivered, by Kafka or by Postgres."""
+        """The cursor up to which this ledger's rows are known to be delivered, by Kafka or by Postgres."""
         return self.again.to
 
 
@@ -138,7 +138,7 @@ def target(found: LaneSurvey, way: Way, batch: int, position: DeliveryPosition |
 
 
 def move(found: LaneSurvey, to: Cursor) -> Move:
-    """Return what continuing after `to` repeats and skips."""
+    """Return the move to `to`: what it repeats and skips."""
     by_kafka = found.kafka or found.start
     delivered = max(by_kafka, found.postgres)
     unknown = NO_TOTALS

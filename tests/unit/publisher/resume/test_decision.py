@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from contract.cursor import Cursor
 from contract.progress import lane_of_key, progress_key
-from publisher.protocol.cursor import Epoch
-from publisher.resume.plan import LaneSurvey, Way, healthy, move, target
+from publisher.protocol.epochs import Epoch
+from publisher.resume.decision import LaneSurvey, Way, healthy, move, target
 from service.errors import ContinuityError
 from tests.support.surveys import IDENTITY, found, record
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 
-class TargetTopics(NamedTuple):
+class ReplayTargets(NamedTuple):
     """`every`: the topic of all outputs; else `renamed` has new names of some topics. Kept as text: NAME, or OLD=NEW,OLD=NEW."""
 
     every: str | None = None
@@ -12,7 +12,7 @@ class TargetTopics(NamedTuple):
 
     @classmethod
     def of_words(cls, words: Sequence[str]) -> Self:
-        """Read what people say: one NAME, or any number of OLD=NEW. Raises ValueError."""
+        """Read a command's arguments: one NAME, or any number of OLD=NEW. Raises ValueError."""
         if any("=" not in word for word in words):
             if len(words) > 1:
                 raise ValueError(f"{' '.join(words)} is neither one NAME for all outputs nor OLD=NEW each")
@@ -26,12 +26,12 @@ class TargetTopics(NamedTuple):
 
     @classmethod
     def of_text(cls, text: str | None) -> Self:
-        """Read what `text` gave: no topic's name has a comma or an equals sign. Raises ValueError."""
+        """Read the result of `text`: no topic's name has a comma or an equals sign. Raises ValueError."""
         return cls() if text is None else cls.of_words(text.split(","))
 
     @property
     def text(self) -> str | None:
-        """How it is kept and shown; None: each output goes to its own topic."""
+        """The form in which it is kept and shown; None: each output goes to its own topic."""
         return self.every or ",".join(f"{old}={new}" for old, new in sorted(self.renamed.items())) or None
 
     @property

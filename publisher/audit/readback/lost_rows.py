@@ -1,4 +1,4 @@
-"""The rows of which outputs are lost, and the commands that send them again. Any number of them: they are kept in a file."""
+"""The rows with lost outputs, and the command that sends them again. There may be any number of rows: they are kept in a file."""
 
 import shlex
 import sqlite3
@@ -71,7 +71,7 @@ class LostRows:
 
 
 def row_keys(connection: psycopg.Connection[Any], batch_id: int, lane: int) -> list[str]:
-    """Return the session keys of a lane's rows of a batch, in the order in which `Expected.row` counts them."""
+    """Return the session keys of a lane's rows of a batch, in the order in which `ExpectedOutput.row` counts them."""
     rows = connection.execute(_ROWS["keys"], {"batch_id": batch_id, "lane": lane}, prepare=False)
     return [key for (key,) in rows]
 
@@ -79,7 +79,7 @@ def row_keys(connection: psycopg.Connection[Any], batch_id: int, lane: int) -> l
 def mending_command(
     connection: psycopg.Connection[Any], lost: LostRows, topics: list[str], keys_file: Path
 ) -> str | None:
-    """Return the `publisher replay start` that sends what is lost once more, None where nothing is.
+    """Return the `publisher replay start` that sends the lost outputs once more, None if nothing is lost.
 
     Many keys are written to `keys_file`, one a line, but for those that a line cannot hold; where every row of the
     batches is lost, no keys are named at all.
@@ -113,7 +113,7 @@ def _kept_rows(connection: psycopg.Connection[Any], first: int, last: int) -> in
 
 
 def shell_word(text: str) -> str:
-    """Quote a word for bash. What does not print becomes escapes: a terminal would act on it, and a paste would lose it."""
+    """Quote a word for bash. Characters that do not print become escapes: a terminal would act on them, and a paste would lose them."""
     if text.isprintable():
         return shlex.quote(text)
     escaped = "".join(

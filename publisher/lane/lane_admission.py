@@ -47,14 +47,14 @@ class LaneAdmission(Admission):
         self._bound_topics: dict[str, str] = {}
 
     def begin_tenure(self, connection: psycopg.Connection[Any], lease: Lease, cursor: Cursor) -> None:
-        """Start over: read what is parked beyond the cursor, so that a retry skips the same rows."""
+        """Start over: read the rows that are parked beyond the cursor, so that a retry skips the same rows."""
         self._lease = lease
         self._bound_topics = {}
         self._parked_after = cursor.exclusive_bound()
         self.begin(self._read_parked(connection))
 
     def admit(self, rows: list[Row]) -> list[Row]:
-        """As every admission; what is parked is read as far as the rows reach."""
+        """As `Admission.admit`, after reading the parked rows up to the last of `rows`."""
         while rows and self._parked_after is not None:
             if (rows[-1].batch_id, rows[-1].session_key) <= self._parked_after:
                 break
@@ -62,7 +62,7 @@ class LaneAdmission(Admission):
         return super().admit(rows)
 
     def _read_parked(self, connection: psycopg.Connection[Any]) -> list[Place]:
-        """Read the next parked rows. `_parked_after`: all up to this one have been read, None: all there are."""
+        """Read the next parked rows. `_parked_after`: the last that was read; None: all were."""
         assert self._lease is not None
         assert self._parked_after is not None
         from_batch, from_key = self._parked_after
@@ -82,7 +82,7 @@ class LaneAdmission(Admission):
         metrics.parked(found.reason)
         line = {"lane": self._lease.parameters["lane"], "batch_id": place[0], "reason": found.reason}
         if found.reason == "topic_missing":
-            # By decision there may be hundreds a second: one line for all of a chunk has been written.
+            # There may be hundreds a second, and one line for the whole chunk has been written.
             _log.debug("parked", **line, detail=found.detail)
         else:
             _log.warning("parked", **line, detail=found.detail)

@@ -1,4 +1,4 @@
-"""What `publisher resume` would do, found out without changing anything."""
+"""Plans `publisher resume` without changing anything."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import psycopg
 from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.protocol.continuation import Identity
-from publisher.resume.plan import LaneSurvey, Move, Way, healthy, move, target
-from publisher.resume.rebinding import AcceptedRebinding, Binding, look
+from publisher.resume.decision import LaneSurvey, Move, Way, healthy, move, target
+from publisher.resume.rebinding import AcceptedRebinding, Binding, read_binding
 from publisher.resume.survey import LaneEpoch, Ledger, ResumeSurvey, read_ledger
 from service.errors import ContinuityError, SettingsError
 from service.settings import Settings
@@ -19,7 +19,7 @@ _EPOCHS = queries("publisher", "epochs")
 
 
 class ResumeRequest(NamedTuple):
-    """What was asked for. `batch`: the first to send, with Way.BATCH. `lanes`: only these; empty: all."""
+    """The command's options. `batch`: the first to send, with Way.BATCH. `lanes`: only these; empty: all."""
 
     way: Way
     batch: int = 0
@@ -27,7 +27,7 @@ class ResumeRequest(NamedTuple):
     accepted: AcceptedRebinding = AcceptedRebinding()
 
     def asked(self) -> dict[str, Any]:
-        """What was asked for, for the operator log."""
+        """The options, for the operator log."""
         return {
             "from": self.way,
             "batch": self.batch or None,
@@ -51,7 +51,7 @@ class LanePlan:
     trusted: tuple[int, int]
 
     def same_as(self, other: "LanePlan") -> bool:
-        """Whether both say the same to the person who was asked."""
+        """Whether both show the same to the person who was asked."""
         return self._said() == other._said()
 
     def _said(self) -> tuple[Any, ...]:
@@ -60,7 +60,7 @@ class LanePlan:
 
 @dataclass(frozen=True)
 class ResumePlan:
-    """What a resume does. `in_step`: lanes that continue by themselves and are left alone. `first_batch`: the first that is sent."""
+    """The plan of a resume. `in_step`: lanes that continue by themselves and are left alone. `first_batch`: the first that is sent."""
 
     request: ResumeRequest
     binding: Binding
@@ -93,11 +93,11 @@ class Planner:
     def plan(
         self, request: ResumeRequest, surveyed: Callable[[int, int], None] = lambda done, total: None
     ) -> ResumePlan:
-        """Look at everything; `surveyed` is called with the lanes done and all lanes.
+        """Survey all lanes and plan; `surveyed` is called with the number of lanes done and of all lanes.
 
-        Raises ContinuityError where this is not the way, SettingsError, KafkaException, psycopg.Error.
+        Raises ContinuityError if this `--from` cannot be used, SettingsError, KafkaException, psycopg.Error.
         """
-        binding = look(
+        binding = read_binding(
             self._connection,
             self._topics,
             self._settings.publisher.transactional_id_prefix,
@@ -146,7 +146,7 @@ class Planner:
         of = next(of for of in plan.ledger.epochs if of.epoch == found.epoch)
         now = survey.lane(of, found.lane, plan.ledger.epochs[-1].epoch)
         # After Kafka was read: an epoch that has records there is in the ledger before it has any. By the epochs of the plan, those of a
-        # newer one would be taken for what a lost ledger left behind, and removed.
+        # newer one would be taken for remains of a lost ledger, and removed.
         if read_ledger(self._connection).epochs != plan.ledger.epochs:
             raise ContinuityError(
                 f"the lanes were changed while you were asked (`publisher lanes` shows them). Lane {found.lane} of epoch "
@@ -155,7 +155,7 @@ class Planner:
         return self._lane(survey, plan.request, plan.binding, plan.ledger, now, plan.first_batch)
 
     def survey(self, binding: Binding, *, fenced: bool = False) -> ResumeSurvey:
-        """Return what reads lanes."""
+        """Return a survey of lanes."""
         return ResumeSurvey(
             self._connection, self._settings, self._topics, binding.found.outbox_uuid, fenced=fenced
         )

@@ -1,4 +1,4 @@
-"""Reads the output topics back: every committed record below the ends, as `Found` in buckets. Continues where a killed audit was."""
+"""Reads every committed record of the output topics below the ends, as `ReceivedOutput` in buckets. Continues where a killed audit was."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from confluent_kafka import KafkaException, Message
 from publisher.audit.readback import state as states
 from publisher.audit.readback.compare import OTHER_OUTBOX
 from publisher.audit.readback.digest import (
-    FOUND,
     NONE,
     NOT_REPLAYED,
+    RECEIVED,
     bucket_of,
     content_of,
     identity_of,
@@ -37,8 +37,8 @@ Advance = Callable[[int], None]
 """Called with the number of offsets that were passed since the last call."""
 
 
-class FoundReader:
-    """Reads each partition from `state.next_offsets` to `state.ends` and keeps what it finds in `spill`."""
+class ReceivedReader:
+    """Reads each partition from `state.next_offsets` to `state.ends` and appends its records to `spill`."""
 
     def __init__(self, settings: Settings, state: AuditState, folder: Path, spill: Spill) -> None:
         self._settings = settings
@@ -48,7 +48,7 @@ class FoundReader:
         self._topics = {name: number for number, name in enumerate(state.topics)}
         self._inputs = {topic_id.encode(): number for number, topic_id in enumerate(state.inputs)}
         self._seed = bytes.fromhex(state.seed)
-        # Beyond this, an open transaction below the ends is none that Kafka would still wait for.
+        # After this time, Kafka itself has ended every transaction that was open below the ends.
         self._patience_s = settings.publisher.transaction_timeout_ms / 1000 + settings.kafka.request_timeout_s
 
     def run(self, advance: Advance) -> None:
@@ -81,7 +81,7 @@ class FoundReader:
         self._save()
 
     def take(self, messages: list[Message]) -> None:
-        """Keep what was fetched."""
+        """Keep the fetched records."""
         for message in messages:
             self._keep(self._topics[message.topic() or ""], message, message.offset() or 0)
 
@@ -127,7 +127,7 @@ class FoundReader:
         set_by, timestamp = message.timestamp()
         self._spill.append(
             bucket_of(session, self._spill.buckets, self._seed),
-            FOUND.pack(
+            RECEIVED.pack(
                 identity_of(outbox_id, revision),
                 content_of(message.key(), message.value(), own),
                 topic,

@@ -1,6 +1,7 @@
-"""Takes session keys out of the archive: files and manifest are written anew without them, the row in Postgres follows, the old files go.
+"""Removes session keys from the archive: writes files and manifest without them, changes the row in Postgres, removes the old files.
 
-A kill before the commit leaves the old archive in force, one after it the new one; the next erasure removes what is in force no more.
+A kill before the commit leaves the old archive in force, one after it the new one; the next erasure removes the files that are no longer in
+force.
 """
 
 from collections.abc import Sequence
@@ -47,7 +48,7 @@ def count_keys(archive: Archive, of: ArchivedPartition, keys: Sequence[str]) -> 
 def write_without(
     connection: Connection, archive: Archive, of: ArchivedPartition, keys: Sequence[str]
 ) -> ArchiveRewriting:
-    """Write what a partition's archive is without the keys; it is not in force yet. Raises ArchiveDamagedError, OSError."""
+    """Write a partition's archive without the keys; it is not in force yet. Raises ArchiveDamagedError, OSError."""
     old = archive.manifest(of)
     files: list[DataFile] = []
     found: dict[str, list[ArchivedRow]] = {}
@@ -120,10 +121,10 @@ def put_in_force(connection: Connection, of: ArchivedPartition, rewriting: Archi
 
 
 def remove_garbage(connection: Connection, archive: Archive) -> int:
-    """Remove what no manifest in force names, of the partitions that the outbox knows; return how many files.
+    """Remove the files that no manifest in force names, of the partitions that the outbox knows; return their number.
 
-    `connection` in a transaction that holds retention off, which may be writing. Files of other partitions are left: this database may be
-    an older copy. Raises SettingsError where the archive is another database's by now; ArchiveDamagedError, after the removal, where the
+    `connection` is in a transaction that holds off retention, which might be writing. Files of other partitions are left: this database may
+    be an older copy. Raises SettingsError where the archive is another database's by now; ArchiveDamagedError, after the removal, where the
     manifest of a partition cannot be read, whose files are left; OSError.
     """
     known = {name for (name,) in connection.execute(_ARCHIVE["partitions"])}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.cursor import Cursor
-from publisher.protocol.cursor import FetchSize, LedgerRow, first_gap
+from publisher.protocol.chunk_limits import FetchSize, LedgerRow, first_gap
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=4)
 ROWS = st.sets(st.tuples(st.integers(1, 6), KEYS), max_size=40)

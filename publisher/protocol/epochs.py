@@ -1,0 +1,16 @@
+"""Lane epochs: periods with one lane count. Pure."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """A period with one lane count: the batches from `from_batch` on."""
+
+    epoch: int
+    from_batch: int
+    lanes: int
+
+
+LaneId = tuple[int, int]
+"""(epoch, lane)"""
