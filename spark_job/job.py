@@ -26,8 +26,7 @@ from spark_job.assembly.slices import TaskSettings
 from spark_job.failures.explain import explain, explained, is_of_size
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
-from spark_job.ledger import requests, runs, savepoints
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, requests, runs, savepoints
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest, WithdrawnError
 from spark_job.monitoring.condition import Condition
@@ -37,7 +36,7 @@ from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
-from spark_job.sink.computed import ResultReader
+from spark_job.sink.computed_batch import ResultReader
 from spark_job.spark.lazy_session import LazySession
 from spark_job.status import endpoint
 from spark_job.stream.batches import RunContext

@@ -25,7 +25,7 @@ from service.formats.writer import (
 from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.assembly.slices import TaskSettings
 from spark_job.sessions.parsing.formats import KINDS, has_schemas, why_unusable
-from spark_job.sessions.parsing.heads import record_ids
+from spark_job.sessions.parsing.schema_id_heads import record_ids
 from spark_job.sessions.settings import AssemblySettings
 
 Int = npt.NDArray[np.int64]
@@ -108,7 +108,7 @@ def judged(
     if not isinstance(schemas, RegistrySchemas):
         return Judged(new, schemas, before)
     rows, ids = record_ids(new, rules)
-    found = _asked(JudgedSchemas(schemas, rules), new, rows, ids, budget)
+    found = _ask_until_certain(JudgedSchemas(schemas, rules), new, rows, ids, budget)
     refused = before.judged(ids, new.column("offset").to_numpy()[rows], found.verdicts)
     return Judged(new, found, refused, int(np.isin(ids, list(found.unreadable)).sum()))
 
@@ -175,7 +175,9 @@ class JudgedSchemas(Mapping[int, WriterSchema | UnusableSchema]):
         return len(self.verdicts)
 
 
-def _asked(found: JudgedSchemas, new: pa.Table, rows: Int, ids: Int, budget: RegistryBudget) -> JudgedSchemas:
+def _ask_until_certain(
+    found: JudgedSchemas, new: pa.Table, rows: Int, ids: Int, budget: RegistryBudget
+) -> JudgedSchemas:
     """What each id stands for, once it is certain enough."""
     schemas = found.registry
     _ask_once(found, _by_frequency(ids), budget)

@@ -13,10 +13,9 @@ from psycopg.rows import class_row
 from db.statements import queries
 from service.errors import OutboxError, UnavailableError
 from service.settings import JobSettings
-from spark_job.ledger import requests
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, requests
+from spark_job.ledger.ownership import Owner
 from spark_job.ledger.requests import Connection, Kind
-from spark_job.ledger.writer import Owner
 
 _REQUESTS = queries("spark_job", "requests")
 

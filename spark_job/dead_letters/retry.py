@@ -29,11 +29,10 @@ from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.schemas import RegistryBudget, judged
 from spark_job.dead_letters import store
 from spark_job.dead_letters.outcome import Failed, Ready, Refused, RetryOutcome, refusal
-from spark_job.dead_letters.rebuild import NotWholeError, events_of, session_of, sessions_of
+from spark_job.dead_letters.sessions_of_letters import NotWholeError, events_of, session_of, sessions_of
 from spark_job.dead_letters.store import Filter, LetterToRetry, StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger import generations, position
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import generations, ownership, position
 from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.ledger.generations import Connection
 from spark_job.outputs import transform
@@ -44,10 +43,10 @@ from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.session import check_registry, to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sink import batch, storing, superseded
-from spark_job.sink import ledger as ledger
+from spark_job.sink import batch, ledger_rows, superseded
 from spark_job.sink.batch import SessionRow
-from spark_job.sink.ledger import LedgerEntry
+from spark_job.sink.copy_rows import copy_rows
+from spark_job.sink.ledger_rows import LedgerEntry
 
 _LETTERS = queries("spark_job", "letters")
 
@@ -73,7 +72,7 @@ class Retry:
         incomplete: bool = False,
         asked: Mapping[str, Any] | None = None,
     ) -> None:
-        """`connection` must be in autocommit mode; `incomplete`: see `rebuild.session_of`; `asked`: which letters, for the operator log."""
+        """`connection` must be in autocommit mode; `incomplete`: as in `session_of`; `asked`: which letters, for the operator log."""
         self._asked = {**(asked or {}), "incomplete": incomplete}
         self._connection = connection
         self._settings = settings
@@ -104,7 +103,7 @@ class Retry:
         Raises UnavailableError or psycopg.Error when the connection was lost: then it is unknown whether the step is in the outbox.
         """
         outcome = RetryOutcome()
-        next_batch = ledger.read_state(self._connection).next_batch
+        next_batch = ledger_rows.read_state(self._connection).next_batch
         letters = store.read(self._connection, ids)
         refusals = self._refusals(letters)
         ready = []
@@ -222,13 +221,13 @@ class Retry:
     def _write(self, ready: Sequence[Ready], outcome: RetryOutcome, next_batch: int) -> None:
         """`next_batch`: of the outputs, those before it were looked at."""
         connection = self._connection
-        ahead = ledger.read_state(connection).next_batch
-        ledger.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)
-        with ownership.certain(connection):
+        ahead = ledger_rows.read_state(connection).next_batch
+        ledger_rows.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)
+        with ownership.confirmed_transaction(connection):
             ownership.lock(connection)
             refusals = self._refusals([letter for one in ready for letter in one.letters])
             events = [one for one in ready if one.letter.reason == "malformed"]
-            since = Window(next_batch, ledger.read_state(connection).next_batch - 1)
+            since = Window(next_batch, ledger_rows.read_state(connection).next_batch - 1)
             for place in self._read_by_others(
                 [(one.session.key.decode(), one.letters) for one in events], [since]
             ):
@@ -255,13 +254,13 @@ class Retry:
         """The rows, the letters and the ledger; return the new batches and how many further letters are resolved."""
         connection = self._connection
         parts = batch.parts([one.session for one in ready], self._settings.job.max_row_bytes)
-        now = ledger.read_state(connection)
+        now = ledger_rows.read_state(connection)
         assert now.generation is not None, "a letter names its generation"
         first_id = now.next_batch
         last_id = first_id + len(parts) - 1
         revision = ready[0].letter.revision
         for part, rows in enumerate(parts):
-            storing.copy_rows(connection, rows, first_id + part, now.lanes, revision)
+            copy_rows(connection, rows, first_id + part, now.lanes, revision)
         of_letters = [(letter.dead_letter_id, one.session) for one in ready for letter in one.letters]
         ids = [number for number, _ in of_letters]
         resolved = connection.execute(
@@ -279,7 +278,7 @@ class Retry:
         keys = sorted({one.session.key.decode() for one in ready})
         further = superseded.resolve(connection, keys, first_id, last_id)
         entry = LedgerEntry("retry", now.generation, self._run_id, transform.fingerprint(self._transform))
-        ledger.insert_rows(connection, entry, parts, first_id, now.lanes)
+        ledger_rows.insert_rows(connection, entry, parts, first_id, now.lanes)
         return list(range(first_id, last_id + 1)), further
 
     def _refusals(self, letters: Sequence[StoredLetter]) -> dict[int, str]:

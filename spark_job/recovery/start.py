@@ -17,8 +17,7 @@ from service.lifecycle.fault_points import reach
 from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
-from spark_job.ledger import generations, position, requests, runs
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import generations, ownership, position, requests, runs
 from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.batch_size import BatchSize, next_size
 from spark_job.ledger.generations import Connection, Generation

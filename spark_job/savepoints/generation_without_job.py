@@ -12,8 +12,7 @@ from db.migrate import require_current
 from service.errors import SettingsError
 from service.settings import Settings
 from spark_job.input.topics import KafkaInput
-from spark_job.ledger import position
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, position
 from spark_job.ledger.generations import Connection, Generation
 from spark_job.recovery import findings
 from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input

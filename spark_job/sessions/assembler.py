@@ -18,13 +18,13 @@ import pyarrow as pa
 from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.anomalies import Anomalies, find_anomalies
 from spark_job.sessions.clock import NEVER
+from spark_job.sessions.event_rules import NewEvents, OpenSession, Rules
 from spark_job.sessions.events import Events
 from spark_job.sessions.groups import Groups
 from spark_job.sessions.open_limits import within_limits
 from spark_job.sessions.parsing.clock_records import without_clock_records
 from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.result import AssembledSessions, ClosedSession, DeadLetter
-from spark_job.sessions.rules import NewEvents, OpenSession, Rules
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk, Sums, ranges
 from spark_job.sessions.state.open_sessions import OpenSessions

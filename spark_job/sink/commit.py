@@ -21,16 +21,16 @@ from service.lifecycle.fault_points import reach
 from service.observability import tracing
 from service.observability.best_effort import best_effort
 from spark_job.input.offsets import Offsets
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.position import InputPosition
 from spark_job.monitoring import metrics
-from spark_job.sink import batch, storing, superseded
-from spark_job.sink import ledger as ledger
+from spark_job.sink import batch, ledger_rows, superseded
 from spark_job.sink.batch import BatchResult, OutputRow
-from spark_job.sink.computed import BatchRange, ComputedBatch
+from spark_job.sink.computed_batch import BatchRange, ComputedBatch
+from spark_job.sink.copy_rows import copy_rows, insert_letters
 from spark_job.sink.erased import ErasedKeys
-from spark_job.sink.ledger import LedgerEntry, LedgerState
+from spark_job.sink.ledger_rows import LedgerEntry, LedgerState
 
 log = structlog.get_logger()
 
@@ -85,7 +85,7 @@ class Sink:
         self._ensure_partitions(len(parts))
         prepared = time.perf_counter()
         reach("sink.before_transaction")
-        with ownership.certain(self._connection):
+        with ownership.confirmed_transaction(self._connection):
             ownership.lock(self._connection)
             reach("sink.after_lock")
             state = self._check(planned)
@@ -96,12 +96,12 @@ class Sink:
                 _report_erased(whole, result)
             first_id = state.next_batch
             for part, rows in enumerate(parts):
-                storing.copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
+                copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
             reach("sink.after_copy")
             resolved = superseded.resolve(
                 self._connection, self._horizon.keys(result.sessions), first_id, first_id + len(parts) - 1
             )
-            written = storing.insert_letters(
+            written = insert_letters(
                 self._connection,
                 result.letters,
                 generation,
@@ -123,7 +123,7 @@ class Sink:
                 dead_letters=sum(written.values()),
                 duplicate_events=result.counts.get("duplicates", 0),
             )
-            ledger.insert_rows(self._connection, entry, parts, first_id, state.lanes)
+            ledger_rows.insert_rows(self._connection, entry, parts, first_id, state.lanes)
             reach("sink.after_ledger")
         reach("sink.after_commit")
         self.position = replace(self.position, newest=replace(following, batch_id=first_id + len(parts) - 1))
@@ -156,7 +156,7 @@ class Sink:
 
     def _check(self, planned: BatchRange) -> LedgerState:
         """Whether the outbox is still this run's, and the batch continues its ledger."""
-        state = ledger.read_state(self._connection)
+        state = ledger_rows.read_state(self._connection)
         if state.run_id != self._run_id and (error := ownership.disowned(self._connection, self._run_id)):
             raise error
         at = self.position
@@ -179,9 +179,9 @@ class Sink:
         """Make table partitions ahead, outside the batch's transaction, so that their locks are held for a moment only."""
         next_id = (self.position.batch_id or 0) + 1
         if next_id + parts + _ENSURE_EVERY > self._ensured_to:
-            next_id = ledger.read_state(self._connection).next_batch
+            next_id = ledger_rows.read_state(self._connection).next_batch
             self._ensured_to = next_id + parts + _PARTITIONS_AHEAD
-            ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
+            ledger_rows.ensure_partitions(self._connection, next_id, self._ensured_to)
 
 
 def _report_erased(whole: BatchResult, left: BatchResult) -> None:

@@ -14,9 +14,9 @@ from db.statements import queries
 from service.commands.tables import print_fields
 from service.settings import Settings
 from spark_job.ledger import position, runs
+from spark_job.ledger.ownership import Owner, read_owner
 from spark_job.ledger.position import InputPosition
 from spark_job.ledger.runs import Run
-from spark_job.ledger.writer import Owner, read_owner
 
 _LEDGER = queries("spark_job", "ledger")
 _LETTERS = queries("spark_job", "letters")

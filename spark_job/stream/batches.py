@@ -20,13 +20,13 @@ from spark_job.assembly.task import AssemblyTask
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.ledger.assembly_rules import applied_rules
-from spark_job.ledger.slices import slices_of
+from spark_job.ledger.slice_building import slices_of
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
-from spark_job.sink.computed import BatchRange, ComputedBatch, ResultReader
+from spark_job.sink.computed_batch import BatchRange, ComputedBatch, ResultReader
 from spark_job.spark.parallelism import CORES_OPTION, TaskCount
 from spark_job.spark.work_folder import WorkFolder
 from spark_job.stream.action import BatchAction

@@ -50,13 +50,13 @@ from service.lifecycle.tracebacks import release_frames
 from spark_job.failures.explain import SMALLER_MAY_PASS, explain
 from spark_job.input.offsets import Offsets
 from spark_job.input.source import offsets_json, offsets_of, read_records
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.sink.commit_thread import CommitThread
-from spark_job.sink.computed import BatchRange
+from spark_job.sink.computed_batch import BatchRange
 from spark_job.spark.session import load_added_jars
 from spark_job.stream.batches import BatchSteps, RunContext
 from spark_job.stream.ended_query import let_go

@@ -17,7 +17,7 @@ from db.migrate import require_current
 from service.errors import DatabaseMissingError, SparkLostError, UnavailableError
 from service.settings import Settings
 from spark_job.failures.explain import explained
-from spark_job.ledger.writer import Connection, Owner, read_owner
+from spark_job.ledger.ownership import Connection, Owner, read_owner
 from spark_job.monitoring.condition import Condition
 from spark_job.spark.lazy_session import LazySession
 from spark_job.stream.warm_up import warm_up
@@ -63,7 +63,7 @@ class Standby:
 
     def _wait(self, connection: Connection, own: Collection[UUID]) -> bool:
         waited = False
-        while (owner := self._other(connection, own)) is not None:
+        while (owner := self._living_owner(connection, own)) is not None:
             who = f"run {owner.run_id} (pid {owner.pid} on {owner.host})"
             if not waited:
                 log.info("standby", owner=who)
@@ -82,7 +82,7 @@ class Standby:
             log.info("standby_takes_over")
         return True
 
-    def _other(self, connection: Connection, own: Collection[UUID]) -> Owner | None:
+    def _living_owner(self, connection: Connection, own: Collection[UUID]) -> Owner | None:
         owner = read_owner(connection)
         return (
             owner if owner.run_id not in own and owner.is_alive(self._settings.job.owner_timeout_s) else None

@@ -15,8 +15,8 @@ from service.formats.writer import Schemas, UnusableSchema, WriterSchema
 from spark_job.sessions.parsing.boundary import joined, read_each, refusal
 from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
 from spark_job.sessions.parsing.fields import ReadColumns, ReadFields, ValueDecoder, wanted_fields
-from spark_job.sessions.parsing.heads import heads
 from spark_job.sessions.parsing.json_documents import Decoder, Fields
+from spark_job.sessions.parsing.schema_id_heads import heads
 from spark_job.sessions.settings import AssemblySettings, FieldPath, Format
 
 Int = npt.NDArray[np.int64]

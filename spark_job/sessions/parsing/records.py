@@ -19,8 +19,8 @@ from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.parsing.column_bytes import as_text, text_of
 from spark_job.sessions.parsing.fields import ReadFields, ValueDecoder
 from spark_job.sessions.parsing.formats import decoder_of
-from spark_job.sessions.parsing.heads import with_heads
 from spark_job.sessions.parsing.json_documents import at
+from spark_job.sessions.parsing.schema_id_heads import with_heads
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.result import DeadLetter
 from spark_job.sessions.settings import ANY_TYPE, MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath

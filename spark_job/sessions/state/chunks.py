@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.events import Events
 from spark_job.sessions.parsing.column_bytes import views
-from spark_job.sessions.parsing.heads import ids_of
+from spark_job.sessions.parsing.schema_id_heads import ids_of
 from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 from spark_job.sessions.state.open_sessions import OpenSessions
 

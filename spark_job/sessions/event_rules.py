@@ -90,9 +90,9 @@ class Rules:
             session = self._begin_part(
                 key, row, offset, max(ts, session.max_ts), kind, event_id, session.part
             )
-            session = self._silence(key, session, *silence)
+            session = self._end_if_silent(key, session, *silence)
         else:
-            session = self._silence(key, session, *new.silence[0])
+            session = self._end_if_silent(key, session, *new.silence[0])
         for row, offset, ts, kind, event_id, silence in events:
             if session is not None and ts > session.max_ts + timeout:
                 late = f"this event is {ts - session.max_ts} ms later than the session's latest, over {timeout} ms"
@@ -102,7 +102,7 @@ class Rules:
                 session = self._first(key, row, offset, ts, kind, event_id)
             else:
                 session = self._next(key, session, row, offset, ts, kind, event_id)
-            session = self._silence(key, session, *silence)
+            session = self._end_if_silent(key, session, *silence)
         return session
 
     def _first(
@@ -225,7 +225,7 @@ class Rules:
         session.rows, session.n_bytes, session.ids, session.part = [], 0, set(), 1
         return session
 
-    def _silence(
+    def _end_if_silent(
         self, key: str, session: OpenSession | None, latest: int, low: int, high: int
     ) -> OpenSession | None:
         """End the session where other keys' records show that it fell silent. `latest`: of them all, the single ones too."""

@@ -147,7 +147,7 @@ def lock(connection: Connection) -> None:
 
 
 @contextmanager
-def certain(connection: Connection) -> Iterator[None]:
+def confirmed_transaction(connection: Connection) -> Iterator[None]:
     """A transaction that is known to be committed when the block ends without an error.
 
     psycopg leaves a transaction whose connection was closed meanwhile without COMMIT and without an error; nobody must hear of success.
