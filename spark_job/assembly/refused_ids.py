@@ -1,4 +1,4 @@
-"""Which records were refused for their schema's id: verdicts, kept with the position.
+"""Which records were refused for their schema's id: `schemas.py` decides; this module stores the verdicts, with the position.
 
 A registry may have tomorrow what it does not have today, and another version of the code may read what this one cannot. So what is open
 at an offset is not a function of the input alone; it is one of the input and of these verdicts. Each is a range of offsets in which the

@@ -2,6 +2,7 @@
 
 Every start is the same, after SIGTERM, kill -9, a lost machine or a failure inside the process. Postgres and Kafka are all that it needs.
 It reads no open sessions: each partition's first task takes them from the cache or from Kafka (`assembly/task.py`).
+No Spark checkpoint is read: each query's is a temporary directory (`stream/query.py`), so a lost one changes nothing.
 """
 
 from collections.abc import Collection

@@ -5,6 +5,9 @@
 3. One row for each session key and part, by binary COPY.
 4. Dead letters, and those that the rows resolve.
 5. The ledger row last: the publisher follows it.
+
+A batch that an earlier attempt committed is never retried: each start reads the ledger's end (`recovery/start.py`), and Spark begins
+there. After an unknown COMMIT the attempt fails, and the next start reads the ledger again.
 """
 
 import contextlib

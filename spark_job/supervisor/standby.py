@@ -2,6 +2,7 @@
 
 What a cold start takes is nearly all Python, the JVM and code that is compiled for the first time. A standby has done that when the owner
 dies, so that only the start's transaction and the first batch remain. It owns nothing, writes nothing, and reads one row twice a second.
+Whether the owner is alive: `Owner.is_alive`; the takeover itself: `take_over`, both in ledger/ownership.py.
 """
 
 import threading

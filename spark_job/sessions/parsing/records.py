@@ -1,6 +1,6 @@
 """Read a partition's new records: well-formed events as columns, the others as `malformed` dead letters.
 
-Whether a record is malformed is a function of the record and the settings alone.
+Whether a record is malformed is a function of the record, the settings and the schemas given.
 """
 
 from dataclasses import dataclass
