@@ -177,7 +177,7 @@ def _compare(
     found = newest_sessions(runner, newest, limit + 1, before)
     limited_by = newest.limited_by
     if len(found) > limit:
-        found, limited_by = found[1:], f"--limit {limit}"
+        found, limited_by = found[1:], f"--last {limit}"
     sessions = [runner.transformed(each) for each in found]
     return RunDifference(asked.first, compared_with_outbox(settings, found, sessions, topics), limited_by)
 
