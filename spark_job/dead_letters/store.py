@@ -20,7 +20,7 @@ REASONS = ("malformed", "no_start", "restarted", "timed_out", "too_large", "tran
 STATES = (OPEN, "resolved", "discarded")
 
 LETTERS_AT_ONCE = 5_000
-"""Letters that one transaction discards at the most."""
+"""Most letters that one transaction discards."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class StoredLetter:
-    """A row of outbox.dead_letter. The four event columns are parallel; `event_types` is None where the values tell the types."""
+    """A row of outbox.dead_letter. The four event columns are parallel; `event_types` is None when the values contain the types."""
 
     dead_letter_id: int
     topic_id: str
@@ -88,7 +88,7 @@ class StoredLetter:
 
 
 class LetterToRetry(NamedTuple):
-    """A letter before its events are read. `stored_bytes`: of these."""
+    """A letter before its events are read. `stored_bytes`: stored size of its events."""
 
     dead_letter_id: int
     reason: str
@@ -101,7 +101,7 @@ def find(
 ) -> list[dict[str, Any]]:
     """Return the columns of the first `limit` letters without their events, oldest letter first.
 
-    `mentioned`: of these, the letters of one of these session keys, and those without a key whose events contain the bytes of one.
+    `mentioned`: session keys. Keep letters with one of these keys, and keyless ones whose events contain one as bytes.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
         parameters = which.parameters() | {"mentioned": _array(mentioned), "rows": limit}
@@ -131,11 +131,11 @@ def to_retry(connection: Connection, which: Filter) -> list[LetterToRetry]:
 
 
 def discard(connection: Connection, which: Filter) -> list[int]:
-    """Discard the open letters among them that are there now; return their ids.
+    """Discard the open letters that match the filter now; return their ids.
 
     Every change of a letter's state holds the writer lock, so that a batch, a retry and a discard never wait for each other's rows. A
-    batch that waits for the lock gives up after `lock_timeout_ms`: so each step discards at most `LETTERS_AT_ONCE`, and finds them
-    without the lock.
+    batch that waits for the lock gives up after `lock_timeout_ms`. Each step therefore discards at most `LETTERS_AT_ONCE` letters and
+    finds them before it takes the lock.
     """
     row = connection.execute(_LETTERS["newest"]).fetchone()
     step: dict[str, Any] = {"after": 0, "newest": 0 if row is None else row[0], "rows": LETTERS_AT_ONCE}
@@ -155,7 +155,7 @@ def discard(connection: Connection, which: Filter) -> list[int]:
 
 
 def removed_up_to(connection: Connection) -> int | None:
-    """Return the greatest number among the letters that retention has removed, None where it has removed none."""
+    """Return the greatest dead_letter_id that retention has removed; None if it has removed none."""
     row = connection.execute(_LETTERS["removed_up_to"]).fetchone()
     return None if row is None else row[0]
 

@@ -206,7 +206,7 @@ def _admit(jar: Jar, downloaded: Path | None, cache: Path) -> None:
         raise JarsError(
             f"{jar.coordinate}: the downloaded jar has sha256 {actual}, but {jar.sha256} is pinned; "
             f"it was not used. Check the mirror in {SETTINGS_VARIABLE}; "
-            "after a wanted change, run python -m spark_job.spark.jars --relock"
+            "if the change is intended, run python -m spark_job.spark.jars --relock"
         )
     target = _cached_path(jar, cache)
     target.parent.mkdir(exist_ok=True)

@@ -49,7 +49,7 @@ class RunContext:
     kafka: KafkaInput
     backpressure: Backpressure
     accept_differing_at: Offsets
-    """Where open sessions that are found again need not be what was open: at the run's start, with `--accept-data-loss`."""
+    """Offsets at which rebuilt sessions may differ from the digest: those of the run's start, with `--accept-data-loss`."""
 
 
 def _task_count(run: RunContext, options: Mapping[str, str]) -> TaskCount:

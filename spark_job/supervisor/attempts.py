@@ -54,7 +54,7 @@ class AttemptPlan:
     started: bool = False  # whether a start of this process has succeeded
 
     may_differ: bool = False
-    """Whether open sessions that are found again need not be what was open: with `--accept-data-loss`, until a batch is committed."""
+    """Whether rebuilt sessions may differ from the digest: with `--accept-data-loss`, until a batch is committed."""
 
     def use(self) -> None:
         """Note that the start has succeeded: what a person accepted for it holds for no other one."""

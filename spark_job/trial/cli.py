@@ -34,7 +34,10 @@ _MOST_SESSIONS = 10_000
 
 def try_transform(
     last: Annotated[
-        int, typer.Option("--last", min=1, max=_MOST_SESSIONS, help="How many of the newest whole sessions.")
+        int,
+        typer.Option(
+            "--last", min=1, max=_MOST_SESSIONS, help="Run it on this many of the newest whole sessions."
+        ),
     ] = 20,
     file: Annotated[
         Path | None,
@@ -46,9 +49,11 @@ def try_transform(
         ),
     ] = None,
     max_bytes: Annotated[
-        int, typer.Option("--max-bytes", min=1, help="Bytes of event values to read at the most.")
+        int, typer.Option("--max-bytes", min=1, help="Read at most this many bytes of event values.")
     ] = 64 << 20,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to read at the most.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Read for at most this many seconds.")
+    ] = 60.0,
     config: Config = None,
     as_json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`spark-job diff`: which outputs the present transform would change, of the sessions that the job has closed since a batch."""
+"""`spark-job diff`: show which outputs the current transform would change, for sessions closed since a batch."""
 
 import sys
 from collections import Counter
@@ -57,14 +57,14 @@ def diff(
             "--last",
             min=1,
             max=_MOST_SESSIONS,
-            help="Compare so many of the sessions at the most: the newest.",
+            help="Compare at most this many sessions, newest first.",
         ),
     ] = 1_000,
     max_bytes: Annotated[
-        int, typer.Option("--max-bytes", min=1, help="Bytes of event values to read at the most.")
+        int, typer.Option("--max-bytes", min=1, help="Read at most this many bytes of event values.")
     ] = 256 << 20,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds to read at the most.")
+        float, typer.Option("--timeout", min=0.1, help="Read for at most this many seconds.")
     ] = 300.0,
     config: Config = None,
     as_json: Json = False,
@@ -88,7 +88,7 @@ def diff(
 
 
 class ComparedRange(NamedTuple):
-    """What is compared: what closed from batch `first` on. `before`: where the input stood then; `end`: how far it is read."""
+    """Sessions closed since batch `first` are compared. `before`: the input position before `first`; `end`: the current read position."""
 
     first: int
     before: InputPosition
@@ -145,7 +145,7 @@ class RunDifference:
 
 
 def outputs_of(of: Compared) -> list[OutputState]:
-    """Return what would become of each output: a session that the outbox has none of would add all of its own."""
+    """Return the state of each output. A session without outputs in the outbox adds all of its outputs."""
     if isinstance(of.stored, NotStored):
         return ["new"] * len(of.run.outputs) if of.stored.state in ("dead_letter", "absent") else []
     return [] if of.state == "begins_earlier" else of.outputs
@@ -173,7 +173,7 @@ def _compare(
         wholes=by_name(Offsets({where: safe.at(where) for where in known}), topics),
     )
     before = by_name(Offsets({where: asked.before.end.at(where) for where in known}), topics)
-    # One more than is shown tells whether there are more.
+    # Fetch one extra session to learn whether older ones were left out.
     found = newest_sessions(runner, newest, limit + 1, before)
     limited_by = newest.limited_by
     if len(found) > limit:
