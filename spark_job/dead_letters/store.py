@@ -1,4 +1,4 @@
-"""Dead letters in the outbox: found by a filter, read whole, discarded."""
+"""Dead letters in the outbox: find them by a filter, read them whole, discard them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Filter:
         }
 
     def asked(self) -> dict[str, Any]:
-        """What was asked for, for the operator log."""
+        """Return the filter for the operator log, which gets no session key."""
         keys = None if self.key is None else 1
         return self.parameters() | {
             "state": None,
@@ -125,7 +125,7 @@ def read(connection: Connection, ids: Sequence[int]) -> list[StoredLetter]:
 
 
 def to_retry(connection: Connection, which: Filter) -> list[LetterToRetry]:
-    """Return them in the order in which they are to be retried."""
+    """Return the letters that match, in the order in which to retry them."""
     with connection.cursor(row_factory=class_row(LetterToRetry)) as cursor:
         return cursor.execute(_LETTERS["to_retry"], which.parameters()).fetchall()
 
@@ -161,5 +161,5 @@ def removed_up_to(connection: Connection) -> int | None:
 
 
 def _array(values: Sequence[Any] | None) -> list[Any] | None:
-    """The parameter of an array, NULL where there is none."""
+    """Return the parameter of an array; None if there is no array."""
     return None if values is None else list(values)

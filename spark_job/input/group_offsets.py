@@ -1,7 +1,7 @@
-"""How far the job is, as lag tools see it: offsets of a consumer group. Recovery never reads them.
+"""The job's progress for lag tools: offsets of a consumer group. Recovery never reads them.
 
-By the administrative client, whose requests end by themselves. A consumer that has asked for a commit and cannot reach the group's
-coordinator any more never returns from `close` (librdkafka 2.16): after a certificate change a job stood still at the end of its attempt.
+The administrative client commits them, because its requests time out. A consumer with an open commit that can no longer reach the group's
+coordinator never returns from `close` (librdkafka 2.16): after a certificate change a job hung at the end of its attempt.
 """
 
 import threading
@@ -21,10 +21,10 @@ Answer = Future[ConsumerGroupTopicPartitions]
 
 
 class GroupOffsets:
-    """Asks for one change at a time, then for the newest that came meanwhile. Thread-safe: answers come in a thread of Kafka's client."""
+    """Sends one change at a time, then the newest that came meanwhile. Thread-safe: answers come in a thread of Kafka's client."""
 
     def __init__(self, admin: KafkaAdmin, group: str, request_timeout_s: float) -> None:
-        """`group`: empty where nothing is to be shown."""
+        """`group`: empty to show nothing."""
         self._admin = admin
         self._group = group
         self._timeout_s = request_timeout_s
@@ -46,7 +46,7 @@ class GroupOffsets:
             self._ask()
 
     def close(self) -> None:
-        """Wait a moment for what is under way."""
+        """Wait a moment for the request that is under way."""
         self._idle.wait(_GOODBYE_S)
 
     def _ask(self) -> None:

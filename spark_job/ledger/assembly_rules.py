@@ -1,5 +1,7 @@
-"""The assembly rules: every setting that decides what a session is. A generation stores its rules as JSON; its lineage has those of earlier
-generations."""
+"""The assembly rules: every setting that decides what a session is.
+
+A generation stores its rules as JSON; its lineage has those of earlier generations.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

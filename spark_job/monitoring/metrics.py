@@ -20,9 +20,7 @@ def _counter(name: str, text: str, label: str | None = None) -> Counter:
 
 _BATCHES = _counter("outbox_batches", "Spark batches that this process committed to the outbox.")
 _INPUT_EVENTS = _counter("outbox_input_events", "Input events in batches that this process committed.")
-_SESSIONS = _counter(
-    "outbox_sessions", "Sessions with outputs in the outbox, in batches that this process committed."
-)
+_SESSIONS = _counter("outbox_sessions", "Sessions in batches that this process committed.")
 _OUTPUT_EVENTS = _counter("outbox_output_events", "Output events in batches that this process committed.")
 _OUTPUT_BYTES = _counter(
     "outbox_output_bytes", "Encoded bytes of output events in batches that this process committed."

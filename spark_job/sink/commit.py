@@ -1,9 +1,9 @@
 """The one commit of the engine: each micro-batch becomes one Postgres transaction.
 
 1. The writer lock: from here on no other run can write, and a zombie stops.
-2. Continuity: the ledger ends where this batch starts. A reissue leaves out what was erased.
+2. Continuity: the ledger must end where this batch starts. A reissue leaves out erased sessions.
 3. One row for each session key and part, by binary COPY.
-4. Dead letters, and those that the rows resolve.
+4. Insert the new dead letters, and resolve those that the rows cover.
 5. The ledger row last: the publisher follows it.
 
 A batch that an earlier attempt committed is never retried: each start reads the ledger's end (`recovery/start.py`), and Spark begins
@@ -44,7 +44,7 @@ _CANCEL_S = 5.0
 
 @dataclass(frozen=True)
 class CommittedBatch:
-    """What a batch did to the outbox."""
+    """What a batch added to the outbox."""
 
     batch_id: int
     """Of its last part."""
@@ -54,7 +54,7 @@ class CommittedBatch:
 
 
 class Sink:
-    """Writes the batches of one run, in order. All of it belongs to the thread that commits, but for `cancel`."""
+    """Writes the batches of one run, in order. The thread that commits owns all of it, except `cancel`."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class Sink:
         transform_fingerprint: str,
         max_row_bytes: int,
     ) -> None:
-        """`connection` must be in autocommit mode, so that a transaction here is one there."""
+        """`connection` must be in autocommit mode, so that each transaction here is one in Postgres."""
         self.position = position
-        """Where the outbox is, by what was read at the start and what was committed since."""
+        """The outbox's position: what the start read, and what was committed since."""
         self._connection = connection
         self._run_id = run_id
         self._transform_fingerprint = transform_fingerprint
@@ -76,10 +76,10 @@ class Sink:
         self._horizon = superseded.Horizon.read(connection, position)
 
     def commit(self, computed: ComputedBatch, spark_batch: int) -> CommittedBatch:
-        """Store it, and return what that did.
+        """Store the batch, and return what it added.
 
         Raises FencedError when another run owns the outbox, MovedError or ContinuityError when the batch does not continue the ledger. All
-        leave the outbox as it was. Raises UnavailableError when the connection was lost, so that it is unknown whether the batch is there.
+        leave the outbox as it was. Raises UnavailableError when the connection was lost: then it is unknown whether the batch is there.
         """
         began = time.perf_counter()
         planned, result, following = computed.planned, computed.result, computed.following
@@ -153,12 +153,12 @@ class Sink:
         return committed
 
     def cancel(self) -> None:
-        """End a statement that is under way, from another thread, where the server can still be told."""
+        """End a statement that is under way, from another thread, if the server can still be reached."""
         with contextlib.suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=_CANCEL_S)
 
     def _check(self, planned: BatchRange) -> LedgerState:
-        """Whether the outbox is still this run's, and the batch continues its ledger."""
+        """Check that this run still owns the outbox, and that the batch continues the ledger; return the ledger's state."""
         state = ledger_rows.read_state(self._connection)
         if state.run_id != self._run_id and (error := ownership.disowned(self._connection, self._run_id)):
             raise error
@@ -228,7 +228,7 @@ def _report(
     resolved: int,
     seconds: Mapping[str, float],
 ) -> None:
-    """One line for each batch, its last; others before it where sessions were found again, letters resolved, or a cache is in trouble."""
+    """Log one line for each batch, as its last; others before it if sessions were rebuilt, letters resolved, or a cache has a problem."""
     rebuilt = [found for found in result.partitions if found.rebuilt_events is not None]
     if rebuilt:
         events = sum(found.rebuilt_events or 0 for found in rebuilt)

@@ -69,14 +69,14 @@ def diff(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Run the present transform on the sessions that closed since a batch, and show which outputs a reissue would change.
+    """Run the current transform on the sessions that closed since a batch, and show which outputs a reissue would change.
 
     Sessions are assembled from the input again and compared with the newest revision in the outbox. Nothing is written, as by
     `spark-job try`. Exits with 0 if nothing differs, with 1 if anything does.
     """
     settings = load_settings(config)
     sys.dont_write_bytecode = True  # of the transform's module
-    with redirect_stdout(sys.stderr), explained_clients():  # what a transform prints is no part of the answer
+    with redirect_stdout(sys.stderr), explained_clients():  # a transform's prints are not part of the answer
         function = transform.load(settings.transform.function)
         found = _compare(settings, function, since, limit, ReadLimits(max_bytes, timeout))
     if as_json:
@@ -97,7 +97,7 @@ class ComparedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class RunDifference:
-    """Sessions, as the transform makes them now and as the outbox has them."""
+    """Sessions with their current outputs and those in the outbox."""
 
     first_batch: int
     sessions: Sequence[Compared]
@@ -105,7 +105,7 @@ class RunDifference:
 
     @property
     def differing(self) -> list[Compared]:
-        """The sessions of which an output would change, be added or vanish."""
+        """The sessions with an output that would change, be added or vanish."""
         return [each for each in self.sessions if set(outputs_of(each)) - {"same"}]
 
     @property
@@ -132,7 +132,7 @@ class RunDifference:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield it for people."""
+        """Yield the lines to print."""
         for each in self.differing:
             yield from session_lines(each)
         states = Counter(each.state for each in self.sessions if each.state is not None)
@@ -183,7 +183,7 @@ def _compare(
 
 
 def _range(settings: Settings, since: str) -> ComparedRange:
-    """Raise RefusedError where nothing was committed since, SettingsError, UnavailableError."""
+    """Return the range since a batch or time. Raises RefusedError if nothing was committed since, SettingsError, UnavailableError."""
     wanted: dict[str, Any] = {"batch_id": None, "at": None, "age_s": None}
     if since.isascii() and since.isdigit():
         wanted["batch_id"] = int(since)

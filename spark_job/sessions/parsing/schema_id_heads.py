@@ -1,4 +1,4 @@
-"""The schema ids of a column of values in Confluent's wire format (service/formats/wire.py says what it is), and of a header column."""
+"""Read the schema ids of a column of values in Confluent's wire format (service/formats/wire.py), and of a header column."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ _NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def heads(values: pa.LargeBinaryArray) -> tuple[Int, Bool]:
-    """Return (schema id, whether the value begins as the wire format does), of each value. Without a head the id means nothing."""
+    """Return (schema id, whether the value begins with a head of the wire format) for each value. Without a head, ignore the id."""
     bounds, data = views(values)
     begin = bounds[:-1]
     text = np.frombuffer(data, np.uint8)
