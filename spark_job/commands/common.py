@@ -14,11 +14,10 @@ from db.statements import queries
 from service.commands.output import error_console
 from service.errors import UnavailableError
 from service.settings import Settings
-from spark_job.ledger import position
+from spark_job.ledger import ownership, position
 from spark_job.ledger.generations import Connection
 
 _LEDGER = queries("spark_job", "ledger")
-_WRITER = queries("spark_job", "writer")
 
 errors = error_console()
 
@@ -44,7 +43,7 @@ def writer_lock(connection: Connection) -> Iterator[None]:
     """Run the block in a transaction between two batches of the running job. Raises UnavailableError if a batch holds the lock too long."""
     with connection.transaction():
         try:
-            connection.execute(_WRITER["lock"])
+            ownership.lock(connection)
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
                 "a batch of the running job has held the writer lock for longer than [postgres] lock_timeout_ms. Nothing was "

@@ -53,7 +53,7 @@ def find_anomalies(groups: Groups, settings: AssemblySettings) -> Anomalies:
     )
     if span > settings.timeout_ms:
         odd[_with_own_gaps(groups, settings)] = True
-    limit = settings.timeout_ms + settings.grace_ms
+    limit = settings.silence_ms
     if span > limit:
         odd[_with_silence(groups, limit)] = True
         has_new = np.zeros(len(sessions), bool)

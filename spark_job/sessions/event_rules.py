@@ -231,7 +231,7 @@ class Rules:
         """End the session if other keys' records show that it fell silent. `latest`: the latest time of any of them, agreed or not."""
         if session is None:
             return None
-        limit = session.max_ts + self.settings.timeout_ms + self.settings.grace_ms
+        limit = session.max_ts + self.settings.silence_ms
         if latest <= limit:
             return session
         shown = self.clock.first_agreed(low, high, session.last, limit)

@@ -81,7 +81,7 @@ class Groups:
         self.past = np.append(self.first[1:], len(codes))[: len(self.first)]
         self.code = codes[self.first]
         keys = self.keys.take(pa.array(self.code))
-        self.open = state.touched(keys, self._quieter_than(state, settings.timeout_ms + settings.grace_ms))
+        self.open = state.touched(keys, self._quieter_than(state, settings.silence_ms))
         """The sessions that were open before and that these records may change."""
         self.session = np.full(len(self.code), -1)
         """For each group, the place of its key's open session in that table; -1 if none is open."""

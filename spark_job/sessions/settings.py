@@ -94,6 +94,11 @@ class AssemblySettings:
             raise ValueError("session.time cannot be a number and share its field with a string")
 
     @property
+    def silence_ms(self) -> int:
+        """A session falls silent when other keys' records are later than its greatest time plus this."""
+        return self.timeout_ms + self.grace_ms
+
+    @property
     def entries(self) -> tuple[str, ...]:
         """The types of entries, perhaps `*`."""
         return (self.entry,) if isinstance(self.entry, str) else self.entry
