@@ -1,4 +1,4 @@
-"""How far a lane is in the outbox. Pure."""
+"""A lane's position in the outbox. Pure."""
 
 from dataclasses import dataclass
 from functools import total_ordering

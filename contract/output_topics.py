@@ -1,4 +1,4 @@
-"""Which topics outputs may go to. The job asks before it stores an output, the publisher before it sends one."""
+"""The topics that outputs may go to. The job checks before it stores an output, the publisher before it sends one."""
 
 import re
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _KAFKA_S_OWN = frozenset(
 )
 _MOST_REMEMBERED = 10_000
 _ANY_PROGRESS = re.compile(rf".+-{_UUID}(-replays)?")
-"""What the progress topics of an outbox with any `[publisher] progress_topic` are called; others may be, too."""
+"""The form of all names of progress topics, with any `[publisher] progress_topic`; other topics may have such a name, too."""
 
 
 class OutputTopics:
@@ -33,7 +33,7 @@ class OutputTopics:
         self._refusals: dict[str, str | None] = {}
 
     def refusal(self, topic: str) -> str | None:
-        """Return why no output may go to `topic`, None where it may."""
+        """Return why no output may go to `topic`; None if it may."""
         if topic not in self._refusals:
             if len(self._refusals) >= _MOST_REMEMBERED:
                 self._refusals.clear()
@@ -41,7 +41,7 @@ class OutputTopics:
         return self._refusals[topic]
 
     def refusal_where_compacted(self, topic: str) -> str | None:
-        """Return why no output may go to `topic`, which is compacted and has no refusal of its own; None where it may.
+        """Return why no output may go to `topic`, which is compacted and which `refusal` allows; None if it may.
 
         Another outbox may call its progress topics by a name that no setting here knows. Only a person can tell them from others.
         """

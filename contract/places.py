@@ -6,7 +6,7 @@ _MOST_PARTITION, _MOST_OFFSET = 2**31 - 1, 2**63 - 1
 
 
 class RecordPlace(NamedTuple):
-    """A record's place. `topic` may be a topic's id where the input is meant."""
+    """A record's place. `topic` may be a topic id, for a place in the input."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""A lane's position, kept in Kafka inside the very transaction that carries the events: what the record of one says. Pure.
+"""The progress record: a lane's position, written to Kafka in the same transaction as the events. Pure.
 
 The progress topic is compacted and has one partition for each lane. The publisher writes the records and continues from the newest; the
 job reads them at its start, to learn whether the database has lost batches that were delivered.
@@ -16,14 +16,14 @@ from contract.cursor import Cursor
 _KEY = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _MAX_NUMBER = 2**63 - 1
 _MAX_CHARS = 10_000
-"""Of a text. Ours have a tenth at the most, and others who write to the topic would fill logs and tables with a longer one."""
+"""Longest text in a record. Ours have at most a tenth of it; a longer one, from another writer, would fill logs and tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a lane has done in all its transactions together; repeats count again.
+    """What a lane has done in all its transactions; repeats count again.
 
-    `parked`: rows up to the cursor that were parked, of which Postgres must know as many.
+    `parked`: rows up to the cursor that were parked; Postgres must have the same number.
     """
 
     sessions: int = 0
@@ -50,10 +50,10 @@ NO_TOTALS = Totals()
 class Progress:
     """What a lane's transaction number `seq` did: from `after` (exclusive) to `cursor`, whose batch has `commit_id`.
 
-    `parked` counts the rows in between that were parked in Postgres instead of sent; `total` is with this transaction.
-    `commit_id` is None only where the cursor is before the first batch, which a resume may choose.
-    `resumed`: it moved the cursor on request (`publisher resume`), in words, and carried no events; `after` is then up to where
-    the lane was known to be delivered, before or beyond the cursor.
+    `parked` counts the rows in between that were parked in Postgres instead of sent; `total` includes this transaction.
+    `commit_id` is None only if the cursor is before the first batch, which a resume may choose.
+    `resumed`: how `publisher resume` moved the cursor, as text; such a transaction carried no events. `after` is then the position up to
+    which the lane was known to be delivered, before or beyond the cursor.
     """
 
     outbox_uuid: UUID
@@ -157,6 +157,6 @@ def progress_key(epoch: int, lane: int) -> bytes:
 
 
 def lane_of_key(key: bytes | None) -> tuple[int, int] | None:
-    """Return (epoch, lane) of a progress record's key, None where it is none."""
+    """Return (epoch, lane) of a progress record's key; None if it is no such key."""
     found = _KEY.fullmatch(key or b"")
     return None if found is None else (int(found[1]), int(found[2]))

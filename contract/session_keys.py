@@ -3,14 +3,14 @@
 import mmh3
 
 MAX_KEY_BYTES = 1024
-"""Of a key's UTF-8. Longer ones would not fit the indexes; `session_output_key_bounds` holds Postgres to it."""
+"""Most bytes of a key in UTF-8. Longer keys would not fit the indexes; the constraint `session_output_key_bounds` enforces it."""
 
-# Rows are stored with what it gives: it never changes.
+# Stored rows contain its results, so that it never changes.
 _SEED = 0x6C616E65
 
 
 def lane_hash(key: bytes) -> int:
-    """Return the hash, 0 to 2**32 - 1, of a session key's UTF-8 bytes whose remainder by the number of lanes is the key's lane.
+    """Return the hash, 0 to 2**32 - 1, of a session key's UTF-8 bytes. The key's lane is the hash modulo the number of lanes.
 
     The job stores the lane with every row; a requeue computes it for another lane count.
     """

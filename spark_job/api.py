@@ -5,7 +5,7 @@
 
 A transform is a pure function of its session: no clock, no random numbers, no other system. It may be called again for the same
 session, after a failure or by a reissue; one result is stored. Any exception, SystemExit included, makes its session a dead letter
-`transform_failed` with the traceback, or stops the job where `[transform] on_error` is "stop". So does an output that breaks a rule of
+`transform_failed` with the traceback, or stops the job if `[transform] on_error` is "stop". So does an output that breaks a rule of
 `OutputEvent`. Nothing of such a session is sent.
 
 Events and output events are made hundreds of thousands of times a second, so they are plain slotted classes with
@@ -63,15 +63,15 @@ class Event:
         return cls(type, orjson.dumps(value), timestamp, offset)
 
     def as_(self, model: ModelClass[M]) -> M:
-        """Return the value as a pydantic model or a dataclass, validated as pydantic does it; made anew at each call.
+        """Return the value as a pydantic model or a dataclass, validated as pydantic does it; created at each call.
 
-        Raises EventError that names the record and each wrong field, TypeError where `model` is no such class; ValueError as `value`.
+        Raises EventError that names the record and each wrong field, TypeError if `model` is no such class, and ValueError as `value` does.
         """
         place = f"{self._source} offset {self._offset}".lstrip()
         return models.read(model, self._document(), f"{self._type} at {place}")
 
     def _document(self) -> bytes | dict[str, Any]:
-        """What `as_` reads: JSON itself, because pydantic reads times and the like more strictly out of Python's values."""
+        """What `as_` reads: the JSON text, because pydantic is stricter with Python values, times for example."""
         return self._raw
 
     @property
@@ -94,7 +94,7 @@ class Event:
 
     @property
     def raw(self) -> bytes:
-        """The record's value, byte for byte; behind its schema's id, as in the wire format, where that id came in a header."""
+        """The record's value, byte for byte; behind its schema's id, as in the wire format, if that id came in a header."""
         return self._raw
 
     @property
@@ -121,7 +121,7 @@ class Event:
         return f"Event({self.type!r}, {self.raw!r}, {self.timestamp.isoformat()}, offset={self.offset})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it as a plain event: a class that `event_class` makes has no name to be found by."""
+        """Pickle it as a plain event: pickle cannot import a class that `event_class` has made."""
         return Event, (self._type, self._raw, self._timestamp, self._offset)
 
     def _identity(self) -> tuple[str, bytes, datetime, int]:
@@ -129,7 +129,7 @@ class Event:
 
 
 class EncodedEvent(Event):
-    """An event whose value is no plain JSON."""
+    """An event whose value is not plain JSON."""
 
     __slots__ = ("_decode",)
 
@@ -141,7 +141,7 @@ class EncodedEvent(Event):
         timestamp: datetime | int,
         offset: int,
     ) -> None:
-        """`decode` makes the value of `raw`."""
+        """`decode` turns `raw` into the value."""
         super().__init__(type, raw, timestamp, offset)
         self._decode = decode
 
@@ -153,7 +153,7 @@ class EncodedEvent(Event):
         return cast("dict[str, Any]", self._value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As of any event, with what decodes it."""
+        """Pickle it as a plain event, with its decoder."""
         return EncodedEvent, (self._decode, self._type, self._raw, self._timestamp, self._offset)
 
     def _document(self) -> bytes | dict[str, Any]:
@@ -165,7 +165,7 @@ E = TypeVar("E", bound=Event)
 
 @cache
 def event_class(kind: type[E], topic: str, partition: int) -> type[E]:
-    """Return the class of a partition's events: they know where they are, and none of them costs more for it."""
+    """Return a class for the events of one partition: the class has the partition's name, so that no event stores it."""
     return type(kind.__name__, (kind,), {"__slots__": (), "_source": f"{topic}/{partition}"})
 
 
@@ -188,7 +188,7 @@ class Session:
     key: str
     """The session key: 1 to 1,024 bytes of UTF-8, without NUL."""
     events: Sequence[Event]
-    """In offset order, duplicates dropped. Made when first looked at."""
+    """In offset order, duplicates dropped. Created at the first access."""
     started_at: datetime
     """The first event's time, UTC."""
     ended_at: datetime
@@ -201,28 +201,28 @@ class Session:
     """What ended it: its end event, or `timeout` (`[session] on_timeout = "emit"`), or, of a part that another one follows, `limit`.
     `spark-job dead-letters retry --incomplete` also gives sessions that another start ended (`restart`)."""
     part: int = 1
-    """Which part it is, where neither start nor end event is named and the session exceeded `max_events` or `max_bytes`; from 1 on."""
+    """Number of the part, from 1, if neither start nor end event is configured and the session exceeded `max_events` or `max_bytes`."""
 
     def of(self, type: str) -> list[Event]:
         """Return the events of a type, in their order."""
         return [event for event in self.events if event.type == type]
 
     def first(self, type: str) -> Event | None:
-        """Return the first event of a type, None where there is none."""
+        """Return the first event of a type; None if there is none."""
         return next((event for event in self.events if event.type == type), None)
 
     def last(self, type: str) -> Event | None:
-        """Return the last event of a type, None where there is none."""
+        """Return the last event of a type; None if there is none."""
         return next((event for event in reversed(self.events) if event.type == type), None)
 
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """How an output's value is encoded, and what the registry must know of it. Make one for each kind of output, once, in the module."""
+    """The schema by which an output's value is encoded. Make one for each kind of output, once, in the module."""
 
     format: Literal["avro", "protobuf", "json-schema"]
     definition: Any
-    """Of Avro and JSON Schema the document as text; of Protobuf the message's generated class."""
+    """For Avro and JSON Schema the schema as text; for Protobuf the message's generated class."""
 
 
 class WithSchema:
@@ -231,7 +231,7 @@ class WithSchema:
     __slots__ = ("schema", "value")
 
     def __init__(self, value: Any, schema: OutputSchema) -> None:
-        """`value`: what the schema describes; of Protobuf a message."""
+        """`value`: what the schema describes; for Protobuf a message."""
         self.value = value
         self.schema = schema
 
@@ -267,7 +267,7 @@ class OutputEvent:
         partition: int | None = None,
         timestamp: datetime | None = None,
     ) -> None:
-        """Raises nothing: see the rules of each property, and above when they are checked."""
+        """Check nothing and raise nothing: each property states its rules, and the class when they are checked."""
         self._topic = topic
         self._value = value
         self._key = key
@@ -323,7 +323,7 @@ class OutputEvent:
 
 
 class OutputColumns(NamedTuple):
-    """Output events by property, one entry for each event: what encodes them reads some hundred thousand a second."""
+    """Output events as columns, one entry for each event: the encoder reads some hundred thousand a second."""
 
     topics: list[str]
     values: list[OutputValue]
@@ -334,7 +334,7 @@ class OutputColumns(NamedTuple):
 
     @classmethod
     def of(cls, events: Sequence[OutputEvent]) -> "OutputColumns":
-        """Read them past the properties, which would cost as much as the rest of the encoding."""
+        """Read the private attributes: the properties would cost as much as the rest of the encoding."""
         return cls(
             [event._topic for event in events],
             [event._value for event in events],

@@ -1,4 +1,4 @@
-"""`spark-job`: run the job and ask how it is."""
+"""`spark-job`: run the job and show its state."""
 
 from typing import Annotated, Any
 
@@ -17,12 +17,12 @@ app = command_line(
         ),
         DeferredCommand(
             "try",
-            "Run the present transform on the newest whole sessions of the input, and show what would go out and what the outbox has.",
+            "Run the current transform on the newest whole sessions of the input, and show what would go out and what the outbox has.",
             "spark_job.trial.cli:try_transform",
         ),
         DeferredCommand(
             "diff",
-            "Run the present transform on the sessions that closed since a batch, and show which outputs a reissue would change.",
+            "Run the current transform on the sessions that closed since a batch, and show which outputs a reissue would change.",
             "spark_job.trial.diff:diff",
         ),
         DeferredCommand(
@@ -32,7 +32,7 @@ app = command_line(
         ),
         DeferredCommand(
             "stop",
-            "Stop the running job between two batches and wait until it has gone. Where none runs, only the savepoint is made.",
+            "Stop the running job between two batches and wait until it has gone. If none runs, only the savepoint is made.",
             "spark_job.commands.stop:stop",
         ),
         DeferredCommand(
@@ -128,8 +128,9 @@ def run(
 ) -> None:
     """Run the job until SIGTERM, SIGINT or `spark-job stop`, which stop it between two batches.
 
-    Every start is the same: the outbox and Kafka say where it resumes. The --accept flags (or OUTBOX_ACCEPT_...=1) allow what could lose or
-    repeat something; without them the job stops, writes nothing, and says what it found. A flag that has nothing to allow changes nothing.
+    Every start is the same: the outbox and Kafka determine where it resumes. The --accept flags (or OUTBOX_ACCEPT_...=1) allow what could
+    lose or repeat something; without them the job stops, writes nothing, and reports what it found. A flag that is not needed changes
+    nothing.
     """
     # Imported here: help and completion need neither Spark nor the settings.
     from service.kafka.transport import name_unprotected

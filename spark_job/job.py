@@ -26,8 +26,7 @@ from spark_job.assembly.slices import TaskSettings
 from spark_job.failures.explain import explain, explained, is_of_size
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
-from spark_job.ledger import requests, runs, savepoints
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, requests, runs, savepoints
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest, WithdrawnError
 from spark_job.monitoring.condition import Condition
@@ -37,7 +36,7 @@ from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
-from spark_job.sink.computed import ResultReader
+from spark_job.sink.computed_batch import ResultReader
 from spark_job.spark.lazy_session import LazySession
 from spark_job.status import endpoint
 from spark_job.stream.batches import RunContext
@@ -58,7 +57,7 @@ def run(
 
     `standby`: wait while another run owns the outbox, also after losing it to one.
 
-    Raises OutboxError (with the exit code of its kind) when something must be decided or mended; nothing is lost by that.
+    Raises OutboxError (with the exit code of its kind) when a person must decide or repair something; nothing is lost by that.
     """
     fingerprint = transform.fingerprint(transform.load(settings.transform.function))
     check_registry(settings.schema_registry.client())
@@ -96,9 +95,9 @@ def attempt(
     transform_fingerprint: str,
     condition: Condition,
 ) -> AttemptPlan | None:
-    """One run: from taking the outbox over to its end. Return what comes next, None where the job ends.
+    """Make one run, from taking the outbox over to its end. Return the plan of the next attempt; None if the job ends.
 
-    Raises OutboxError where it failed; `plan` then holds what the next attempt still has to do or accept.
+    Raises OutboxError if it failed; `plan` then holds what the next attempt still has to do or accept.
     """
     run_id = plan.run_id
     condition.starting(plan.attempt)
@@ -111,7 +110,7 @@ def attempt(
         if between is not None and between.kind == "stop" and _stop_as_asked(connection, None, between):
             return None
         if plan.request is not None and requests.outcome(connection, plan.request.request_id) is not None:
-            # The previous attempt did it and failed before it knew, or the command gave up.
+            # The previous attempt did it and failed before it learnt of that, or the command gave up.
             plan.request = None
         kafka = KafkaInput(settings.kafka, settings.source.topics, settings.source.consumer_group)
         cleanup.callback(kafka.close)
@@ -185,7 +184,7 @@ def attempt(
 
 
 def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: str) -> TaskSettings:
-    """Return what all tasks of a run are told."""
+    """Return what all tasks of a run receive."""
     fault_file = settings.testing.fault_file
     return TaskSettings(
         outbox_uuid=str(outbox_uuid),
@@ -211,9 +210,9 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
 def _stop_as_asked(
     connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: JobRequest
 ) -> bool:
-    """Make the savepoint, where one was asked for, after this run's last commit, and answer the request in the same transaction.
+    """Make the savepoint, if one was asked for, after this run's last commit, and answer the request in the same transaction.
 
-    `run_id`: None between two attempts, when this process does not own the outbox. Return False where that fails: the
+    `run_id`: None between two attempts, when this process does not own the outbox. Return False if that fails: the
     request is then refused, and the job continues.
     """
     name = request.arguments.get("savepoint")
@@ -247,7 +246,7 @@ def _end(
 
 
 def _log_end(_kind: object, error: BaseException | None, _trace: object) -> None:
-    """The last line of the log. What went wrong, the command says in full."""
+    """Write the last line of the log. The command itself prints the whole error."""
     if error is None:
         log.info("job_stopped")
     else:
@@ -255,7 +254,7 @@ def _log_end(_kind: object, error: BaseException | None, _trace: object) -> None
 
 
 def _shown(started: Started, run_id: UUID) -> dict[str, object]:
-    """What `/readyz` and the metrics say of a start."""
+    """Return what `/readyz` and the metrics report about a start."""
     generation = started.position.generation
     return {
         "run": str(run_id),

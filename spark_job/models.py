@@ -10,13 +10,13 @@ _SHOWN_CHARS = 100
 
 
 class EventError(ValueError):
-    """An event is not what the transform takes it for."""
+    """An event does not fit the class that the transform asked for."""
 
 
 def read(model: type[M], document: bytes | Mapping[str, Any], event: str) -> M:
     """Return a JSON document, or a decoded value, as `model`. `event`: which one it is, for messages.
 
-    Raises EventError that names each wrong field, TypeError where `model` is no class that can be read.
+    Raises EventError that names each wrong field, TypeError if `model` is no class that can be read.
     """
     # Imported here: most transforms need no pydantic.
     from pydantic import ValidationError
@@ -28,7 +28,7 @@ def read(model: type[M], document: bytes | Mapping[str, Any], event: str) -> M:
         return adapter.validate_python(document)  # type: ignore[no-any-return]
     except ValidationError as error:
         wrong = "; ".join(_wrong(each) for each in error.errors(include_url=False))
-        # Not from it: it would show the values whole.
+        # Without the cause, which would show the values whole.
         raise EventError(f"{event} is no {_name(model)}: {wrong}") from None
 
 

@@ -1,17 +1,17 @@
 """The open sessions on the executor's disk: worth keeping, free to lose.
 
-For each partition a folder, in it a file for each state, named by the state's digest, and the files that the states share:
+Each partition has a folder, with a file for each state, named by the state's digest, and the files that the states share:
 
     <cache>/<outbox uuid>/<topic id>-<partition>/<digest>.sessions      which segments and chunks there are, counts; a checksum over it
                                                 /<hash>.segment         named by a hash of the content
                                                 /<random>.events
 
-A state is its digest, so its name says all: whichever run, generation or attempt wrote it, it is what was open. What is read is never
-trusted: a segment must have its name's hash, a worker that knows none of a state's segments adds up the digest anew, and the events are
-compared with the checksums of their sessions when they are used. A worker keeps what it has verified (`known_files`), so that a batch costs
-what it changes. Nothing is unpickled.
-These find damage; a forger would get by them. So that there is none, nobody else may write to a folder, and no link is followed to one.
-Files are written under another name and renamed, so that there are none by halves. They are not synced: losing one costs a rebuild.
+The digest identifies a state: whichever run, generation or attempt wrote the file, it has the sessions that were open. Every file is
+verified: a segment must have the hash in its name, a worker that knows none of a state's segments computes the digest again, and events
+are compared with the checksums of their sessions when they are used. A worker remembers what it has verified (`known_files`), so that a
+batch costs only what it changes. Nothing is unpickled.
+These checks find damage, not forgery. Against forgery, no other user may write to a folder, and no link to one is followed.
+Files are written under another name and then renamed, so that none is incomplete. They are not synced: losing one costs a rebuild.
 """
 
 import contextlib
@@ -51,25 +51,25 @@ _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}\.segment")
 _CHUNK_NAME = re.compile(r"[0-9a-f]{32}\.events")
 
 _UNUSABLE = (OSError, ValueError, LookupError, TypeError, ArithmeticError, struct.error, DamagedStateError)
-"""What reading raises where a file is not what was written."""
+"""What reading raises if a file is damaged."""
 
 Part = Segment | EventChunk
 Parts = Iterable[bytes | memoryview]
 
 
 class SessionCache:
-    """One partition's folder. Problems of the disk cost a rebuild, or the saving of the next one; they are told by `problem`."""
+    """One partition's folder. A problem of the disk costs a rebuild, at once or later; `problem` describes it."""
 
     def __init__(self, root: str, outbox_uuid: str, of: Slice) -> None:
         self._folder = Path(root).expanduser() / outbox_uuid / f"{of.topic_id}-{of.partition}"
         self._names: dict[int, str] = {}
         self._held: list[Part] = []
-        self._at_hand = ""  # the state that is whole on the disk, as far as this attempt has seen
+        self._at_hand = ""  # the state that is complete on the disk, as far as this attempt knows
         self.problem = ""
-        """What is wrong with the cache, for the log; empty where nothing is."""
+        """What is wrong with the cache, for the log; empty if nothing is."""
 
     def load(self, wanted: str) -> OpenState | None:
-        """Return the state of this digest, None where it is not here or damaged."""
+        """Return the state with this digest; None if it is absent or damaged."""
         try:
             self._check_owner()
             state = self._state(self._read(wanted), wanted)
@@ -83,7 +83,7 @@ class SessionCache:
         return state
 
     def check_unchanged(self) -> None:
-        """Raises DamagedStateError where an entry that was used may not be the one that was verified. Events are compared when used."""
+        """Raise DamagedStateError if a file in use may have changed since it was verified. Events are compared when they are used."""
         segments = [self._names[id(part)] for part in self._held if isinstance(part, Segment)]
         if changed := [name for name in segments if known_files.KNOWN.is_changed(self._folder / name)]:
             raise DamagedStateError(
@@ -91,7 +91,7 @@ class SessionCache:
             )
 
     def store(self, state: OpenState, before: Set[str]) -> None:
-        """Keep this state and, for an attempt that is made again, those of the digests `before`; remove the others."""
+        """Keep this state and, for a repeated attempt, the states with the digests `before`; remove all others."""
         try:
             if state.digest and state.digest != self._at_hand:
                 self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -110,13 +110,13 @@ class SessionCache:
             self.problem = f"open sessions were not kept in {self._folder}: {error}"
 
     def discard(self, named: str) -> None:
-        """Remove a state that is damaged."""
+        """Remove a damaged state."""
         with contextlib.suppress(OSError):
             self._check_owner()
             (self._folder / f"{named}.sessions").unlink()
 
     def _read(self, wanted: str) -> dict[str, Any]:
-        """What `_described` gave."""
+        """Read the description that `_described` made."""
         content = (self._folder / f"{wanted}.sessions").read_bytes()
         if not content.startswith(_MAGIC):
             raise DamagedStateError("it has another format")
@@ -130,7 +130,7 @@ class SessionCache:
         return found
 
     def _state(self, found: dict[str, Any], wanted: str) -> OpenState:
-        """The state that was described. Raises DamagedStateError where it has not the digest that is wanted."""
+        """Return the described state. Raises DamagedStateError unless it has the digest `wanted`."""
         last = None if found["last"] is None else LastRecords(*found["last"])
         (low, high, count), others = found["totals"][:3], found["totals"][3:]
         state = OpenState(
@@ -170,7 +170,7 @@ class SessionCache:
         is_segment = isinstance(part, Segment)
         name = f"{_hash(content)}.segment" if is_segment else f"{secrets.token_hex(16)}.events"
         self._write(name, content)
-        # The next batch takes it up from here, and what is in memory can be freed.
+        # The next batch reads the mapped file, so that the memory can be freed.
         read = type(part).decoded
         known_files.KNOWN.get_or_read(self._folder / name, lambda: read(_mapped(self._folder / name)))
         return name
@@ -197,7 +197,7 @@ class SessionCache:
                 )
 
     def _clean(self, keep: Set[str]) -> None:
-        """Remove everything else. What another attempt is just writing may go with it: that one's state is not kept then."""
+        """Remove everything else. That may include what another attempt is writing, whose state is then not kept."""
         kept = set()
         with contextlib.suppress(FileNotFoundError):
             self._check_owner()
@@ -229,7 +229,7 @@ def _parts(state: OpenState) -> list[Part]:
 
 
 def _described(state: OpenState, names: Mapping[int, str]) -> dict[str, Any]:
-    """All of a state but what is in other files; `names`: of these."""
+    """Describe a state, except for what is in other files. `names`: the names of those files."""
     hashes, *others = state.live.totals
     return {
         "segments": [[names[id(segment)], *numbers] for segment, *numbers in state.live.layers],
@@ -248,7 +248,7 @@ def _hash(parts: Parts) -> str:
 
 
 def _mapped(path: Path) -> memoryview:
-    """The file's bytes, where they are. Unlike Python's own mapping it keeps no descriptor open."""
+    """Map a file's bytes. Unlike Python's `mmap`, this keeps no descriptor open."""
     if path.stat().st_size == 0:
         return memoryview(b"")
     with pa.memory_map(str(path)) as file:

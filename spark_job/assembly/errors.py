@@ -1,4 +1,4 @@
-"""What ends a task. Spark hands failures on as text: by the names of these classes the driver knows them (failures/spark_text.py)."""
+"""Errors that end a task. Spark passes failures on as text, where the driver looks for these class names (failures/spark_text.py)."""
 
 
 class TransformStoppedError(Exception):
@@ -6,4 +6,4 @@ class TransformStoppedError(Exception):
 
 
 class OpenSessionsDifferError(Exception):
-    """What was found again in Kafka is not what was open: input was deleted, compacted or replaced, or the code is another."""
+    """The sessions rebuilt from Kafka are not those that were open: input was deleted, compacted or replaced, or the code has changed."""

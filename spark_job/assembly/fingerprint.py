@@ -1,4 +1,4 @@
-"""Which code a task runs: what a run pins, so that no worker judges or encodes by another version."""
+"""The fingerprint of the code that a task runs. A run pins it, so that no worker judges or encodes with another version."""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 
 @cache
 def task_code_fingerprint() -> str:
-    """Return a hash of the source files of which a task's work depends."""
+    """Return a hash of the source files on which a task's work depends."""
     digest = hashlib.sha256()
     for module in _modules():
         digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")

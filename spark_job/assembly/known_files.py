@@ -1,8 +1,8 @@
 """The files of open sessions that this process has read and verified: the next batch need not do so again.
 
-A file is known by its path, and by what the file system says of it: one that was written again, cut off or replaced is read anew. What is
-known is mapped, not copied, so it takes no memory that the system could not have back. Other workers take partitions over and remove their
-files: each task begins by letting these go (`forget_removed`).
+A file is known by its path and its state in the file system: one that was rewritten, truncated or replaced is read again. Known files are
+mapped, not copied, so that the system can reclaim their memory. Other workers take partitions over and remove their files, so each task
+begins by forgetting these (`forget_removed`).
 """
 
 import os
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 _MOST_FILES = 20_000
-"""Of about a thousand partitions. Each is a mapping of the process, of which Linux allows 65,530."""
+"""Enough for about a thousand partitions. Each file is a memory mapping, of which Linux allows a process 65,530."""
 
 T = TypeVar("T")
 
 
 class KnownFiles:
-    """What was read of files, the least recently used ones forgotten."""
+    """What was read from files; the least recently used are forgotten."""
 
     def __init__(self, most: int = _MOST_FILES) -> None:
         self._most = most
@@ -28,12 +28,12 @@ class KnownFiles:
         return len(self._found)
 
     def get(self, path: Path) -> Any:
-        """What was read of a file; None where it is not known, or not as it was. Raises OSError where there is no file."""
+        """Return what was read from a file; None if it is unknown or has changed. Raises OSError if there is no file."""
         identity, found = self._found.get(str(path), ((), None))
         return found if identity == _identity(str(path)) else None
 
     def get_or_read(self, path: Path, read: Callable[[], T]) -> T:
-        """The same; what is not known is read. Raises as `read` does."""
+        """Return the same, and read an unknown file. Raises as `read` does."""
         found: T | None = self.get(path)
         if found is None:
             identity = _identity(str(path))
@@ -45,13 +45,13 @@ class KnownFiles:
         return found
 
     def is_changed(self, path: Path) -> bool:
-        """Whether a known file was written to since: then what is mapped of it is not what was verified."""
+        """Return whether a known file was written to since: its mapping is then no longer what was verified."""
         before, _ = self._found.get(str(path), ((), None))
         now = _identity_or_none(str(path))
         return before != now and before[:2] == now[:2]
 
     def forget_removed(self) -> None:
-        """Let go what is not there any more, or not as it was. A mapping keeps the room of a removed file on the disk."""
+        """Forget files that were removed or changed. A mapping keeps a removed file's room on the disk in use."""
         gone = [path for path, (identity, _) in self._found.items() if identity != _identity_or_none(path)]
         for path in gone:
             del self._found[path]

@@ -11,17 +11,17 @@ from spark_job.outputs.transform import failure_text
 from spark_job.sessions.result import ClosedSession, DeadLetter
 
 _OF_PART = re.compile(r"part (\d+) of its session(?:, ended by (end|timeout|limit))?[:\n]")
-"""In front of the detail: the events do not tell it, and a retry needs it."""
+"""Prefix of a letter's detail: a retry needs the part, which the events do not contain."""
 
 
 def part_of(detail: str) -> tuple[int, EndedBy]:
-    """Return which part of its session a letter is, and what ended it where its transform failed and the events do not tell."""
+    """Return which part of its session a letter is and, if its transform failed, what ended the part: the events do not contain that."""
     found = _OF_PART.match(detail)
     return (1, "timeout") if found is None else (int(found[1]), cast("EndedBy", found[2] or "timeout"))
 
 
 def failed(source: int, closed: ClosedSession, error: BaseException, *, types_in_header: bool) -> rows.Row:
-    """A session whose transform raised."""
+    """Return the letter of a session whose transform raised."""
     events = list(zip(closed.offsets(), closed.timestamps_ms(), closed.raws(), strict=True))
     return letter(
         source,
@@ -45,7 +45,7 @@ def _of_part(closed: ClosedSession) -> str:
 
 
 def letter(source: int, found: DeadLetter) -> rows.Row:
-    """What the assembler found."""
+    """Return a letter of the assembler's as a row."""
     return {
         "kind": rows.LETTER,
         "source": source,
@@ -69,5 +69,5 @@ def _types(types: Sequence[str | None]) -> bytes:
 
 
 def _storable(text: str) -> str:
-    """Text that Postgres takes: neither NUL nor lone surrogates."""
+    """Return the text as Postgres accepts it: without NUL and lone surrogates."""
     return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()

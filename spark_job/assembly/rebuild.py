@@ -1,8 +1,8 @@
-"""Finds the sessions that are open at an offset again, in Kafka: assembles the partition from the safe offset up to there.
+"""Rebuild the sessions that are open at an offset: assemble the partition's records in Kafka from the safe offset up to there.
 
-Sessions that close below that offset are already in the outbox and are discarded. To each event apply the assembly rules that the lineage
-has for its offset, and the verdicts on schema ids that were kept with the position. The result must have the digest of what was open: so
-a recovery proves itself.
+Sessions that close below that offset are already in the outbox and are discarded. Each event is judged by the assembly rules that the
+lineage has for its offset, and by the verdicts on schema ids that are stored with the position. The result must have the recorded digest,
+which proves the recovery.
 """
 
 import gc
@@ -29,19 +29,19 @@ _PIECE_BYTES = 64 << 20
 
 @dataclass
 class Rebuilt:
-    """What was found."""
+    """The rebuilt sessions."""
 
     state: OpenState
     events: int = 0
     seconds: float = 0.0
     differs: bool = False
-    """From what was open when the outbox recorded it, which was accepted."""
+    """The digest is not the recorded one, and a person accepted that."""
     timed_out: list[DeadLetter] = field(default_factory=list)
-    """What silence closed on the way, where it is not forgotten (Slice.keep_timed_out)."""
+    """Letters of sessions that silence closed during the rebuild, if they are kept (Slice.keep_timed_out)."""
 
 
 def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
-    """Return what is open at the slice's start. `budget`: the task's.
+    """Return the sessions that are open at the slice's start. `budget`: the task's.
 
     Raises OpenSessionsDifferError, RecordsGoneError, NoAnswerError.
     """
@@ -74,7 +74,7 @@ def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Re
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Python would go through all messages of a piece again and again, a third of the time, and none of them is in a cycle."""
+    """Pause garbage collection: it would scan all messages of a piece repeatedly, a third of the time, and none of them is in a cycle."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

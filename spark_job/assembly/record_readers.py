@@ -1,7 +1,8 @@
-"""How a task gets its records: from Spark's Kafka source, or from Kafka itself where Spark gives a record another time, or none.
+"""How a task reads its records: from Spark's Kafka source, or from Kafka itself if Spark would change or refuse a record's time.
 
-Spark makes a timestamp of Kafka's number and takes it for a time of the Julian calendar: before 1900 it moves it, by as much as the JVM's
-time zone says, two numbers to one at times; one that does not fit into 64 bits as microseconds it refuses (KafkaRecordToRowConverter).
+Spark treats Kafka's number as a time of the Julian calendar. It moves times before 1900, by an amount that depends on the JVM's time zone,
+and sometimes moves two of them to the same time. It refuses a time that does not fit into 64 bits as microseconds
+(KafkaRecordToRowConverter).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.input.columns import RecordColumns
 from spark_job.input.reading import committed_records
 
-# Spark moves no time from 1900 on, and none by more than a few days to behind this one.
+# Spark moves no time from 1900 on, and earlier ones by a few days at most: none past this limit.
 _MOVED_BELOW_MS = -2_177_452_800_000  # 1901-01-01
 
 
@@ -24,7 +25,7 @@ class TimeMovedError(Exception):
 
 
 class RecordReader(Protocol):
-    """From what Spark gives a task to the columns of `input.source.read_records`."""
+    """Turns what Spark gives a task into the columns of `input.source.read_records`."""
 
     def read(
         self, given: Iterable[pa.RecordBatch], slices: Mapping[int, Slice], settings: TaskSettings
@@ -34,7 +35,7 @@ class RecordReader(Protocol):
 
 @dataclass(frozen=True)
 class SparkRecords:
-    """Spark has read them."""
+    """Records that Spark has read."""
 
     def read(
         self, given: Iterable[pa.RecordBatch], slices: Mapping[int, Slice], settings: TaskSettings

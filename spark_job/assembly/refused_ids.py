@@ -1,8 +1,8 @@
-"""Which records were refused for their schema's id: verdicts, kept with the position.
+"""Which records were refused for their schema's id: `schemas.py` decides; this module stores the verdicts, with the position.
 
-A registry may have tomorrow what it does not have today, and another version of the code may read what this one cannot. So what is open
-at an offset is not a function of the input alone; it is one of the input and of these verdicts. Each is a range of offsets in which the
-records that name an id are `malformed`. A rebuild applies those of the position, and asks the registry about all other records.
+A registry may have tomorrow what it does not have today, and another version of the code may read what this one cannot. So the
+sessions open at an offset depend on the input and on these verdicts. Each verdict is a range of offsets in which the records that name an
+id are `malformed`. A rebuild applies those of the position, and asks the registry about all other records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     Bool = npt.NDArray[np.bool_]
 
 MOST_RANGES = 10_000
-"""Kept on a row of the ledger. Registries count upwards, so the least ids are those that may still be registered; the digest finds a
-rebuild that would have needed another one."""
+"""Most ranges on a row of the ledger. The least ids are kept: registries count upwards, so these may still be registered. If a rebuild
+needed another one, its digest would differ."""
 
 
 class RefusedRange(NamedTuple):
-    """The records from `first` to `last` that name the id. `is_over`: one behind them was read by its schema."""
+    """The records from `first` to `last` that name the id. `is_over`: a later record was read by its schema."""
 
     schema_id: int
     first: int
@@ -34,7 +34,7 @@ class RefusedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class RefusedIds:
-    """Of one partition."""
+    """The refused ids of one partition."""
 
     ranges: tuple[RefusedRange, ...] = ()
 
@@ -50,7 +50,7 @@ class RefusedIds:
         return [[*each[:3], int(each.is_over)] for each in self.ranges]
 
     def of(self, ids: "Int", offsets: "Int") -> "Bool":
-        """Whether each record was refused. `ids`: those that the records name."""
+        """Return whether each record was refused. `ids`: the id that each record names."""
         found = ids < 0
         for each in self.ranges:
             found |= (ids == each.schema_id) & (offsets >= each.first) & (offsets <= each.last)
@@ -59,7 +59,7 @@ class RefusedIds:
     def judged(
         self, ids: "Int", offsets: "Int", verdicts: Mapping[int, UnusableSchema | None]
     ) -> "RefusedIds":
-        """Return the verdicts with those on some more records, behind all others. `verdicts`: of all `ids`; None: not refused."""
+        """Return these verdicts and those on later records. `verdicts`: on all `ids`; None: not refused."""
         unusable = {number for number, why in verdicts.items() if why is not None}
         if not unusable and not self.ranges:
             return self
@@ -72,11 +72,11 @@ class RefusedIds:
         return RefusedIds(tuple(sorted([*done, *at_work.values()])[:MOST_RANGES]))
 
     def since(self, safe: int) -> "RefusedIds":
-        """Return what is needed of it where nothing below an offset is read again."""
+        """Return the ranges that are still needed if nothing below an offset is read again."""
         return replace(self, ranges=tuple(each for each in self.ranges if each.last >= safe))
 
     def below(self, end: int) -> "RefusedIds":
-        """Return the same where nothing at an offset and above is there any more."""
+        """Return the ranges that remain if no record exists at or above an offset."""
         kept = (each._replace(last=min(each.last, end - 1)) for each in self.ranges if each.first < end)
         return replace(self, ranges=tuple(kept))
 
@@ -87,7 +87,7 @@ NOTHING_REFUSED = RefusedIds()
 def _extended(
     at_work: Mapping[int, RefusedRange], ids: "Int", offsets: "Int", unusable: set[int]
 ) -> dict[int, RefusedRange]:
-    """The ranges of ids that records here name, up to these."""
+    """Return the ranges of the unusable ids among these records, extended to the last of these records."""
     import numpy as np  # here: commands that only show a position start without it
 
     which = np.flatnonzero(np.isin(ids, np.fromiter(unusable, np.int64)))

@@ -56,21 +56,21 @@ _LARGE = ("fields", "values", "tombstones", "types", "detail")
 
 
 class RowBatches:
-    """Collects rows, and gives them out in batches of bounded size: Spark's buffers and an Arrow column hold no more than 2 GiB."""
+    """Collects rows, and yields them in batches of bounded size: Spark's buffers and an Arrow column hold no more than 2 GiB."""
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
         self._size = 0
 
     def add(self, row: Row) -> Iterator[pa.RecordBatch]:
-        """Take a row; yield a batch where enough have come together."""
+        """Take a row; yield a batch once there are enough."""
         self._rows.append(row)
         self._size += sum(len(row.get(name) or b"") for name in _LARGE)
         if self._size >= BATCH_BYTES:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Yield what was collected, if anything."""
+        """Yield the remaining rows, if any."""
         if self._rows:
             columns = [pa.array([row.get(field.name) for row in self._rows], field.type) for field in SCHEMA]
             yield pa.record_batch(columns, schema=SCHEMA)

@@ -1,7 +1,7 @@
-"""The schemas that some records need, fetched before the assembler sees them: it asks nobody.
+"""Fetch the schemas that records need before the assembler sees the records: it asks nobody.
 
-An id becomes a verdict here. One that the registry does not have yet may be on its way there, so a record that is young is not refused for
-it at once: the registry is asked again for some seconds. What was decided is kept with the position (`refused_ids`).
+Each id gets a verdict here. A schema that the registry does not have may be registered a moment later, so a young record is not refused at
+once: the registry is asked again for some seconds. The verdicts are stored with the position (`refused_ids`).
 """
 
 import time
@@ -25,22 +25,22 @@ from service.formats.writer import (
 from spark_job.assembly.refused_ids import RefusedIds
 from spark_job.assembly.slices import TaskSettings
 from spark_job.sessions.parsing.formats import KINDS, has_schemas, why_unusable
-from spark_job.sessions.parsing.heads import record_ids
+from spark_job.sessions.parsing.schema_id_heads import record_ids
 from spark_job.sessions.settings import AssemblySettings
 
 Int = npt.NDArray[np.int64]
 
 REGISTERED_WITHIN_S = 5.0
-"""A record of which the registry does not have the schema is refused when it is as old, or an id was asked for as long."""
+"""A record whose schema the registry does not have is refused once the record is this old, or once its id was asked for this long."""
 MOST_IN_VAIN = 200
 """Ids that a task may ask the registry for in vain. From then on each piece of its input may add one."""
 _FIRST_PAUSE_S = 0.2
 
 
 def check_registry(options: Mapping[str, Any]) -> None:
-    """Make a client, and ask it nothing. `options`: empty where no registry is used.
+    """Check that a client can be made; it sends no request. `options`: empty if no registry is used.
 
-    Raises SettingsError where there can be none: an option is wrong, or the extra is not installed.
+    Raises SettingsError if none can be made: an option is wrong, or the extra is not installed.
     """
     if options:
         try:
@@ -50,7 +50,7 @@ def check_registry(options: Mapping[str, Any]) -> None:
 
 
 def schemas_for(rules: AssemblySettings, settings: TaskSettings) -> Schemas:
-    """Return the schemas of a format; none where it has none."""
+    """Return the schemas of a format; empty if it has none."""
     return schemas_of(settings.registry) if has_schemas(rules.format) else {}
 
 
@@ -64,16 +64,16 @@ class RegistryBudget:
 
     @property
     def waits_until(self) -> float:
-        """(time.monotonic) All records of a task were in Kafka when it began: whatever times they have, they are old enough then."""
+        """The time (time.monotonic) from which all records are old enough, whatever their times: Kafka had them when the task began."""
         return self._began + REGISTERED_WITHIN_S
 
     @property
     def is_spent(self) -> bool:
-        """Whether so many ids were asked for in vain."""
+        """Whether `MOST_IN_VAIN` ids were asked for in vain."""
         return len(self._in_vain) >= MOST_IN_VAIN
 
     def note(self, schema_id: int, answer: UnusableSchema) -> None:
-        """An id was asked for in vain."""
+        """Note that an id was asked for in vain."""
         self._in_vain[schema_id] = time.monotonic(), answer
 
     def was_in_vain(self, schema_id: int) -> bool:
@@ -81,7 +81,7 @@ class RegistryBudget:
         return schema_id in self._in_vain
 
     def last_word(self, schema_id: int) -> UnusableSchema | None:
-        """The answer to a question that was asked late enough for all records of the task; None: there is none yet."""
+        """Return an answer that came late enough for all records of the task; None if there is none yet."""
         asked_at, answer = self._in_vain.get(schema_id, (float("-inf"), None))
         return answer if asked_at >= self.waits_until else None
 
@@ -95,20 +95,20 @@ class Judged:
     refused: RefusedIds
     """The verdicts so far, with those on these records."""
     unusable: int = 0
-    """Records of which the schema cannot be used, or is of another kind than the format."""
+    """Records whose schema cannot be used, or is of another kind than the format."""
 
 
 def judged(
     schemas: Schemas, new: pa.Table, rules: AssemblySettings, before: RefusedIds, budget: RegistryBudget
 ) -> Judged:
-    """Return new records with their schemas: the assembler asks nobody. `before`: the verdicts on the records before them.
+    """Return new records with their schemas. `before`: the verdicts on the records before them.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """
     if not isinstance(schemas, RegistrySchemas):
         return Judged(new, schemas, before)
     rows, ids = record_ids(new, rules)
-    found = _asked(JudgedSchemas(schemas, rules), new, rows, ids, budget)
+    found = _ask_until_certain(JudgedSchemas(schemas, rules), new, rows, ids, budget)
     refused = before.judged(ids, new.column("offset").to_numpy()[rows], found.verdicts)
     return Judged(new, found, refused, int(np.isin(ids, list(found.unreadable)).sum()))
 
@@ -116,7 +116,7 @@ def judged(
 def judged_again(
     schemas: Schemas, old: pa.Table, rules: AssemblySettings, refused: RefusedIds, budget: RegistryBudget
 ) -> Judged:
-    """Return records that were read before: without those that were refused then, which are no events of a session.
+    """Return records that were read before, without those that were refused then, which belong to no session.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """
@@ -134,14 +134,14 @@ def judged_again(
 
 
 class JudgedSchemas(Mapping[int, WriterSchema | UnusableSchema]):
-    """The schemas of some ids, each with its verdict. Those that can be used are the registry's to remember: a look-up may ask it again."""
+    """The schemas of some ids, each with its verdict. `registry` caches usable ones: a look-up may ask the registry again."""
 
     def __init__(self, registry: RegistrySchemas, rules: AssemblySettings) -> None:
         self.registry = registry
         self.verdicts: dict[int, UnusableSchema | None] = {}
         """Why no value can be read by an id's schema; None: some can."""
         self.unreadable: set[int] = set()
-        """Ids of which no record can be read: those, and schemas of another kind than the format."""
+        """Ids by whose schemas no record can be read: unusable ones, and those of another kind than the format."""
         self._rules = rules
 
     def judge(self, schema_id: int, schema: WriterSchema | UnusableSchema) -> UnusableSchema | None:
@@ -160,7 +160,7 @@ class JudgedSchemas(Mapping[int, WriterSchema | UnusableSchema]):
         return found
 
     def __getitem__(self, schema_id: int) -> WriterSchema | UnusableSchema:
-        """Raises RegistryAwayError where the registry no longer has what it had, and as RegistrySchemas."""
+        """Raises RegistryAwayError if the registry no longer has a schema that it had, and what RegistrySchemas raises."""
         if (unusable := self.verdicts[schema_id]) is not None:
             return unusable
         found = self.registry[schema_id]
@@ -175,8 +175,10 @@ class JudgedSchemas(Mapping[int, WriterSchema | UnusableSchema]):
         return len(self.verdicts)
 
 
-def _asked(found: JudgedSchemas, new: pa.Table, rows: Int, ids: Int, budget: RegistryBudget) -> JudgedSchemas:
-    """What each id stands for, once it is certain enough."""
+def _ask_until_certain(
+    found: JudgedSchemas, new: pa.Table, rows: Int, ids: Int, budget: RegistryBudget
+) -> JudgedSchemas:
+    """Judge each id; ask again for absent ones until the records are old enough for a refusal."""
     schemas = found.registry
     _ask_once(found, _by_frequency(ids), budget)
     absent = [number for number, unusable in found.verdicts.items() if _may_come(unusable)]

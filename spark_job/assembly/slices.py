@@ -1,4 +1,4 @@
-"""What a task is told of the partitions of its batch. Plain values: they travel to the executors with each batch."""
+"""What a task receives about the partitions of its batch. Plain values, which Spark sends to the executors with each batch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,52 +32,52 @@ class Slice:
     safe: int
     """Where the oldest session that is open at `start` begins."""
     digest: str | None
-    """Of what is open at `start`: empty where nothing is, None where it is not known (an upgraded outbox, an accepted loss)."""
+    """Of the sessions open at `start`: empty if there are none, None if it is unknown (an upgraded outbox, an accepted loss)."""
     tombstones: bytes
-    """An encoded table; empty where there are none."""
+    """An encoded table; empty if there are none."""
     lineage: tuple[RulesFrom, ...]
     """By offset, ascending; the last ones are the slice's own."""
     accept_differing: bool = False
-    """What is found again need not be what was open: `--accept-data-loss` was given, and the run has read nothing here yet."""
+    """Rebuilt sessions may differ from the digest: `--accept-data-loss` was given, and the run has read nothing here yet."""
     committed_digest: str = ""
-    """Of what is open where the outbox is: the batch before may not be committed yet, and where that fails, a new run begins there."""
+    """Of the sessions open at the committed position: if the batch before is never committed, a new run begins there."""
     keep_timed_out: bool = False
-    """Letters `timed_out` that close below `start` are not forgotten: the first slice after an upgrade from before schema 0005."""
+    """Letters `timed_out` that close below `start` are kept: the first slice after an upgrade from before schema 0005."""
     refused: RefusedIds = NOTHING_REFUSED
     """Which records below `start` were refused for their schema's id."""
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The partition, for messages."""
         return f"{self.topic}/{self.partition}"
 
     @property
     def names_before(self) -> list[tuple[int, int, Sequence[str]]]:
-        """(from, to, names of the kinds), by offset, where other rules apply than the slice's."""
+        """Return (from, to, names of the kinds), by offset, for events to which other rules than the slice's apply."""
         names = [(each.from_offset, each.rules.names) for each in self.lineage]
         return [(low, high, each) for (low, each), (high, _) in pairwise(names) if each != self.rules.names]
 
     @property
     def rules(self) -> AssemblySettings:
-        """The slice's own."""
+        """The rules that apply to the slice."""
         return self.lineage[-1].rules
 
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """What all tasks of a run are told."""
+    """What all tasks of a run receive."""
 
     outbox_uuid: str
     cache: str
     """Folder of the open sessions on the executor's machine."""
     transform: TransformOf
     code: str
-    """Fingerprint of what tasks run; a worker that has other code refuses."""
+    """Fingerprint of the code that tasks run; a worker with other code refuses to run."""
     kafka: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
-    """Of the client that finds open sessions again."""
+    """Options of the client that reads the input for rebuilds."""
     kafka_timeout_s: float = 30.0
     registry: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
-    """Of the client of the schema registry; empty where there is none."""
+    """Options of the schema registry's client; empty if there is none."""
     output_schemas: OutputSchemaRules = field(default_factory=OutputSchemaRules)
     fault_file: str | None = None
     """The plan of the faults that a test injects (service/lifecycle/fault_points.py)."""

@@ -1,11 +1,11 @@
-"""What runs on the executors: one task takes whole slices of partitions, assembles them over what is open, and transforms what closed.
+"""The task on an executor: it takes whole slices of partitions, adds their events to the open sessions, and transforms those that close.
 
 For each partition:
-1. take the sessions that are open at the slice's start from the cache, or find them again in Kafka (`cache`, `rebuild`);
-2. assemble the slice over them, in pieces of bounded size, and run the transform on what closes;
-3. keep what is open then, and tell the driver of it.
+1. take the sessions that are open at the slice's start from the cache, or rebuild them from Kafka (`cache`, `rebuild`);
+2. assemble the slice with them, in pieces of bounded size, and run the transform on each session that closes;
+3. cache the sessions that are still open, and report them to the driver.
 
-A pure function of the input and of what is open: retries, speculation, a lost executor or disk change nothing.
+A task is a pure function of the input and the open sessions: retries, speculation, a lost executor or disk change nothing.
 """
 
 import gc
@@ -48,16 +48,16 @@ PIECE_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class AssemblyTask:
-    """The function of `mapInArrow`; it travels to the executors with each batch."""
+    """The function of `mapInArrow`; Spark sends it to the executors with each batch."""
 
     settings: TaskSettings
     slices: Mapping[int, Slice]
     """By source number."""
     reader: RecordReader | None = None
-    """None: what the task is given are the records."""
+    """None: the task's input is the records themselves."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Take what the reader needs; yield `rows.SCHEMA`."""
+        """Take the reader's input; yield rows of `rows.SCHEMA`."""
         self._check_code()
         _suit_columns()
         known_files.KNOWN.forget_removed()
@@ -93,13 +93,13 @@ _suit_columns = cache(allocators.suit_columns)
 
 @cache
 def _freeze() -> None:
-    """Once in a worker's life: Spark collects garbage after each task, and most of its time goes through the modules that are loaded."""
+    """Exempt the loaded modules from garbage collection, once in a worker's life: Spark collects after each task, and would scan them."""
     gc.collect()
     gc.freeze()
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """(source, records) in the order given: as many records of a source together as fit."""
+    """Yield (source, records) in the order given, with as many records of a source together as fit."""
     held: list[pa.RecordBatch] = []
     source, size = -1, 0
     for batch in batches:
@@ -139,7 +139,7 @@ class _Partition:
         self._refused = of.refused
 
     def take(self, new: pa.Table) -> Iterator[rows.Row]:
-        """Assemble some records; yield what closed and the letters."""
+        """Assemble some records; yield the closed sessions and the letters."""
         state = self._state
         if state is None:
             state, settled = self._open()
@@ -150,7 +150,7 @@ class _Partition:
             of = judged(self._schemas, new, self._of.rules, self._refused, self._budget)
             assembled = assemble(state, of.records, self._of.rules, of.schemas)
         except DamagedStateError:
-            # Spark runs the task again, or the job starts again: it is found in Kafka then.
+            # Spark repeats the task, or the job starts again: the sessions are then rebuilt from Kafka.
             self._cache.discard(self._of.digest or "")
             raise
         self._state, self._refused = assembled.state, of.refused
@@ -166,7 +166,7 @@ class _Partition:
         self._seconds["transform_s"] += time.perf_counter() - ended
 
     def finish(self) -> rows.Row:
-        """Keep what is open; return the row that tells the driver of it."""
+        """Cache what is open; return the row that reports it to the driver."""
         assert self._state is not None, "a partition without records reaches no task"
         began = time.perf_counter()
         state, totals = self._state, self._state.live.totals
@@ -201,7 +201,7 @@ class _Partition:
         }
 
     def _open(self) -> tuple[OpenState, list[DeadLetter]]:
-        """What is open at the slice's start, and letters that an upgrade must not forget."""
+        """Return the sessions open at the slice's start, and letters that an upgrade must keep."""
         began = time.perf_counter()
         reach("task.before_open")
         settled: list[DeadLetter] = []
@@ -220,7 +220,7 @@ class _Partition:
             }
         state = state.with_types(self._of.names_before)
         if self._of.rules.format not in ("json", "bytes"):
-            # Asked for now, so that a transform need not wait for a server. Few schemas are so large that they are forgotten until then.
+            # Fetched now, so that no transform waits for a server. Few schemas are so large that they are dropped before they are used.
             for schema_id in sorted(frozenset().union(*(chunk.schema_ids for chunk in state.chunks))):
                 self._schemas[schema_id]
         self._seconds["open_s"] += time.perf_counter() - began
@@ -245,7 +245,7 @@ class _Partition:
             if (lacking := lacking_resource(error)) is not None:
                 raise lacking from None  # the machine's fault, not the session's
             if transform.stop_on_error:
-                # The outbox keeps the text, where nobody would find a key that is to be erased.
+                # The outbox keeps the text, in which an erasure would not find a session key.
                 raise TransformStoppedError(
                     f"{transform.function} failed for the session that ends at {'/'.join(map(str, session.end))} "
                     '([transform] on_error = "stop"; "dead_letter" keeps such sessions and continues)'

@@ -28,13 +28,13 @@ def clock(
     quiet_for: Annotated[
         str,
         typer.Option(
-            help="How long a partition must have had no new record: 80s, 5m. Longer than any pause after which events only come late. "
+            help="How long a partition must have had no new record: 80s, 5m. It must exceed the longest delay of an event on its way. "
             "Default: [session] timeout_s + grace_s."
         ),
     ] = "",
     every: Annotated[
         str,
-        typer.Option(help="Run until SIGTERM or SIGINT, and look again and again with this pause: 10s, 1m."),
+        typer.Option(help="Run until SIGTERM or SIGINT, and check the partitions at this interval: 10s, 1m."),
     ] = "",
 ) -> None:
     """Write a clock record into each input partition that has had no new record for a while, so that silence ends its sessions.
@@ -56,7 +56,7 @@ def clock(
         raise SettingsError("--json prints one document, which --every never ends: give one of them")
     name_unprotected(settings)
     stop = threading.Event()
-    # Handled, not blocked: the libraries that it imports have threads already, which would not block them.
+    # Signals are handled, not blocked: threads that imported libraries have already started would not block them.
     with stop_on_handled_signals(stop), kafka_input(settings, NEEDS) as kafka:
         rounds = ClockRounds(settings, kafka, quiet_for_s)
         if every_s is not None:
@@ -76,16 +76,16 @@ def clock(
 
 
 class ClockRounds:
-    """Looks at all input partitions, and writes to those that are quiet."""
+    """Checks all input partitions, and writes to those that are quiet."""
 
     def __init__(self, settings: Settings, kafka: KafkaInput, quiet_for_s: float) -> None:
         self._settings, self._kafka = settings, kafka
         self._quiet = QuietPartitions(quiet_for_s)
         self.partitions = 0
-        """How many the last look found."""
+        """Number of partitions at the last check."""
 
     def look(self) -> list[tuple[str, int, int]]:
-        """Look once; return (topic, partition, offset) of each clock record that was written. Raises as the two that it asks."""
+        """Check once; return (topic, partition, offset) of each clock record written. Raises as KafkaInput and write_clock_records do."""
         topics = self._kafka.describe()
         names = topics.names
         ends = {

@@ -1,4 +1,4 @@
-"""What the commands share: the connection, and progress while a running job is waited for."""
+"""What the commands share: the connection, the writer lock, and progress while a command waits for the running job."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +14,10 @@ from db.statements import queries
 from service.commands.output import error_console
 from service.errors import UnavailableError
 from service.settings import Settings
-from spark_job.ledger import position
+from spark_job.ledger import ownership, position
 from spark_job.ledger.generations import Connection
 
 _LEDGER = queries("spark_job", "ledger")
-_WRITER = queries("spark_job", "writer")
 
 errors = error_console()
 
@@ -41,10 +40,10 @@ def outbox(settings: Settings, command: str) -> Iterator[Connection]:
 
 @contextmanager
 def writer_lock(connection: Connection) -> Iterator[None]:
-    """A transaction between two batches of whatever job runs. Raises UnavailableError when a batch keeps the lock too long."""
+    """Run the block in a transaction between two batches of the running job. Raises UnavailableError if a batch holds the lock too long."""
     with connection.transaction():
         try:
-            connection.execute(_WRITER["lock"])
+            ownership.lock(connection)
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
                 "a batch of the running job has held the writer lock for longer than [postgres] lock_timeout_ms. Nothing was "
@@ -55,7 +54,7 @@ def writer_lock(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def progress(connection: Connection, what: str) -> Iterator[Callable[[float], None]]:
-    """Show on stderr what is waited for, how long, and at which batch the job is."""
+    """Show on stderr what the command waits for, for how long, and the job's newest batch."""
     with errors.status(what) as shown:
 
         def show(waited_s: float) -> None:
@@ -67,7 +66,7 @@ def progress(connection: Connection, what: str) -> Iterator[Callable[[float], No
 
 
 def outbox_uuid(connection: Connection) -> UUID:
-    """Return which outbox a connection leads to."""
+    """Return the uuid of the outbox that a connection leads to."""
     row = connection.execute(_LEDGER["outbox_uuid"]).fetchone()
     assert row is not None
     found: UUID = row[0]

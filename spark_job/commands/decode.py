@@ -23,7 +23,7 @@ def decode(
 ) -> None:
     """Print values in the wire format (hexadecimal, as psql shows bytes) as JSON, one on each line.
 
-    What cannot be decoded is printed as it is. Exits with 1 where that happened.
+    A value that cannot be decoded is printed as it is; the command then exits with 1.
     """
     options = load_settings(config).schema_registry.client()
     if not options:

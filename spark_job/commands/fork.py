@@ -1,4 +1,4 @@
-"""`spark-job fork`: begin another outbox where this one's input was when a savepoint was made."""
+"""`spark-job fork`: begin another outbox at an exported savepoint of this one."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,9 @@ from service.settings import load_settings
 def fork(
     file: Annotated[
         Path,
-        typer.Argument(help="What `spark-job savepoint export` wrote.", show_default=False, dir_okay=False),
+        typer.Argument(
+            help="The file that `spark-job savepoint export` wrote.", show_default=False, dir_okay=False
+        ),
     ],
     accept_data_loss: Annotated[
         bool,

@@ -24,7 +24,7 @@ repository and in the source distribution has all of them, and docs/your-own-pip
 
 Each key is also an environment variable OUTBOX_<SECTION>__<KEY>, which wins over this file. Secrets belong there.
 
-A line like #key = value shows the default, or an example where the default is none.
+A line like #key = value shows the default, or an example if there is no default.
 """
 
 _CHOSEN: dict[str, dict[str, Any]] = {
@@ -65,7 +65,7 @@ _STARTERS = {
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(file_okay=False, help="Where to write them; made where it is missing.")
+        Path, typer.Argument(file_okay=False, help="Where to write the files; created if it is missing.")
     ] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Replace the files that are there.")] = False,
 ) -> None:
@@ -115,7 +115,7 @@ def _next_steps(folder: Path) -> str:
 
 
 def _settings_file() -> str:
-    """Return the chosen settings as TOML, each below what the settings' classes say of it."""
+    """Return the chosen settings as TOML, each below its description in the settings' classes."""
     # Editors that use taplo (VS Code's Even Better TOML) read this line, and only as one of the first.
     lines = [f"#:schema ./{SCHEMA}", "", *_comment(_HEAD)]
     for section in Settings.model_fields:

@@ -1,4 +1,4 @@
-"""`spark-job prepare`: what the next starts on this machine, or from this image, then need not do."""
+"""`spark-job prepare`: do once what every start on this machine, or from this image, would repeat."""
 
 import tempfile
 import time

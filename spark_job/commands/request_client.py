@@ -1,4 +1,4 @@
-"""Ask the running job for something and wait for what becomes of it."""
+"""Send a request to the running job, and wait for its answer."""
 
 import contextlib
 import time
@@ -13,10 +13,9 @@ from psycopg.rows import class_row
 from db.statements import queries
 from service.errors import OutboxError, UnavailableError
 from service.settings import JobSettings
-from spark_job.ledger import requests
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, requests
+from spark_job.ledger.ownership import Owner
 from spark_job.ledger.requests import Connection, Kind
-from spark_job.ledger.writer import Owner
 
 _REQUESTS = queries("spark_job", "requests")
 
@@ -43,7 +42,7 @@ class RequestState:
 
 
 def living_owner(connection: Connection, settings: JobSettings) -> Owner | None:
-    """Return the run that owns the outbox, None where none is alive."""
+    """Return the run that owns the outbox; None if none is alive."""
     owner = ownership.read_owner(connection)
     return owner if owner.is_alive(settings.owner_timeout_s) else None
 
@@ -57,7 +56,7 @@ def ask(
     timeout_s: float,
     waiting: Callable[[float], None] = lambda _: None,
 ) -> str | None:
-    """Ask a run, wait until that is done, and return its answer. `waiting` is called with the seconds so far.
+    """Send a request to a run, wait for the answer and return it. `waiting` is called with the seconds so far.
 
     Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason; UnavailableError when
     it died before it answered, when another run took its place, or when it has not answered within `timeout_s`: then the request was
@@ -89,7 +88,7 @@ def _wait(
     timeout_s: float,
     waiting: Callable[[float], None],
 ) -> tuple[RequestState, str | None]:
-    """Wait for the answer, or until none is to be expected and the request was taken back; return the state and the reason."""
+    """Wait for the answer, or until none can come and the request is withdrawn; return the state and the reason."""
     began = connected = time.monotonic()
     while True:
         state, now = _read(connection, request_id), time.monotonic()
@@ -104,7 +103,7 @@ def _wait(
 def _lost(
     state: RequestState, kind: Kind, run_id: UUID, gone_s: float, waited_s: float, timeout_s: float
 ) -> str | None:
-    """Return why no answer is to be expected any more, None while there may be one. `gone_s`: seconds without a connection of a job."""
+    """Return why no answer can come any more; None while one can. `gone_s`: seconds without a connection of a job."""
     if state.owner_run_id not in (None, run_id):
         return f"ended before it answered, and run {state.owner_run_id} owns the outbox now"
     if state.owner_run_id is None and (kind == "stop" or gone_s > GONE_S):

@@ -1,4 +1,4 @@
-"""The course of a restore: say what it will do, ask, have it done, report."""
+"""The steps of a restore: show what it will do, ask, have it done, report."""
 
 from service.commands.confirm import confirm
 from service.commands.output import console, print_json
@@ -15,10 +15,10 @@ from spark_job.savepoints import generation_without_job, preview
 def restore(
     settings: Settings, asked: Restore, *, timeout_s: float, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Open the generation: in the running job, between two batches, or by this command where none runs. `dry_run`: only say so.
+    """Open the generation: in the running job, between two batches, or by this command if none runs. `dry_run`: only show what it would do.
 
-    Raises SettingsError, ContinuityError or NotDoneError where it is refused (nothing was changed then), UnavailableError where the job
-    did not answer.
+    Raises SettingsError, ContinuityError or NotDoneError if it is refused (nothing has changed then), UnavailableError if the job does not
+    answer.
     """
     with outbox(settings, "restore") as connection, kafka_input(settings) as kafka:
         topics = kafka.describe()

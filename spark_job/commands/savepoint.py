@@ -190,9 +190,9 @@ def restore(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Go back to a savepoint, or end a reissue. Says first what it will do, and asks; --dry-run ends there.
+    """Go back to a savepoint, or end a reissue. It first shows what it will do, and asks; with --dry-run it ends there.
 
-    A running job does it between two batches; where none runs, the next start continues from there.
+    A running job does it between two batches; if none runs, the next start continues from there.
     """
     from spark_job.commands import restore as restoring
     from spark_job.recovery.findings import AcceptedRisks
@@ -206,7 +206,7 @@ def restore(
 
 
 def _lives(settings: Settings, found: list[Savepoint]) -> list[SavepointValidity]:
-    """Ask Kafka; where it does not answer, the list is still worth having."""
+    """Ask Kafka; if it does not answer, the list is shown without these."""
     from spark_job.input.topics import kafka_input
 
     try:

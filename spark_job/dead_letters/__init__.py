@@ -1,1 +1,1 @@
-"""Dead letters after they were written: looked at, retried, discarded, resolved by later outputs. `retry` has the steps of a retry."""
+"""Dead letters after they were written: show, retry, discard and resolve them. `retry` has the steps of a retry."""

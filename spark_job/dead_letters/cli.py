@@ -49,7 +49,7 @@ All = Annotated[bool, typer.Option("--all", help="Every open letter.")]
 
 
 class LetterError(OutboxError):
-    """The command does not name letters that can be used so."""
+    """The command names letters that it cannot be used on."""
 
     exit_code = 2
 
@@ -102,8 +102,8 @@ def show(
         bool,
         typer.Option(
             "--raw",
-            help="Only the values of the kept events: their bytes as Kafka has them, each followed by a line feed. On a terminal, what "
-            "would act on it is escaped.",
+            help="Only the values of the kept events: their bytes as Kafka has them, each followed by a line feed. On a terminal, "
+            "control characters are escaped.",
         ),
     ] = False,
     as_json: Json = False,
@@ -138,7 +138,7 @@ def show(
 
 
 def _decoder(settings: Settings, of: str) -> Callable[[bytes], str | None] | None:
-    """What makes values readable that are neither JSON nor bytes; None where there is nothing to decode, or no registry is named."""
+    """Return a decoder of values that are neither JSON nor bytes; None if there is nothing to decode, or no registry is set."""
     options = settings.schema_registry.client()
     if of in ("json", "bytes") or not options:
         return None
@@ -150,7 +150,7 @@ def _decoder(settings: Settings, of: str) -> Callable[[bytes], str | None] | Non
         try:
             return readable(value, schemas_of(options))
         except (RegistryAwayError, RegistryRefusedError):
-            return None  # the bytes are shown: a letter can be looked at without the registry
+            return None  # the bytes are shown: a letter can be shown without the registry
 
     return shown_as
 
@@ -173,15 +173,15 @@ def retry(
     dry_run: DryRun = False,
     yes: Yes = False,
     letters_per_batch: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Letters of one transaction at the most.")
+        int, typer.Option(min=1, max=10_000, help="Most letters in one transaction.")
     ] = 500,
     as_json: Json = False,
 ) -> None:
     """Put the kept events of open letters through the current transform; their outputs go out once, the letters are resolved.
 
     The job may run meanwhile. Letters that are no whole session, and those that the job is about to judge again, are refused and left as
-    they are. Exits with 1 when the transform failed again for one, or a letter named by its id was refused; the others are done all the
-    same.
+    they are. Exits with 1 when the transform failed again for one, or a letter named by its id was refused; the other letters are
+    retried all the same.
     """
     from spark_job.dead_letters.retry import (
         Retry,  # Arrow's imports cost time that the other commands need not pay
@@ -290,7 +290,7 @@ def _confirm(connection: Connection, which: Filter, verb: str, *, yes: bool) -> 
 
 @contextmanager
 def _outbox(settings: Settings) -> Iterator[Connection]:
-    """A connection; what Postgres says against the command is explained."""
+    """Connect, and explain Postgres' errors."""
     with connect(settings.postgres, "spark-job dead-letters", autocommit=True) as connection:
         require_current(connection)
         try:
@@ -302,6 +302,6 @@ def _outbox(settings: Settings) -> Iterator[Connection]:
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise UnavailableError(
-                f"Postgres failed meanwhile: {str(error).partition(chr(10))[0]}. The letters in hand are either all done or as they were: "
-                "run the command again, what is done is then refused."
+                f"Postgres failed meanwhile: {str(error).partition(chr(10))[0]}. The letters in progress are either all done or unchanged: "
+                "run the command again; it refuses those that are done."
             ) from error

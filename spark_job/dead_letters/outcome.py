@@ -1,4 +1,4 @@
-"""What a retry makes of letters: retried with new outputs, refused, or failed once more."""
+"""The outcome of a retry: letters retried with new outputs, refused, or failed once more."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,13 +36,13 @@ class Ready:
 
     @property
     def letter(self) -> StoredLetter:
-        """The first one."""
+        """The first letter."""
         return self.letters[0]
 
 
 @dataclass
 class RetryOutcome:
-    """What became of some letters. `batches`: the ledger's new rows, none in a dry run."""
+    """The outcome for some letters. `batches`: the ledger's new rows, none in a dry run."""
 
     retried: list[Ready] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
@@ -52,11 +52,11 @@ class RetryOutcome:
 
     @property
     def output_events(self) -> int:
-        """Of the retried letters."""
+        """Number of output events of the retried letters."""
         return sum(ready.session.outputs for ready in self.retried)
 
     def add(self, other: "RetryOutcome") -> None:
-        """Take in what became of some more."""
+        """Add the outcome for further letters."""
         self.retried += other.retried
         self.refused = sorted(self.refused + other.refused, key=attrgetter("dead_letter_id"))
         self.failed += other.failed
@@ -67,7 +67,7 @@ class RetryOutcome:
 def refusal(
     letter: StoredLetter, standing: Mapping[str, object], end: Offsets, topics: Mapping[str, str]
 ) -> str | None:
-    """Return why a letter may not be retried now; None: it may.
+    """Return why a letter may not be retried now; None if it may.
 
     `standing`: the columns of `standings` in sql/letters.sql; `end` and `topics`, {topic id: topic}: of the current position.
     """
@@ -75,7 +75,7 @@ def refusal(
         return f"batch {standing['resolved_batch']} has resolved it"
     if standing["state"] != store.OPEN:
         return f"it is {standing['state']}"
-    # Of a topic that was made again nothing is read any more.
+    # Nothing more is read of a topic that was deleted and created again.
     is_replaced = letter.where.topic_id not in topics and letter.topic in topics.values()
     if letter.closing_offset >= end.at(letter.where) and not is_replaced:
         return (
@@ -83,5 +83,5 @@ def refusal(
             f"(it has read up to {end.at(letter.where)}) and will judge again; try again after that"
         )
     if standing["newer_letter"] is not None:
-        return f"letter {standing['newer_letter']} says the same events' newer judgement: retry that one, or discard it first"
+        return f"letter {standing['newer_letter']} is a newer judgement of the same events: retry that one, or discard it first"
     return None

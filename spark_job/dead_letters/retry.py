@@ -1,12 +1,12 @@
-"""Kept events through the current transform once more: a ledger batch of kind `retry` for each step.
+"""Run the current transform on kept events once more: a ledger batch of kind `retry` for each step.
 
-1. Read some letters; those that are no session, or whose time has not come, are refused.
+1. Read some letters; those that are not a session, or must not be retried yet, are refused.
 2. Transform, outside of any transaction: a failure leaves its letter open.
 3. In one transaction: take the writer lock (not the writer's row: the running job continues), check again what may have changed, store the
    rows as the sink does, resolve the letters, write the ledger row, NOTIFY.
 
-A letter is resolved by the transaction that holds its outputs, and only where it was open under the writer lock. So a second retry, a
-sink that covers the letter, and a crash at any moment leave its outputs there once.
+The transaction that stores a letter's outputs also resolves the letter, and only if it was open under the writer lock. So a second retry, a
+batch of the job that covers the letter, and a crash at any moment leave its outputs in the outbox once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +29,10 @@ from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.schemas import RegistryBudget, judged
 from spark_job.dead_letters import store
 from spark_job.dead_letters.outcome import Failed, Ready, Refused, RetryOutcome, refusal
-from spark_job.dead_letters.rebuild import NotWholeError, events_of, session_of, sessions_of
+from spark_job.dead_letters.sessions_of_letters import NotWholeError, events_of, session_of, sessions_of
 from spark_job.dead_letters.store import Filter, LetterToRetry, StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger import generations, position
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import generations, ownership, position
 from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.ledger.generations import Connection
 from spark_job.outputs import transform
@@ -44,22 +43,22 @@ from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.session import check_registry, to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sink import batch, storing, superseded
-from spark_job.sink import ledger as ledger
+from spark_job.sink import batch, ledger_rows, superseded
 from spark_job.sink.batch import SessionRow
-from spark_job.sink.ledger import LedgerEntry
+from spark_job.sink.copy_rows import copy_rows
+from spark_job.sink.ledger_rows import LedgerEntry
 
 _LETTERS = queries("spark_job", "letters")
 
 _STORED_BYTES_PER_BATCH = 8 << 20
 _EVENT_BYTES_PER_BATCH = 64 << 20
-"""Of letters `malformed`: the events of a session are far apart."""
+"""Limit for letters `malformed`, because the events of a session are far apart."""
 _READ = (
     "other events of its session were read: they are in an output, in another letter, still open, or erased. "
     "`spark-job savepoint restore --policy reissue` reads the input again"
 )
 _GONE = "it is not there any more: retention removed it, or it was erased"
-_PARTITIONS_AHEAD = 10_000  # batches, for which the table partitions are made where they are missing
+_PARTITIONS_AHEAD = 10_000  # batches for which missing table partitions are made
 
 
 class Retry:
@@ -73,7 +72,7 @@ class Retry:
         incomplete: bool = False,
         asked: Mapping[str, Any] | None = None,
     ) -> None:
-        """`connection` must be in autocommit mode; `incomplete`: see `rebuild.session_of`; `asked`: which letters, for the operator log."""
+        """`connection` must be in autocommit mode; `incomplete`: as in `session_of`; `asked`: which letters, for the operator log."""
         self._asked = {**(asked or {}), "incomplete": incomplete}
         self._connection = connection
         self._settings = settings
@@ -104,7 +103,7 @@ class Retry:
         Raises UnavailableError or psycopg.Error when the connection was lost: then it is unknown whether the step is in the outbox.
         """
         outcome = RetryOutcome()
-        next_batch = ledger.read_state(self._connection).next_batch
+        next_batch = ledger_rows.read_state(self._connection).next_batch
         letters = store.read(self._connection, ids)
         refusals = self._refusals(letters)
         ready = []
@@ -131,9 +130,9 @@ class Retry:
     def _sessions(
         self, letters: Sequence[StoredLetter], refusals: dict[int, str], next_batch: int
     ) -> Iterator[tuple[tuple[StoredLetter, ...], ClosedSession]]:
-        """The sessions that the letters keep, of those that are not refused; adds why the others are none.
+        """Yield the sessions of the letters that are not refused; add to `refusals` why other letters are not a session.
 
-        `next_batch`: of the outputs, those before it are looked at.
+        `next_batch`: outputs in the batches before it are searched.
         """
         events: dict[tuple[int, TopicPartition], list[StoredLetter]] = {}
         for letter in letters:
@@ -172,8 +171,9 @@ class Retry:
     def _read_by_others(
         self, sessions: Sequence[tuple[str, Sequence[StoredLetter]]], batches: Sequence[Window]
     ) -> set[int]:
-        """Return the places of sessions of which others than their letters `malformed` have events: what is open, other letters, and
-        outputs of these batches. A last word under the writer lock only, and there only of few batches: locks last as long as that one.
+        """Return the indexes of sessions that have events elsewhere too: in open sessions, in other letters, or in outputs of `batches`.
+
+        The answer is final only under the writer lock. Pass few batches there: their locks are held as long as that one.
         """
         now = position.read(self._connection)
         ends = [(letters[0], letters[-1].first_offset) for _, letters in sessions]
@@ -220,15 +220,15 @@ class Retry:
         )
 
     def _write(self, ready: Sequence[Ready], outcome: RetryOutcome, next_batch: int) -> None:
-        """`next_batch`: of the outputs, those before it were looked at."""
+        """`next_batch`: outputs in the batches before it were searched."""
         connection = self._connection
-        ahead = ledger.read_state(connection).next_batch
-        ledger.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)
-        with ownership.certain(connection):
+        ahead = ledger_rows.read_state(connection).next_batch
+        ledger_rows.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)
+        with ownership.confirmed_transaction(connection):
             ownership.lock(connection)
             refusals = self._refusals([letter for one in ready for letter in one.letters])
             events = [one for one in ready if one.letter.reason == "malformed"]
-            since = Window(next_batch, ledger.read_state(connection).next_batch - 1)
+            since = Window(next_batch, ledger_rows.read_state(connection).next_batch - 1)
             for place in self._read_by_others(
                 [(one.session.key.decode(), one.letters) for one in events], [since]
             ):
@@ -252,16 +252,16 @@ class Retry:
         outcome.refused += [Refused(number, because) for number, because in refusals.items()]
 
     def _store(self, ready: Sequence[Ready]) -> tuple[list[int], int]:
-        """The rows, the letters and the ledger; return the new batches and how many further letters are resolved."""
+        """Write the rows, the letters and the ledger; return the new batches and the number of further letters resolved."""
         connection = self._connection
         parts = batch.parts([one.session for one in ready], self._settings.job.max_row_bytes)
-        now = ledger.read_state(connection)
+        now = ledger_rows.read_state(connection)
         assert now.generation is not None, "a letter names its generation"
         first_id = now.next_batch
         last_id = first_id + len(parts) - 1
         revision = ready[0].letter.revision
         for part, rows in enumerate(parts):
-            storing.copy_rows(connection, rows, first_id + part, now.lanes, revision)
+            copy_rows(connection, rows, first_id + part, now.lanes, revision)
         of_letters = [(letter.dead_letter_id, one.session) for one in ready for letter in one.letters]
         ids = [number for number, _ in of_letters]
         resolved = connection.execute(
@@ -279,11 +279,11 @@ class Retry:
         keys = sorted({one.session.key.decode() for one in ready})
         further = superseded.resolve(connection, keys, first_id, last_id)
         entry = LedgerEntry("retry", now.generation, self._run_id, transform.fingerprint(self._transform))
-        ledger.insert_rows(connection, entry, parts, first_id, now.lanes)
+        ledger_rows.insert_rows(connection, entry, parts, first_id, now.lanes)
         return list(range(first_id, last_id + 1)), further
 
     def _refusals(self, letters: Sequence[StoredLetter]) -> dict[int, str]:
-        """{id: why} of the letters that the outbox as it is now does not let pass; a last word under the writer lock only."""
+        """Return {id: why} of the letters that may not be retried now; final only under the writer lock."""
         now = position.read(self._connection)
         with self._connection.cursor(row_factory=dict_row) as cursor:
             standings = cursor.execute(
@@ -317,7 +317,7 @@ class Retry:
 
 
 def _steps(found: Sequence[LetterToRetry], most: int, most_bytes: int) -> list[list[int]]:
-    """Ids of letters of one revision, no more than so many and of so many bytes."""
+    """Group the ids by revision into steps of at most `most` letters with `most_bytes` bytes."""
     result: list[list[int]] = []
     size, of = 0, -1
     for each in found:

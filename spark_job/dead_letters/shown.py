@@ -45,7 +45,7 @@ def letters_table(letters: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def event_types(letter: StoredLetter, path: Sequence[str] | None) -> list[str | None]:
-    """Return the types of the kept events, None where one has none. `path`: of the field with the type; None: it is in a header."""
+    """Return the types of the kept events, None if one has none. `path`: of the field with the type; None: it is in a header."""
     if letter.event_types is not None:
         return letter.event_types
     if path is None:
@@ -54,7 +54,7 @@ def event_types(letter: StoredLetter, path: Sequence[str] | None) -> list[str | 
 
 
 def _field(value: bytes | None, path: Sequence[str]) -> str | None:
-    """A string in a JSON document, None where the record holds none: it may be a letter because of that."""
+    """Return a string in a JSON document; None if it has none there, which may be why the record is a letter."""
     try:
         found = orjson.loads(value or b"null")
     except orjson.JSONDecodeError:
@@ -65,13 +65,13 @@ def _field(value: bytes | None, path: Sequence[str]) -> str | None:
 
 
 Readable = Callable[[bytes], str | None]
-"""Makes JSON text of a value; None where it cannot."""
+"""Turns a value into JSON text; None if it cannot."""
 
 
 def letter_json(
     letter: StoredLetter, types: Sequence[str | None], readable: Readable | None = None
 ) -> dict[str, Any]:
-    """Return all of a letter; each event's value as `text`, as `hex` where it is not UTF-8, or neither where it has none.
+    """Return all of a letter; each event's value as `text`, as `hex` if it is not UTF-8, or neither if it has none.
 
     With `readable`, `decoded` beside it is what it could make of the value.
     """
@@ -140,7 +140,7 @@ def outcome_json(outcome: "RetryOutcome", *, dry_run: bool) -> dict[str, Any]:
 
 
 def outcome_lines(outcome: "RetryOutcome", *, dry_run: bool) -> list[str]:
-    """Return what a retry did, for people; what is refused or fails for one reason stands together."""
+    """Return what a retry did, for people; letters that are refused or fail for one reason are grouped."""
     which = "that would be retried" if dry_run else "retried"
     lines = [
         f"letters {which}: {sum(len(one.letters) for one in outcome.retried)}, output events: {outcome.output_events}"
@@ -165,7 +165,7 @@ def outcome_lines(outcome: "RetryOutcome", *, dry_run: bool) -> list[str]:
 
 
 def time(epoch_ms: int) -> str:
-    """Return a time of an event; the bare number where it is outside of what a date can say."""
+    """Return an event's time; the bare number if no date can represent it."""
     try:
         return utc(epoch_ms).isoformat(timespec="milliseconds")
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Dead letters in the outbox: found by a filter, read whole, discarded."""
+"""Dead letters in the outbox: find them by a filter, read them whole, discard them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from psycopg.rows import class_row, dict_row
 from db import operations
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.generations import Connection
 
 _LETTERS = queries("spark_job", "letters")
@@ -20,7 +20,7 @@ REASONS = ("malformed", "no_start", "restarted", "timed_out", "too_large", "tran
 STATES = (OPEN, "resolved", "discarded")
 
 LETTERS_AT_ONCE = 5_000
-"""Letters that one transaction discards at the most."""
+"""Most letters that one transaction discards."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Filter:
         }
 
     def asked(self) -> dict[str, Any]:
-        """What was asked for, for the operator log."""
+        """Return the filter for the operator log, which gets no session key."""
         keys = None if self.key is None else 1
         return self.parameters() | {
             "state": None,
@@ -56,7 +56,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class StoredLetter:
-    """A row of outbox.dead_letter. The four event columns are parallel; `event_types` is None where the values tell the types."""
+    """A row of outbox.dead_letter. The four event columns are parallel; `event_types` is None when the values contain the types."""
 
     dead_letter_id: int
     topic_id: str
@@ -88,7 +88,7 @@ class StoredLetter:
 
 
 class LetterToRetry(NamedTuple):
-    """A letter before its events are read. `stored_bytes`: of these."""
+    """A letter before its events are read. `stored_bytes`: stored size of its events."""
 
     dead_letter_id: int
     reason: str
@@ -101,7 +101,7 @@ def find(
 ) -> list[dict[str, Any]]:
     """Return the columns of the first `limit` letters without their events, oldest letter first.
 
-    `mentioned`: of these, the letters of one of these session keys, and those without a key whose events contain the bytes of one.
+    `mentioned`: session keys. Keep letters with one of these keys, and keyless ones whose events contain one as bytes.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
         parameters = which.parameters() | {"mentioned": _array(mentioned), "rows": limit}
@@ -125,24 +125,24 @@ def read(connection: Connection, ids: Sequence[int]) -> list[StoredLetter]:
 
 
 def to_retry(connection: Connection, which: Filter) -> list[LetterToRetry]:
-    """Return them in the order in which they are to be retried."""
+    """Return the letters that match, in the order in which to retry them."""
     with connection.cursor(row_factory=class_row(LetterToRetry)) as cursor:
         return cursor.execute(_LETTERS["to_retry"], which.parameters()).fetchall()
 
 
 def discard(connection: Connection, which: Filter) -> list[int]:
-    """Discard the open letters among them that are there now; return their ids.
+    """Discard the open letters that match the filter now; return their ids.
 
     Every change of a letter's state holds the writer lock, so that a batch, a retry and a discard never wait for each other's rows. A
-    batch that waits for the lock gives up after `lock_timeout_ms`: so each step discards at most `LETTERS_AT_ONCE`, and finds them
-    without the lock.
+    batch that waits for the lock gives up after `lock_timeout_ms`. Each step therefore discards at most `LETTERS_AT_ONCE` letters and
+    finds them before it takes the lock.
     """
     row = connection.execute(_LETTERS["newest"]).fetchone()
     step: dict[str, Any] = {"after": 0, "newest": 0 if row is None else row[0], "rows": LETTERS_AT_ONCE}
     discarded: list[int] = []
     while found := connection.execute(_LETTERS["to_discard"], which.parameters() | step).fetchall():
         ids = [letter_id for (letter_id,) in found]
-        with ownership.certain(connection):
+        with ownership.confirmed_transaction(connection):
             ownership.lock(connection)
             done = connection.execute(_LETTERS["discard"], {"ids": ids}).fetchall()
             now = [letter_id for (letter_id,) in done]
@@ -155,11 +155,11 @@ def discard(connection: Connection, which: Filter) -> list[int]:
 
 
 def removed_up_to(connection: Connection) -> int | None:
-    """Return the greatest number among the letters that retention has removed, None where it has removed none."""
+    """Return the greatest dead_letter_id that retention has removed; None if it has removed none."""
     row = connection.execute(_LETTERS["removed_up_to"]).fetchone()
     return None if row is None else row[0]
 
 
 def _array(values: Sequence[Any] | None) -> list[Any] | None:
-    """The parameter of an array, NULL where there is none."""
+    """Return the parameter of an array; None if there is no array."""
     return None if values is None else list(values)

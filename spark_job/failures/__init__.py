@@ -1,1 +1,1 @@
-"""What ended an attempt, in words: from exceptions and Spark's text to an error that names what mends it."""
+"""Explain what ended an attempt: turn exceptions and Spark's text into an error that names the remedy."""

@@ -1,4 +1,4 @@
-"""From what ended an attempt to an error that says what happened and what mends it, and whether a smaller batch may help."""
+"""Turn what ended an attempt into an error that says what happened and how to fix it; tell whether a smaller batch may help."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ from spark_job.failures.spark_text import EXHAUSTED, NO_THREAD, defect, explain_
 from spark_job.spark import jvm
 
 SMALLER_MAY_PASS = (BatchTooLargeError, WorkerDiedError)
-"""An attempt that ends so may pass with fewer events; where it took one event only, it does not."""
+"""After these errors an attempt with fewer events may succeed, unless the batch had a single event."""
 _OF_SIZE = (*SMALLER_MAY_PASS, DiskFullError, SparkLostError)
 
 
@@ -34,7 +34,7 @@ def is_of_size(error: OutboxError) -> bool:
 
 
 def explain(error: BaseException) -> OutboxError:
-    """Return what ended the attempt, in words. Nothing was committed by the failed batch: the next attempt begins where the ledger ends."""
+    """Return an error that explains what ended the attempt. The next attempt begins where the ledger ends."""
     if isinstance(error, OutboxError):
         return error
     if (short := _without_resources(error)) is not None:
@@ -48,7 +48,7 @@ def explain(error: BaseException) -> OutboxError:
         return _without_jvm(gone)
     if isinstance(error, PySparkException | Py4JError | OSError):
         return explain_text(error)
-    return defect(f"{type(error).__name__}: {error}")  # nobody else's code can raise it in this process
+    return defect(f"{type(error).__name__}: {error}")  # no other code in this process can raise it
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def explained() -> Iterator[None]:
 
 
 def _without_resources(error: BaseException) -> OutboxError | None:
-    """Where this process itself was refused memory, a descriptor, a thread or room on a disk."""
+    """Return the error if this process itself lacked memory, a descriptor, a thread or room on a disk."""
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError(
@@ -80,7 +80,7 @@ def _without_resources(error: BaseException) -> OutboxError | None:
     if (
         number in (errno.EMFILE, errno.ENFILE)
         or (isinstance(error, RuntimeError) and NO_THREAD in text)
-        # libpq and librdkafka say it in words.
+        # libpq and librdkafka report it as text.
         or (isinstance(error, psycopg.OperationalError) and os.strerror(errno.EMFILE) in text)
         or (isinstance(error, KafkaException) and error.args[0].code() == KafkaError._CRIT_SYS_RESOURCE)
     ):
@@ -95,6 +95,6 @@ def _without_jvm(gone: jvm.LostJvm) -> OutboxError:
             "prevents this."
         )
     return SparkLostError(
-        f"Spark's JVM is gone ({gone}). A batch that was being written is either whole in the outbox or not there; the next attempt "
-        "finds out. Where the system ended it for lack of memory, the machine or container needs more than [job] driver_memory."
+        f"Spark's JVM is gone ({gone}). A batch that was being written is either complete in the outbox or absent; the next attempt "
+        "checks. If the system ended it for lack of memory, the machine or container needs more than [job] driver_memory."
     )

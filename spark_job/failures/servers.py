@@ -1,4 +1,4 @@
-"""What a failure of Postgres or Kafka means that this process met itself, and what mends it."""
+"""Explain Postgres and Kafka errors raised in this process, and how to fix them."""
 
 import psycopg
 from confluent_kafka import KafkaError, KafkaException
@@ -6,12 +6,12 @@ from confluent_kafka import KafkaError, KafkaException
 from service.errors import CredentialsRefusedError, OutboxError, RefusedError, SettingsError, UnavailableError
 from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED
 
-# What Postgres refuses for now, what it means, and what mends it. Each has ended the transaction: nothing of the batch was written.
+# Errors that Postgres may not raise again, with their messages. Each aborted the transaction.
 _POSTGRES: tuple[tuple[type[psycopg.Error], str], ...] = (
     (psycopg.errors.DiskFull, "the disk of Postgres is full: {what}. Make room there and start again"),
     (
         psycopg.errors.LockNotAvailable,
-        "somebody else held a lock for longer than [postgres] lock_timeout_ms: {what}. pg_stat_activity and pg_locks show who; start again",
+        "another session held a lock for longer than [postgres] lock_timeout_ms: {what}. Query pg_stat_activity and pg_locks; start again",
     ),
     (
         psycopg.errors.IdleInTransactionSessionTimeout,
@@ -61,6 +61,6 @@ def of_postgres(error: psycopg.Error) -> OutboxError:
             "job's role and that the schema is untouched (docs/postgres.md)"
         )
     return UnavailableError(
-        f"Postgres failed: {type(error).__name__}: {what}. A batch that was being written is either whole in the outbox or not there; "
-        "the next attempt finds out."
+        f"Postgres failed: {type(error).__name__}: {what}. A batch that was being written is either complete in the outbox or "
+        "absent; the next attempt checks."
     )

@@ -1,4 +1,4 @@
-"""What Spark's text says of a failure: message, then the Java stack with its causes. A cause is known by a sign in that text."""
+"""Explain a failure from Spark's text: a message, then the Java stack with its causes. A sign in that text identifies a cause."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ from service.errors import (
 )
 
 NO_THREAD = "can't start new thread"
-"""Python's words."""
+"""Python's message."""
 EXHAUSTED = (
     "no descriptors or threads are left: raise the limits (ulimit -n, ulimit -u, the container's pids). The process ends, so that "
     "another one starts with none"
@@ -35,7 +35,7 @@ _DEFECT = re.compile(
     r"|StopIteration|struct\.error|orjson\.\w+|pyarrow\.lib\.Arrow\w+)\b"
 )
 
-# (signs in Spark's text, error, what it means and what mends it), the first that fits counts. The job's own come first: their texts may
+# (signs in Spark's text, error, what it means and how to fix it); the first match counts. The job's own errors come first: their texts may
 # quote others.
 SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
@@ -151,7 +151,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         "Kafka no longer has what the query was reading; the next start says what is lost and what continues",
     ),
     (
-        # The second as Kafka's client says it, to which the job's endpoint gave none.
+        # The second is the message of Kafka's client if the job's endpoint gave it no token.
         ("LoginFailedError", "retrieving token from callback handler"),
         UnavailableError,
         "the login of Spark's executors gave no token ([kafka] login)",
@@ -162,7 +162,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
             "errors.SslAuthenticationException",
             "SSLHandshakeException",
             "javax.security.auth.login.LoginException",
-            # librdkafka's words, where open sessions are found again
+            # librdkafka's message, from a rebuild of open sessions
             "code=_AUTHENTICATION",
             "code=_SSL",
             "SASL_AUTHENTICATION_FAILED",
@@ -213,7 +213,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
 
 
 def text_of(error: BaseException) -> str:
-    """Message and Java stack."""
+    """Return the message and the Java stack."""
     return f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
 
 
@@ -233,7 +233,7 @@ def explain_text(error: BaseException) -> OutboxError:
 
 
 def defect(raised: str) -> DefectError:
-    """Return the error for what only a defect raises."""
+    """Return the error for an exception that only a defect raises."""
     return DefectError(
         f"the job's own code failed: {raised}. Nothing of the batch was written. This is a defect: please report it, with the traceback in "
         "the log or in spark.log (docs/logs.md)"
@@ -241,13 +241,13 @@ def defect(raised: str) -> DefectError:
 
 
 def _raised_in_task(text: str) -> str:
-    """The last line of the last Python traceback, empty where there is none."""
+    """Return the last line of the last Python traceback; empty if there is none."""
     _, found, rest = text.rpartition(_TRACEBACK)
     return next((line for line in rest.splitlines() if not line.startswith(" ")), "") if found else ""
 
 
 def _causes(text: str) -> str:
-    """The message and the innermost cause, without the stacks between."""
+    """Return the message and the innermost cause, without the stacks between."""
     lines = [line.strip() for line in text.splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     told = [
@@ -259,10 +259,10 @@ def _causes(text: str) -> str:
 
 
 def _relevant(text: str, sign: str) -> str:
-    """The message that the sign belongs to, without the Java stack. Spark's text holds the Python traceback of a worker as well."""
+    """Return the message that contains the sign, without the Java stack. Spark's text has the Python traceback of a worker as well."""
     lines = [line.strip() for line in text.splitlines()]
     found = [index for index, line in enumerate(lines) if sign in line]
-    # Where the error itself stands rather than the code that raised it.
+    # The line of the error itself, not of the code that raised it.
     at = next((index for index in found if f"{sign}: " in lines[index]), found[0])
     while at > 0 and lines[at].startswith("at "):
         at -= 1

@@ -1,7 +1,7 @@
-"""Clock records: which input partitions are quiet, and a record for each that says what time it is (docs/decisions/0047).
+"""Clock records: find quiet input partitions, and write a record with the current time into each (docs/decisions/0047).
 
-A partition is quiet while its end does not move, as this process watches it. The times of records play no part: one that is ahead would
-make its partition seem busy. What another such process writes moves the end, so that of several only one writes.
+A partition is quiet while this process does not see its end move. The times of records play no part: one that is ahead would make its
+partition seem busy. The record of another such process moves the end, so that only one of several processes writes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,22 +21,22 @@ Place = tuple[str, int]
 """(topic, partition)"""
 
 KEY = CLOCK_HEADER.encode()
-"""Of the record, for people: the job does not read it."""
+"""The record's key, for people: the job does not read it."""
 NEEDS = "Write"
-"""On the input topics. Kafka's Write includes Describe."""
+"""The right that it needs on the input topics. Kafka's Write includes Describe."""
 
 
 class QuietPartitions:
-    """The ends of the partitions, and since when each has been there."""
+    """Each partition's end, and since when it has not moved."""
 
     def __init__(self, quiet_for_s: float) -> None:
         self._quiet_for_s = quiet_for_s
         self._seen: dict[Place, tuple[int, float]] = {}
 
     def look(self, ends: Mapping[Place, int], now_s: float) -> list[Place]:
-        """Return those whose end has been where it is for `quiet_for_s`. `now_s`: of a clock that never goes back.
+        """Return the partitions whose end has not moved for `quiet_for_s`. `now_s`: of a clock that never goes back.
 
-        One that has never had a record has nothing that could fall silent.
+        A partition that has never had a record is left out: it has nothing that could fall silent.
         """
         for place, end in ends.items():
             if place not in self._seen or self._seen[place][0] != end:
@@ -56,7 +56,7 @@ class QuietPartitions:
 def write_clock_records(kafka: KafkaSettings, places: Iterable[Place]) -> dict[Place, int]:
     """Write one record into each partition; return their offsets.
 
-    Raises UnavailableError, RefusedError where one was not written; others may have been, which does no harm.
+    Raises UnavailableError or RefusedError if one was not written; others may have been, which does no harm.
     """
     offsets: dict[Place, int] = {}
     failed: list[KafkaError] = []
@@ -68,7 +68,7 @@ def write_clock_records(kafka: KafkaSettings, places: Iterable[Place]) -> dict[P
             offsets[str(message.topic()), int(message.partition() or 0)] = int(message.offset() or 0)
 
     def note_fatal(error: KafkaError) -> None:
-        if error.fatal():  # the cause of what happens to the records then
+        if error.fatal():  # the cause of the records' failures
             failed.insert(0, error)
 
     required: dict[str, Any] = {"acks": "all", "enable.idempotence": True, "allow.auto.create.topics": False}

@@ -1,4 +1,4 @@
-"""A Kafka record as the columns that the assembler reads: offset, ts and value, and what comes out of the record's key or headers."""
+"""A Kafka record as the columns that the assembler reads: offset, ts and value, and those from the record's key or headers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ CLOCK_MARK = b"1"
 class RecordColumns:
     """Where the columns `key`, `type`, `event_id`, `schema_id` and `clock` come from: a header's name, or "" for the record's own key.
 
-    A column that is not named is read out of the value by the assembler; those of a trace context it does not look at.
+    The assembler reads a column that is not named out of the value; it ignores those of a trace context.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class RecordColumns:
         return RecordColumns({**self.sources, **{header: header for header in TRACE_CONTEXT}})
 
     def table(self, messages: Sequence[Any]) -> pa.Table:
-        """Return confluent-kafka messages of one partition, in offset order, as columns; what input/source.py selects from Spark's.
+        """Return confluent-kafka messages of one partition, in offset order, as the columns that input/source.py selects from Spark's.
 
-        Of several headers with one name the last one counts.
+        If several headers have one name, the last one counts.
         """
         times = [message.timestamp() for message in messages]
         columns = {

@@ -1,4 +1,4 @@
-"""How far the job is, as lag tools see it: offsets of a consumer group. Recovery never reads them.
+"""The job's progress for lag tools: offsets of a consumer group. Recovery never reads them.
 
 By the administrative client. A consumer that has asked for a commit and cannot reach the group's coordinator any more never returns from
 `close` (librdkafka 2.16): after a certificate change a job stood still at the end of its attempt.
@@ -22,7 +22,7 @@ class GroupOffsets:
     """A thread asks for one change at a time, then for the newest that came meanwhile."""
 
     def __init__(self, admin: KafkaAdmin, group: str, request_timeout_s: float) -> None:
-        """`group`: empty where nothing is to be shown."""
+        """`group`: empty to show nothing."""
         self._admin = admin
         self._group = group
         self._timeout_s = request_timeout_s

@@ -39,7 +39,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return result
 
     def at(self, where: TopicPartition) -> int:
-        """Return the offset there, 0 where the map does not name the partition."""
+        """Return the offset there; 0 if the map does not name the partition."""
         return self._map.get(where, 0)
 
     def max(self, other: "Offsets") -> "Offsets":

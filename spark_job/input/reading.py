@@ -1,4 +1,4 @@
-"""A range of offsets read from Kafka beside Spark: to find open sessions again, and to name a record that Spark cannot read."""
+"""Read ranges of offsets from Kafka without Spark: for rebuilds, for records whose times Spark would change, and for `spark-job try`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from service.kafka.reading import EndNotReachedError, Place, RangeReader
 from service.kafka.rights import needing
 from service.logins.kafka import logged_in
 
-# None is joined, and no offset is committed; the client wants a name.
+# No group is joined, and no offset is committed; the client requires a name.
 _GROUP = "outbox-rebuild"
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
@@ -44,7 +44,7 @@ def committed_ranges(
     timeout_s: float,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Any]]:
-    """As `committed_records`, of several partitions, the records of each in offset order. `give_up`: asked while waiting, ends the wait."""
+    """As `committed_records`, for several partitions, each in offset order. `give_up` is called while waiting; True ends the wait."""
     options = {
         **client,
         "group.id": _GROUP,

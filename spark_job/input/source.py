@@ -16,13 +16,13 @@ from spark_job.input.offsets import Offsets
 
 _PARTITION_BITS = 20
 _LOG_APPEND_TIME = 1
-# Of Kafka's consumers inside Spark: fewer and larger answers, and none that waits for more records than there are.
+# Options of Kafka's consumers inside Spark: fewer and larger answers, none of which waits for more records than there are.
 _CONSUMER = {
     "max.poll.records": "5000",
     "max.partition.fetch.bytes": str(4 << 20),
     "fetch.max.bytes": str(64 << 20),
     "receive.buffer.bytes": str(1 << 20),
-    # Behind each fetch Spark asks for the partition's end: with Kafka's 500 ms a batch over many partitions hardly gets through.
+    # After each fetch Spark asks for the partition's end: with Kafka's 500 ms a batch over many partitions would hardly end.
     "fetch.max.wait.ms": "5",
 }
 
@@ -55,12 +55,12 @@ def read_records(
 ) -> DataFrame:
     """Return the streaming frame: source, offset, ts (ms), value, by_broker (1: it has set ts), and those of `columns`, all binary.
 
-    `login`: options of the Java client by which it logs in, where `[kafka] login` is set.
+    `login`: options of the Java client by which it logs in, if `[kafka] login` is set.
     """
     reader = spark.readStream.format("kafka")
     for name, value in (_CONSUMER | kafka.java(login)).items():
         reader = reader.option(f"kafka.{name}", value)
-    # After the user's options: what exactly-once rests on is not theirs to change.
+    # After the user's options, which must not change what exactly-once rests on.
     reader = (
         reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         .option("kafka.isolation.level", "read_committed")

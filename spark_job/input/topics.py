@@ -1,4 +1,4 @@
-"""What Kafka says of the input topics: their ids, partitions and bounds; and the offsets shown to lag tools."""
+"""Ask Kafka about the input topics: their ids, partitions and bounds; show offsets to lag tools."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,7 +47,7 @@ class InputTopics:
         return {topic_id: topic for topic, topic_id in self.ids.items()}
 
     def places(self) -> dict[int, TopicPartition]:
-        """Return the partition behind each source number."""
+        """Return the partition of each source number."""
         return {
             source_number(index, partition): TopicPartition(topic_id, partition)
             for index, (topic, topic_id) in enumerate(self.ids.items())
@@ -174,7 +174,7 @@ class KafkaInput:
         )
 
     def close(self) -> None:
-        """Let the client go: what holds this object may live on."""
+        """Release the client: the object itself may be held for longer."""
         self._group.close()
         self._admin.close()
 

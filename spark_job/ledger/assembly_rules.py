@@ -1,4 +1,7 @@
-"""The assembly rules: every setting that decides what a session is. A generation keeps them as JSON, the earlier ones in its lineage."""
+"""The assembly rules: every setting that decides what a session is.
+
+A generation stores its rules as JSON; its lineage has those of earlier generations.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,7 +27,7 @@ def stored_rules(settings: Settings) -> dict[str, Any]:
     if isinstance(assembly["entry"], tuple):
         assembly["entry"] = list(assembly["entry"])
     assembly["rules"] = RULES
-    # The rules of JSON input are stored without the format, as before there were others.
+    # The rules of JSON input are stored without the format, so that they equal the rules stored before other formats existed.
     if settings.source.format != "json":
         assembly |= settings.source.model_dump(include={"format", "schema_id"})
     return assembly
@@ -54,7 +57,7 @@ class AppliedRules(NamedTuple):
 
 
 def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
-    """Return stored rules as a task applies them. What later versions added has its default."""
+    """Return stored rules as a task applies them. Settings added by later versions get their defaults."""
     known = {name: value for name, value in assembly.items() if name in SessionSettings.model_fields}
     session = SessionSettings(**known)
     schema_id = assembly.get("schema_id", "payload")

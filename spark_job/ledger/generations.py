@@ -1,6 +1,6 @@
 """Generations: periods with the same assembly rules and revision.
 
-A new one opens at the very first start, at a restore, and where topics were added or a person accepts a changed topic, a loss or changed
+A new one opens at the very first start, at a restore, and when topics were added or a person accepts a changed topic, a loss or changed
 assembly rules; never because of a crash.
 """
 
@@ -45,7 +45,7 @@ class Generation:
     from_batch: int | None = None
     savepoint: str | None = None
     cut: Offsets = field(default_factory=Offsets)
-    """From these offsets on, Kafka gives them out a second time."""
+    """From these offsets on, Kafka assigns offsets a second time."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -69,7 +69,7 @@ class Generation:
 
 
 def newest_generation(connection: Connection, before: int | None = None) -> Generation | None:
-    """Return the newest generation, of those before one where that is given; None where there is none."""
+    """Return the newest generation, or the newest one before `before`; None if there is none."""
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(_GENERATIONS["newest"], {"before": before}).fetchone()
     return Generation.from_row(row) if row else None

@@ -1,7 +1,7 @@
 """Which assembly rules apply to which offset. Changed rules apply to what comes after their start and to nothing before.
 
-A generation keeps the rules that applied to what is open at its start, each with the offsets from which on they did. Its own rules are kept
-beside them, and apply from the generation's start on.
+A generation stores the rules that applied to the sessions open at its start, each with the offsets from which they applied. Its own rules
+are stored beside them, and apply from the generation's start on.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ _NEVER = 2**62
 
 @dataclass(frozen=True)
 class Former:
-    """Earlier rules, and from where on they applied."""
+    """Earlier rules, and the offsets from which they applied."""
 
     assembly: Mapping[str, Any]
     start: Offsets
@@ -34,7 +34,7 @@ class Lineage:
 
         `start` and `assembly`: the generation's own.
 
-        To a partition that a start does not name, because it appeared later, they apply from its beginning.
+        If a start does not name a partition, which then appeared later, the rules apply from the partition's beginning.
         """
         entries = self._until(assembly, start)
         return [
@@ -43,7 +43,7 @@ class Lineage:
         ]
 
     def followed(self, assembly: Mapping[str, Any], start: Offsets, safe: Offsets) -> "Lineage":
-        """Return the lineage of what follows a generation with these rules and start. `safe`: what is needed of the past."""
+        """Return the lineage of the generation after one with these rules and start. `safe`: from where the past is needed."""
         entries = self._until(assembly, start)
         needed = {number for where, offset in safe.items() for number in _needed(entries, where, offset)}
         return Lineage(tuple(each for number, each in enumerate(entries) if number in needed))
@@ -61,7 +61,7 @@ class Lineage:
     def only_for(
         self, partitions: Collection[TopicPartition], known: Collection[TopicPartition]
     ) -> "Lineage":
-        """Return the same for some of the known partitions: to the others it does not apply."""
+        """Return the lineage for some of the known partitions only."""
         return Lineage(
             tuple(
                 Former(

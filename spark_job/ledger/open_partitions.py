@@ -15,25 +15,25 @@ class OpenPartition:
     """A partition with open sessions."""
 
     safe: int
-    """Offset of the oldest event of an open session. Tombstones do not count; the position's end where there is nothing else."""
+    """Offset of the oldest event of an open session. Tombstones do not count; without such a session, the position's end."""
     sessions: int
     events: int
     n_bytes: int
     digest: str | None
-    """Of what is open (sessions/state/open_state.py). None: not known, or another release's; what a rebuild finds is taken as it comes."""
+    """Of the open sessions (sessions/state/open_state.py). None: unknown, or of another release; no rebuild is then compared with it."""
     tombstones: bytes = b""
-    """An encoded table (sessions/state/open_sessions.py); empty where there are none."""
+    """An encoded table (sessions/state/open_sessions.py); empty if there are none."""
     upgraded: bool = False
-    """Of an outbox from before schema 0005: of what silence closed below the position, some letters may not be written yet."""
+    """Of an outbox from before schema 0005: some letters of sessions that silence closed below the position may not be written yet."""
     refused: RefusedIds = NOTHING_REFUSED
     """Which records from `safe` on were refused for their schema's id: a rebuild does not ask the registry for them again."""
 
     def unproven(self, safe: int) -> Self:
-        """Return the same where the digest no longer holds: what is open is to be found out, from `safe` on. Tombstones stay."""
+        """Return the same without a digest: a rebuild from `safe` on decides what is open. Tombstones stay."""
         return replace(self, safe=safe, sessions=0, events=0, n_bytes=0, digest=None)
 
     def below(self, end: int) -> Self | None:
-        """Return what is left where nothing at `end` and above is there any more; None where nothing is."""
+        """Return what remains if no record exists at or above `end`; None if nothing remains."""
         kept = b""
         if self.tombstones:
             # Imported here: commands that only show a position start without numpy and Arrow.
@@ -101,7 +101,7 @@ class OpenPartitions(Mapping[TopicPartition, OpenPartition]):
         )
 
     def cut(self, end: Offsets, at: Offsets) -> Self:
-        """Return what is left where Kafka has lost what lies at `at` and above. `end`: of the position that this belongs to."""
+        """Return what remains if Kafka has lost all records at or above `at`. `end`: of the position that this belongs to."""
         left: dict[TopicPartition, OpenPartition] = {}
         for where, found in self._map.items():
             if at.get(where, end.at(where)) >= end.at(where):
@@ -111,7 +111,7 @@ class OpenPartitions(Mapping[TopicPartition, OpenPartition]):
         return type(self)(left)
 
     def safe(self, end: Offsets) -> Offsets:
-        """Return where the oldest open session of each partition begins, its end where none is open. `end`: of the same position."""
+        """Return where the oldest open session of each partition begins; its end if none is open. `end`: of the same position."""
         return Offsets({where: self.safe_at(where, at) for where, at in end.items()})
 
     def safe_at(self, where: TopicPartition, end: int) -> int:

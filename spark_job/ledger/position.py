@@ -1,7 +1,7 @@
-"""A position: how far the input was read, and what is open there. Where the outbox is, is asked here and nowhere else.
+"""A position: how far the input was read, and what is open there. Only this module reads the current position.
 
-The current position is that of the newest stream row of the newest generation; where it has none yet, the generation's own. Newest is the
-greatest batch id, never Spark's batch number, which begins anew with each run.
+The current position is that of the newest stream row of the newest generation; if it has none yet, the generation's own. Newest means
+the greatest batch id, never Spark's batch number, which begins at 0 with each run.
 """
 
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ class StreamRow:
 
 @dataclass(frozen=True)
 class InputPosition:
-    """Where a generation is."""
+    """The position of a generation."""
 
     generation: Generation
     newest: StreamRow | None
-    """Its newest stream row, None where it has none yet."""
+    """Its newest stream row; None if it has none yet."""
 
     @property
     def end(self) -> Offsets:
@@ -65,7 +65,7 @@ class InputPosition:
         return of.lineage.followed(of.assembly, of.start, self.safe_offsets)
 
     def safe(self, where: TopicPartition) -> int:
-        """Where Kafka is needed from: the beginning of the oldest session that is open in a partition, its end where none is."""
+        """The first offset that is still needed of Kafka: where the partition's oldest open session begins, or its end if none is open."""
         return self.open.safe_at(where, self.end.at(where))
 
 
@@ -78,9 +78,9 @@ def read(connection: Connection) -> InputPosition | None:
 
 
 def read_before(connection: Connection, bounds: Offsets) -> InputPosition | None:
-    """Return the newest position that has read nothing at these offsets or above; None where the ledger has none.
+    """Return the newest position that has read nothing at these offsets or above; None if the ledger has none.
 
-    Newest: of the newest generation that has one. Within a generation ends only grow, so a few of its rows are looked at.
+    The newest generation with such a position counts. Within a generation ends only grow, so that a few of its rows are read.
     """
     generation = newest_generation(connection)
     while generation is not None:
@@ -92,7 +92,7 @@ def read_before(connection: Connection, bounds: Offsets) -> InputPosition | None
 
 
 def before_batch(connection: Connection, generation: int, batch_id: int) -> InputPosition | None:
-    """Return where a generation was before a batch of it; None: there is no such generation."""
+    """Return the position of a generation before a batch of it; None if there is no such generation."""
     of = newest_generation(connection, before=generation + 1)
     if of is None:
         return None
@@ -120,7 +120,7 @@ def _is_before(end: Offsets, bounds: Offsets) -> bool:
 
 
 def newest_row(connection: Connection, generation: int) -> StreamRow | None:
-    """Return the newest stream row of a generation, None where it has none."""
+    """Return the newest stream row of a generation; None if it has none."""
     return _row(connection, _LEDGER["newest_stream"], {"generation": generation})
 
 
@@ -138,12 +138,12 @@ def _row(connection: Connection, query: LiteralString, parameters: Mapping[str, 
 
 
 def with_added(end: Offsets, topics: Mapping[str, str], earliest: Offsets) -> Offsets:
-    """Return a former position's end with the partitions that its topics have got since: all of theirs lies after it, from 0 on."""
+    """Return a former position's end with the partitions added to its topics since: they are read from 0 on."""
     return Offsets({**{where: 0 for where in earliest if where.topic_id in topics}, **end})
 
 
 def deleted(end: Offsets, opened: OpenPartitions, earliest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """Return what Kafka's retention has taken of what a position still needs: {partition: [first, end)}.
+    """Return the offsets that a position still needs and that Kafka's retention has deleted: {partition: [first, end)}.
 
     A partition that `end` does not name begins at its earliest record.
     """

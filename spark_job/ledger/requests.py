@@ -1,7 +1,7 @@
-"""What a command asks of the running job, and the job's answer: the table `outbox.request`.
+"""Requests of commands to the running job, and its answers: the table `outbox.request`.
 
-The job reads it with its heartbeat and answers between two batches. A request is bound to one run: what nobody answered dies with it, so
-that a forgotten `stop` cannot end a job that was started later. A command that gives up takes its request back: what it reports is certain.
+The job reads it with its heartbeat and answers between two batches. A request is bound to one run and ends with it, so that
+a forgotten `stop` cannot end a job that was started later. A command that gives up withdraws its request, so that its report is certain.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class RequestOutcome:
 
 
 def ask(connection: Connection, run_id: UUID, kind: Kind, arguments: Mapping[str, Any]) -> int:
-    """Ask something of a run; return the number to ask for the outcome with."""
+    """Send a request to a run; return the request's id."""
     with connection.transaction():
         row = connection.execute(
             _REQUESTS["insert"],
@@ -73,7 +73,7 @@ def ask(connection: Connection, run_id: UUID, kind: Kind, arguments: Mapping[str
 
 
 def pending(connection: Connection, *run_ids: UUID) -> JobRequest | None:
-    """Return the oldest request that none of these runs has answered."""
+    """Return the oldest request to one of the runs that has no answer yet."""
     with connection.cursor(row_factory=class_row(JobRequest)) as cursor:
         return cursor.execute(_REQUESTS["pending"], {"run_ids": list(run_ids)}).fetchone()
 
@@ -87,12 +87,12 @@ def answer(connection: Connection, request_id: int, outcome: Literal["done", "re
 
 
 def refuse(connection: Connection, request_id: int, text: str) -> None:
-    """Say why a request was not fulfilled, where anybody still waits for it."""
+    """Answer why a request was not fulfilled, if its command still waits."""
     _settle(connection, request_id, "refused", text)
 
 
 def withdraw(connection: Connection, request_id: int) -> bool:
-    """Take a request back, so that it will certainly not be done later; False where it has an answer already."""
+    """Withdraw a request, so that it will certainly not be done later; return False if it has an answer already."""
     return _settle(connection, request_id, "refused", "withdrawn by the command")
 
 

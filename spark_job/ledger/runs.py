@@ -20,7 +20,7 @@ from spark_job.ledger.open_partitions import OpenPartitions
 _RUNS = queries("spark_job", "runs")
 
 STOPPED = "stopped"
-"""Why a run ended that was asked to."""
+"""Why a run ended that was asked to stop."""
 _OF_SIZE = "batches of at most {} events: "
 _FAILED_AT = re.compile(r"\w+: " + _OF_SIZE.format(r"(\d+)"))
 _BECAUSE_CHARS = 2_000
@@ -49,7 +49,7 @@ class Run:
     server_system_identifier: int
     server_timeline: int
     failed_before: str | None = None
-    """Why the attempt before this one ended: what this one may be failing on, too. None of a process' first attempt."""
+    """Why the attempt before this one ended, which may make this one fail, too. None in a process' first attempt."""
 
     @property
     def failed(self) -> bool:
@@ -104,7 +104,7 @@ class Begun:
 
     @property
     def rebuild_offsets(self) -> int:
-        """Offsets that are read again, at the most, where no open session is at hand any more."""
+        """Most offsets that are read again, if no open session is in the cache."""
         return sum(max(0, self.resumes_at.at(where) - each.safe) for where, each in self.open.items())
 
 
@@ -136,7 +136,7 @@ def end(connection: Connection, run_id: UUID, because: str) -> None:
 
 
 def because(error: BaseException | None, failed_at: int | None) -> str:
-    """Return what is noted of a run's end. `failed_at`: the size of its batches, where that can explain the error."""
+    """Return the text that records a run's end. `failed_at`: the size of its batches, if that can explain the error."""
     if error is None:
         return STOPPED
     size = "" if failed_at is None else _OF_SIZE.format(failed_at)
@@ -144,7 +144,7 @@ def because(error: BaseException | None, failed_at: int | None) -> str:
 
 
 def sizes(connection: Connection, end: Offsets, attempt: int) -> list[PastRun]:
-    """Return what the newest runs tell of the size of batches, the newest first. `end` and `attempt`: of the one that begins.
+    """Return what the newest runs show about the size of batches, the newest first. `end` and `attempt`: of the run that begins.
 
     A run whose process ended by itself, for what size does not explain, counts as stopped: a person may have mended the cause.
     """
@@ -155,7 +155,7 @@ def sizes(connection: Connection, end: Offsets, attempt: int) -> list[PastRun]:
         if max_events is not None:
             failed_at = _failed_at(ended_because)
             if ended_because is None and all(began.at(where) == offset for where, offset in end.items()):
-                # Killed without a batch: for want of memory, perhaps.
+                # Killed without a batch: for lack of memory, perhaps.
                 failed_at = max_events
             gave_up = attempt == 1 and ended_because is not None and failed_at is None
             found.append(PastRun(max_events, failed_at, ended_because == STOPPED or gave_up))

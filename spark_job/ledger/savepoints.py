@@ -62,18 +62,18 @@ class Savepoint:
 
     @property
     def safe(self) -> Offsets:
-        """Where Kafka is needed from."""
+        """The first offsets that are still needed of Kafka."""
         return self.open.safe(self.end)
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Its place in the ledger, for messages."""
         return f"generation {self.generation}, " + (
             f"batch {self.batch_id}" if self.batch_id else "its start"
         )
 
     def missing(self, earliest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-        """Return {partition: (where reading would begin, the first offset that Kafka still has)} where records in between are deleted.
+        """Return {partition: (where reading would begin, the first offset that Kafka still has)} if records in between are deleted.
 
         `earliest`: the first offset of each partition of the input now. A partition that was added later is needed from 0 on.
         """
@@ -98,7 +98,7 @@ class Savepoint:
         }
 
     def expired(self, topic_ids: Mapping[str, str], earliest: Offsets) -> list[str]:
-        """Return why it cannot be restored whole, one line a reason; nothing where it can."""
+        """Return why it cannot be restored whole, one line a reason; empty if it can."""
         return [
             *(
                 f"topic {topic!r} was deleted or created again, or is no input now"
@@ -128,7 +128,7 @@ class SavepointValidity:
     state: Literal["alive", "expired", "unknown"]
     reasons: Sequence[str]
     events: int | None
-    """Offsets from its position on that Kafka has; None where unknown."""
+    """Offsets from its position on that Kafka has; None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON-ready values."""

@@ -1,1 +1,1 @@
-"""What the job notes while it works: counters, its condition, whether it is ready."""
+"""What the job records while it works: counters, its condition, whether it is ready."""

@@ -1,4 +1,4 @@
-"""How the job is, over all its attempts: its threads write it as they go, the endpoint reads it. Nothing here waits or asks a server."""
+"""The job's state, over all its attempts: its threads write it, the endpoint reads it. Nothing here waits or asks a server."""
 
 import threading
 import time
@@ -10,8 +10,8 @@ from typing import Any
 from service.observability.loops import Loop, Loops
 from spark_job.monitoring.readiness import JobSnapshot, Phase
 
-# What the main thread may take between two turns. A start may download Spark's jars; a running query is asked ten times a second, by a JVM
-# that may be collecting garbage; its end waits for Spark, the callback and the commit, a minute each.
+# The longest time between two turns of the main thread. A start may download Spark's jars; a running query is asked ten times a second, in
+# a JVM that may be collecting garbage; its end waits for Spark, the callback and the commit, a minute each.
 _START_S = 900.0
 _QUERY_S = 60.0
 _END_S = 240.0
@@ -29,7 +29,7 @@ class Condition:
         self._progress_at: float | None = None
         self._seen = JobSnapshot("starting", 0.0, 1, "", 0.0, None, "", None, 0.0, "", {})
         self.computed = -1
-        """The newest Spark batch of this attempt whose tasks are through, -1 before the first. Its commit may be under way."""
+        """The newest Spark batch of this attempt whose tasks have ended, -1 before the first. Its commit may be under way."""
         self.committed = -1
         """The newest one that is in the outbox."""
 
@@ -47,7 +47,7 @@ class Condition:
         self._enter("starting", attempt=attempt, heartbeat_trouble="", run={})
 
     def running(self, run: dict[str, Any]) -> None:
-        """Its query begins; `run` is what its start found and decided, for whoever asks."""
+        """Its query begins; `run` is what its start found and decided, for the endpoint."""
         self.computed, self.committed, self._progress_at = -1, -1, None
         self._turn(_START_S)
         self._enter("running", doing="", held_back=None, run=run)
@@ -63,7 +63,7 @@ class Condition:
         self._enter("standby", because=because, held_back=None, run={})
 
     def waiting(self, because: str) -> None:
-        """Nobody can be asked who owns the outbox."""
+        """Postgres does not answer who owns the outbox."""
         self._turn(_START_S)
         self._enter("waiting", because=because, held_back=None, run={})
 
@@ -82,7 +82,7 @@ class Condition:
         self._turn(_QUERY_S)
 
     def spark_does(self, doing: str, *, between_triggers: bool) -> None:
-        """What Spark says of the query, and whether a trigger has ended: with a batch, or because there is nothing to read.
+        """Note what Spark reports about the query, and whether a trigger has ended: with a batch, or because there is nothing to read.
 
         A batch whose commit is still under way counts as no progress yet.
         """
@@ -91,7 +91,7 @@ class Condition:
             self._progress_at = time.monotonic()
 
     def batch_computed(self, spark_batch: int) -> None:
-        """A batch's tasks are through; its commit begins."""
+        """A batch's tasks have ended; its commit begins."""
         self.computed = spark_batch
 
     def batch_committed(self, spark_batch: int) -> None:
@@ -105,7 +105,7 @@ class Condition:
         return self.committed >= 0
 
     def held_back(self, reason: str | None) -> None:
-        """No batch is committed, None: they are again."""
+        """Note why no batch is committed; None: batches are committed again."""
         self._set(held_back=reason)
 
     def beat(self) -> None:

@@ -1,4 +1,4 @@
-"""What `spark-job run` counts for Prometheus: once a batch, never once an event."""
+"""The Prometheus metrics of `spark-job run`: updated once for each batch, never for each event."""
 
 from collections.abc import Mapping
 
@@ -19,20 +19,23 @@ def _counter(name: str, text: str, label: str | None = None) -> Counter:
 
 
 _BATCHES = _counter("outbox_batches", "Spark batches that this process committed to the outbox.")
-_INPUT_EVENTS = _counter("outbox_input_events", "Input events of these batches.")
-_SESSIONS = _counter("outbox_sessions", "Sessions of these batches, with their outputs in the outbox.")
-_OUTPUT_EVENTS = _counter("outbox_output_events", "Output events of these batches.")
-_OUTPUT_BYTES = _counter("outbox_output_bytes", "Encoded bytes of these output events.")
-_DEAD_LETTERS = _counter("outbox_dead_letters", "Dead letters of these batches.", "reason")
+_INPUT_EVENTS = _counter("outbox_input_events", "Input events in batches that this process committed.")
+_SESSIONS = _counter("outbox_sessions", "Sessions in batches that this process committed.")
+_OUTPUT_EVENTS = _counter("outbox_output_events", "Output events in batches that this process committed.")
+_OUTPUT_BYTES = _counter(
+    "outbox_output_bytes", "Encoded bytes of output events in batches that this process committed."
+)
+_DEAD_LETTERS = _counter(
+    "outbox_dead_letters", "New dead letters in batches that this process committed.", "reason"
+)
 _UNUSABLE_SCHEMA = _counter(
     "outbox_unusable_schema_events",
-    "Input events of these batches that are malformed because of their schema: unknown to the registry, of another kind, or unusable.",
+    "Input events that are malformed because of their schema (unknown to the registry, of another kind, or unusable), in batches that this "
+    "process committed.",
 )
-_RESOLVED = _counter("outbox_dead_letters_resolved", "Dead letters that outputs of these batches cover.")
+_RESOLVED = _counter("outbox_dead_letters_resolved", "Dead letters resolved by outputs of committed batches.")
 _DUPLICATES = _counter("outbox_duplicate_events", "Input events dropped as duplicates.")
-_REBUILT = _counter(
-    "outbox_rebuilt_events", "Input events that were read again from Kafka to find open sessions."
-)
+_REBUILT = _counter("outbox_rebuilt_events", "Input events read again from Kafka to rebuild open sessions.")
 _PHASE_SECONDS = Histogram(
     "outbox_batch_phase_seconds",
     "Phases of a batch: action (Spark reads, assembles and transforms), open, assemble and transform (parts of it, added up over Spark's "
@@ -50,11 +53,11 @@ _SPARK_SECONDS = Histogram(
 )
 _WAITED = _counter(
     "outbox_batch_wait_seconds",
-    "Seconds that the job waited between batches, as [job] latency says, and was not behind.",
+    "Seconds the job idled between batches because of [job] latency, without a backlog.",
 )
 _DUTY = Gauge(
     "outbox_duty_cycle",
-    "Share of the time from batch to batch in which the newest one was computed.",
+    "Fraction of the newest batch's cycle spent computing it.",
     registry=REGISTRY,
 )
 _RESTARTS = _counter(
@@ -62,14 +65,14 @@ _RESTARTS = _counter(
 )
 _FENCES = _counter(
     "outbox_fences",
-    "Work of this process that another one has: writer (another run owns the outbox).",
+    "Times another process took over this process's work; writer: another run owns the outbox.",
     "kind",
 )
 _TAKEOVERS = _counter(
-    "outbox_takeovers", "Former owners of the outbox that this process took over from, dead or fenced."
+    "outbox_takeovers", "Times this process took the outbox over from a former owner, dead or fenced."
 )
 
-# So that the first one counts as an increase.
+# Create the label sets now, so that increase() counts the first event.
 for _metric, _values in (
     (_DEAD_LETTERS, LETTER_REASONS),
     (_PHASE_SECONDS, ("action", "open", "assemble", "transform", "prepare", "commit")),
@@ -81,13 +84,13 @@ for _metric, _values in (
 
 @best_effort("metrics.action")
 def action(seconds: float) -> None:
-    """Time the Spark action of a batch that is in the outbox."""
+    """Record the duration of a committed batch's Spark action."""
     _PHASE_SECONDS.labels("action").observe(seconds)
 
 
 @best_effort("metrics.paced")
 def paced(computing_s: float, *, waited_s: float, cycle_s: float) -> None:
-    """Note how long a batch was computed, the pause behind it, and the time since the end of the pause before it."""
+    """Record a batch's compute time, the pause after it, and the whole cycle."""
     _WAITED.inc(waited_s)
     _DUTY.set(computing_s / max(cycle_s, 1e-9))
 
@@ -106,7 +109,7 @@ def committed(
     rebuilt: int,
     seconds: Mapping[str, float],
 ) -> None:
-    """Count a batch that is in the outbox. `dead_letters`: the new ones by reason; `seconds`: by phase."""
+    """Count a committed batch. `dead_letters`: the new ones by reason; `seconds`: by phase."""
     _BATCHES.inc()
     _INPUT_EVENTS.inc(events)
     _SESSIONS.inc(sessions)
@@ -124,7 +127,7 @@ def committed(
 
 @best_effort("metrics.spark_batch")
 def spark_batch(duration_ms: Mapping[str, int]) -> None:
-    """Time the phases of a batch that Spark is through with."""
+    """Record the phase durations of a batch that Spark has finished."""
     for phase, took_ms in duration_ms.items():
         _SPARK_SECONDS.labels(phase).observe(took_ms / 1000)
 
@@ -137,11 +140,11 @@ def restarted(error: Exception) -> None:
 
 @best_effort("metrics.fenced")
 def fenced() -> None:
-    """Count that another run owns the outbox."""
+    """Count that another run has taken over the outbox."""
     _FENCES.labels("writer").inc()
 
 
 @best_effort("metrics.took_over")
 def took_over() -> None:
-    """Count a former owner."""
+    """Count a takeover."""
     _TAKEOVERS.inc()

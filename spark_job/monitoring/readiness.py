@@ -1,4 +1,4 @@
-"""What `/readyz` of the job says: the job is ready while input becomes outputs, or while there is no input (decision 11). Pure.
+"""Judge `/readyz` of the job: it is ready while input becomes outputs, or while there is no input (decision 11). Pure.
 
 A standby is ready when it could take over at once: Spark is warm, and Postgres says who the owner is.
 """
@@ -19,7 +19,7 @@ class JobSnapshot:
     counted from the beginning of the phase.
 
     In phase `running`: `progress_s_ago`, the seconds since a batch was committed or a trigger found nothing to read, None before the first
-    of these; `doing`, Spark's own words for what it does; `held_back`, why no batch is committed; `heartbeat_trouble`, why the last
+    of these; `doing`, Spark's description of what it does; `held_back`, why no batch is committed; `heartbeat_trouble`, why the last
     heartbeat failed.
     """
 

@@ -1,1 +1,1 @@
-"""From a closed session to its stored row: the user's transform, the encoding of its outputs, the row in COPY's format."""
+"""Turn a closed session into its stored row: the user's transform, the encoding of its outputs, the row in COPY's format."""

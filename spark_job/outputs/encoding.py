@@ -1,4 +1,4 @@
-"""What a transform returns, checked and encoded as elements of the outbox's arrays."""
+"""Check what a transform returns, and encode it as elements of the outbox's arrays."""
 
 import base64
 import re
@@ -19,7 +19,7 @@ _MAX_PARTITION = 2**31 - 1
 
 
 class EncodedOutputs(NamedTuple):
-    """The outputs of one session: array elements, None where every event has the default."""
+    """The outputs of one session: array elements; None if every event has the default."""
 
     events: int
     topics: bytes
@@ -45,7 +45,7 @@ class InvalidOutputError(Exception):
 
 
 EncodeValue = Callable[[str, WithSchema], bytes]
-"""(topic, value) -> what is sent. Raises ValueError where the value is not of its schema."""
+"""(topic, value) -> what is sent. Raises ValueError if the value does not fit its schema."""
 
 
 _ANY_TOPIC = OutputTopics()
@@ -60,14 +60,14 @@ def encode(
 ) -> EncodedOutputs:
     """Encode the outputs of one session in their order.
 
-    `encode_value`: of values with schemas; None: there is no registry. `context`: headers for each output that has none of these.
+    `encode_value`: for values with schemas; None: there is no registry. `context`: headers for each output that sets none of them.
     `allowed`: the topics that outputs may go to.
 
     Raises InvalidOutputError that names the event by its index and what is wrong with it.
     """
     events = list(events)
     if not all(issubclass(kind, OutputEvent) for kind in set(map(type, events))):
-        # The first one, in every attempt: what a letter says must not depend on the order of a set.
+        # The first one, in every attempt: a letter's text must not depend on the order of a set.
         index = next(number for number, event in enumerate(events) if not isinstance(event, OutputEvent))
         raise InvalidOutputError(f"output {index} is {type(events[index]).__name__}, not OutputEvent")
     columns = OutputColumns.of(events)
@@ -95,7 +95,7 @@ def _topics(topics: Sequence[str], allowed: OutputTopics) -> bytes:
 
 
 def _values(values: Sequence[object], topics: Sequence[str], encode_value: EncodeValue | None) -> bytes:
-    """Bytes need no look at each of them."""
+    """`bytes` values need no per-value check."""
     kinds = set(map(type, values))
     if kinds <= {bytes}:
         return pgcopy.all_data(cast("Sequence[bytes]", values))
@@ -123,7 +123,7 @@ def _optional(
     check: Callable[[Any, int], Any],
     encode_one: Callable[[Any], bytes],
 ) -> bytes | None:
-    """Elements of an array that is NULL where every event has the default, which is nearly always: one count finds out."""
+    """Encode an array; None if every event has the default. That is nearly always so, and one count shows it."""
     if values.count(None) == len(values):
         return None
     return b"".join([encode_one(check(value, index)) for index, value in enumerate(values)])
@@ -186,7 +186,7 @@ def _all_headers(headers: Sequence[Sequence[tuple[str, object]]], context: Trace
     if not context:
         return _optional([each or None for each in headers], _headers, pgcopy.jsonb)
     if headers and not any(headers):
-        # All have the same, nearly always: it is encoded once.
+        # Nearly always all have the same headers, which are then encoded once.
         return pgcopy.jsonb(_headers((), 0, context)) * len(headers)
     return _optional([each or () for each in headers], partial(_headers, context=context), pgcopy.jsonb)
 

@@ -1,8 +1,8 @@
-"""Outputs in Confluent's wire format, by confluent-kafka's own serializers. A schema's id is found once in a worker's life.
+"""Outputs in Confluent's wire format, by confluent-kafka's own serializers. A schema's id is looked up once in a worker's life.
 
-Nothing is registered unless `[schema_registry] auto_register` says so: the schema that the transform names must be under the output's
-subject. What the registry refuses stops the job, in its own words: no session is at fault. A value that is not of its schema fails its
-session.
+Nothing is registered unless `[schema_registry] auto_register` says so: the schema that the transform names must be registered under the
+output's subject. A refusal by the registry stops the job, with the registry's message: no session is at fault. A value that does not fit
+its schema fails its session.
 """
 
 import json
@@ -34,7 +34,7 @@ class OutputEncoder:
     def __call__(self, topic: str, value: WithSchema) -> bytes:
         """Return what is sent.
 
-        Raises ValueError where the value is not of its schema, OutputSchemaRefusedError, RegistryAwayError.
+        Raises ValueError if the value does not fit its schema, OutputSchemaRefusedError, RegistryAwayError.
         """
         from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
@@ -87,7 +87,7 @@ class OutputEncoder:
 def output_encoder(
     registry: Mapping[str, Any], rules: OutputSchemaRules
 ) -> Callable[[str, WithSchema], bytes] | None:
-    """Return this process' encoder for a registry, by the options of its client; None where there is none."""
+    """Return this process' encoder for a registry, by the options of its client; None if there is none."""
     return _output_encoder(configuration(registry), rules) if registry else None
 
 

@@ -1,6 +1,6 @@
 """A closed session as a row of `session_output`: its fields after (session_key, batch_id, lane, revision), in COPY's binary format.
 
-The task encodes them, so that the driver only joins bytes. Where a key has several sessions in a batch, the driver makes one row of theirs:
+The task encodes them, so that the driver only joins bytes. If a key has several sessions in a batch, the driver joins them into one row:
 each field is an array, and the arrays of several rows are joined without decoding an element.
 """
 
@@ -13,7 +13,7 @@ from spark_job.outputs.encoding import EncodedOutputs
 from spark_job.sessions.result import ClosedSession
 
 N_FIELDS = 18
-"""Of a whole row, the four before these included."""
+"""Number of fields of a whole row, the first four included."""
 
 # Arrays of one element each: four bigints and two integers.
 _ONE_INT8 = (32, 1, 1, pgcopy.INT8, 1, 1, 8)
@@ -103,5 +103,5 @@ def _arrays(fields: bytes) -> list[_Array | None]:
 
 
 def _optional(oid: int, count: int, elements: bytes | None) -> bytes:
-    """An array that is NULL where no output sets anything."""
+    """Return an array; NULL if no output sets anything."""
     return pgcopy.NULL if elements is None else pgcopy.array(oid, count, elements)

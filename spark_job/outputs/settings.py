@@ -13,16 +13,16 @@ class TransformOf:
     function: str
     """`module:function`."""
     fingerprint: str
-    """Of its module; a worker that finds another one refuses."""
+    """Fingerprint of its module; a worker with another one refuses to run."""
     stop_on_error: bool
     max_row_bytes: int
     topics: OutputTopics = field(default_factory=OutputTopics)
-    """Those that outputs may go to."""
+    """The topics that outputs may go to."""
 
 
 @dataclass(frozen=True)
 class OutputSchemaRules:
-    """How the schemas of outputs are found in the registry."""
+    """How the schemas of outputs are looked up in the registry."""
 
     auto_register: bool = False
     subject_name_strategy: Literal["topic", "record", "topic_record"] = "topic"

@@ -2,7 +2,7 @@
 
 The end event that closes a session is among the records that the assembler was just given, so it is looked up there: neither the assembler
 nor what it keeps open knows of headers, and a rebuild needs none. A session that timed out has no end event and therefore no context.
-The context goes through unchanged: a span of the job's own would need the same id in every attempt.
+The context is passed on unchanged: a span of the job's own would need the same id in every attempt.
 """
 
 import re
@@ -15,7 +15,7 @@ from spark_job.input.columns import TRACE_CONTEXT
 from spark_job.sessions.result import ClosedSession
 
 TraceContext = Sequence[tuple[str, str]]
-"""(header, value): `traceparent`, perhaps `tracestate`. Empty where there is none."""
+"""(header, value): `traceparent`, perhaps `tracestate`. Empty if there is none."""
 
 NO_CONTEXT: TraceContext = ()
 
@@ -26,12 +26,12 @@ _TRACEPARENT = re.compile(
 )
 _STATE_MEMBER = re.compile(rb"[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
 _STATE_BYTES = 512
-"""What everybody should pass on, by the specification."""
+"""The least length that everybody should pass on, by the specification."""
 _STATE_MEMBERS = 32
 
 
 def trace_contexts(new: pa.Table, closed: Sequence[ClosedSession]) -> list[TraceContext]:
-    """Return each session's context. `new`: the records that closed them, in offset order; without the columns nobody has one."""
+    """Return each session's context. `new`: the records that closed them, in offset order; without the columns, every context is empty."""
     if not closed or _PARENT not in new.column_names:
         return [NO_CONTEXT] * len(closed)
     ends = np.array([session.end_offset for session in closed])
@@ -41,7 +41,7 @@ def trace_contexts(new: pa.Table, closed: Sequence[ClosedSession]) -> list[Trace
 
 
 def context_of(parent: bytes | None, state: bytes | None) -> TraceContext:
-    """Return the context that a record's headers give. One that is malformed counts as missing; a state means nothing without a parent."""
+    """Return the context in a record's headers. A malformed header counts as missing; a state means nothing without a parent."""
     if parent is None or not _TRACEPARENT.fullmatch(parent):
         return NO_CONTEXT
     context = ((_PARENT, parent.decode()),)
@@ -49,7 +49,7 @@ def context_of(parent: bytes | None, state: bytes | None) -> TraceContext:
 
 
 def missing(context: TraceContext, own: Collection[str]) -> TraceContext:
-    """Return what of a context an output still needs that has headers of its own, by name. Its own parent replaces the whole context."""
+    """Return the headers of a context that an output lacks. `own`: names of its own headers; its own parent replaces the whole context."""
     return NO_CONTEXT if _PARENT in own else [header for header in context if header[0] not in own]
 
 

@@ -65,7 +65,7 @@ def load(name: str) -> Transform:
 def load_for_run(of: TransformOf) -> Transform:
     """Return the transform of a run, in a worker of it.
 
-    Raises SettingsError as `load`, CodeChangedError where its module is another one.
+    Raises SettingsError as `load`, CodeChangedError if its module has changed.
     """
     function = load(of.function)
     if fingerprint(function) != of.fingerprint:
@@ -83,7 +83,7 @@ def fingerprint(function: Transform) -> str:
 
 
 def _source(module: ModuleType | None) -> bytes | None:
-    """The file of a module, also within a zip; None where it has none."""
+    """Return the source file of a module, also within a zip; None if it has none."""
     loader: Any = getattr(module, "__loader__", None)
     origin = getattr(module, "__file__", None)
     if origin is None or not origin.endswith(".py") or not hasattr(loader, "get_data"):
@@ -92,12 +92,12 @@ def _source(module: ModuleType | None) -> bytes | None:
 
 
 def failure_text(error: BaseException) -> str:
-    """Return the traceback of what a transform raised: its end, where it is long."""
+    """Return the traceback of what a transform raised; only its end, if it is long."""
     return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
 
 
 def lacking_resource(error: BaseException) -> BaseException | None:
-    """Return what was raised for want of memory, descriptors, threads or room on a disk, even where it was wrapped; None otherwise."""
+    """Return what was raised for lack of memory, descriptors, threads or room on a disk, even if it was wrapped; None otherwise."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:

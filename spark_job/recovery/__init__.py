@@ -1,1 +1,1 @@
-"""The start: where the outbox is, what Kafka and the settings say of that, and how the job continues."""
+"""The start: read the outbox's position, compare it with Kafka and the settings, and decide how the job continues."""

@@ -1,7 +1,7 @@
 """What a start finds, and how it continues: one decision for a killed job, a lost disk and a moved machine. Pure.
 
-A start continues at the ledger's position. What could lose or repeat something needs a person's word first: a ContinuityError then names
-each finding and the flag that accepts it. What was accepted opens a new generation.
+A start continues at the ledger's position. Whatever could lose or repeat something needs a person's consent first: a ContinuityError then
+names each finding and the flag that accepts it. An accepted finding opens a new generation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that needs a new generation. `flag`: what accepts it, None where nothing can be lost or repeated."""
+    """Something that needs a new generation. `flag`: accepts it; None if nothing can be lost or repeated."""
 
     reason: str
     text: str
@@ -67,7 +67,7 @@ class From:
     policy: str
     revision: int
     read: Offsets = field(default_factory=Offsets)
-    """How far the input was read at any time; where it names less than `end`, that counts."""
+    """The greatest offsets that were ever read; `end` counts if it is greater."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Opening:
     text: str
     savepoint: str | None = None
     cut: Offsets = field(default_factory=Offsets)
-    """From these offsets on, Kafka gives them out a second time."""
+    """From these offsets on, Kafka assigns offsets a second time."""
     lost: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     """Offsets [from, to) that Kafka has deleted and nobody has read."""
 
@@ -115,9 +115,9 @@ def continuation(
     findings: Sequence[Finding] = (),
     read: Offsets | None = None,
 ) -> Resumption | Opening:
-    """Return how the job continues from the current position. `findings`: what was found beside the input. `read`: see `From`.
+    """Return how the job continues from the current position. `findings`: those that are not about the input. `read`: see `From`.
 
-    Raises ContinuityError where something is to be accepted first.
+    Raises ContinuityError if a risk must be accepted first.
     """
     begin = replace(here(at), read=read or Offsets())
     found = [*findings, *_of_input(begin, now)]
@@ -137,9 +137,9 @@ def open_wanted(
     savepoint: str | None = None,
     command: str = "",
 ) -> Opening:
-    """Return the generation that a restore or a fork asks for. `command`: what was called, for the message.
+    """Return the generation that a restore or a fork asks for. `command`: the command line, for the message.
 
-    Raises ContinuityError where something is to be accepted first.
+    Raises ContinuityError if a risk must be accepted first.
     """
     found = [finding, *_of_input(begin, now)]
     opening = _opening(begin, now, accepted, found, greatest_revision=greatest_revision, command=command)
@@ -149,7 +149,7 @@ def open_wanted(
 def first(
     now: Input, start: Offsets, text: str, accepted: AcceptedRisks, findings: Sequence[Finding] = ()
 ) -> Opening:
-    """Return the first generation of an outbox. `start`: where `[source] starting_offsets` leads; `text`: that for people."""
+    """Return the first generation of an outbox. `start`: the offsets of `[source] starting_offsets`; `text`: the same for people."""
     _require(findings, accepted)
     return Opening(
         "first",
@@ -171,7 +171,7 @@ def _place(at: InputPosition) -> str:
 
 
 def _named(end: Offsets, now: Input) -> Offsets:
-    """The position's end, with the partitions that it does not name at their earliest. Topics that are not read keep theirs."""
+    """Return the position's end, with partitions that it does not name at their earliest. Topics that are not read keep theirs."""
     return Offsets({**now.earliest, **end})
 
 
@@ -198,11 +198,11 @@ def _opening(
     for where in lost:
         start[where] = max(start[where], now.earliest.at(where))
         if where in opened:
-            # Taken as it comes: what began below is gone.
+            # Without a digest, because the beginnings of these sessions are gone.
             opened[where] = opened[where].unproven(max(opened[where].safe, now.earliest.at(where)))
     revision = begin.revision
     if cut:
-        # Offsets are given out a second time: what they close must not look like what was sent before.
+        # Kafka assigns offsets a second time: sessions that end at them must not look like those sent before.
         revision = max(revision, greatest_revision) + 1
     return Opening(
         reason=min((finding.reason for finding in found), key=_WEIGHT.index),
@@ -315,8 +315,8 @@ _FLAGS = {
     "--accept-changed-assembly": "changed_assembly",
 }
 _OF_COMMANDS = ("--accept-data-loss", "--accept-changed-assembly")
-"""Those that a restore and a fork have, too: to what is gone or names other events by now, nobody can go back."""
-# What stands in the generation's row where several things were found at once.
+"""Flags that a restore and a fork have, too. Nobody can go back to offsets that are gone, or that name other events by now."""
+# The reason in the generation's row is the first of these, if there are several findings.
 _WEIGHT = (
     "savepoint",
     "skip",

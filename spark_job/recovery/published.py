@@ -20,12 +20,12 @@ from spark_job.ledger.generations import Connection
 _LEDGER = queries("spark_job", "ledger")
 
 _TIMEOUT_S = 10.0
-# Offsets at a partition's end that are looked at first; commit markers take offsets, too.
+# Number of offsets at a partition's end that are read first; commit markers take offsets, too.
 _WINDOW = 64
 
 
 class Delivered(NamedTuple):
-    """The batch that a lane of an epoch has got to, and the random id of that batch's commit."""
+    """The batch that a lane of an epoch has reached, and the random id of that batch's commit."""
 
     batch_id: int
     commit_id: UUID | None
@@ -40,12 +40,12 @@ class Delivered(NamedTuple):
 
 
 def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
-    """Return how far each lane is, by its newest committed record; empty where nothing was ever delivered.
+    """Return each lane's position, by its newest committed record; empty if nothing was ever delivered.
 
     Raises UnavailableError when Kafka does not answer or refuses, ContinuityError for a record that no publisher of this version wrote.
     """
     topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
-    group = f"{topic}-look"  # never committed; the client wants one
+    group = f"{topic}-look"  # never committed; the client requires one
     options = (
         QUIET
         | settings.kafka.client()
@@ -111,7 +111,7 @@ def _read_newest(reader: RangeReader, topic: str, bounds: Mapping[int, tuple[int
 
 
 def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tuple[list[Delivered], str]:
-    """Return what was delivered that the ledger does not have and nobody has accepted yet, and the same for people.
+    """Return the delivered batches that the ledger does not have and nobody has accepted yet, and a text about them for people.
 
     `delivered` must have been read before: the ledger only grows.
     """

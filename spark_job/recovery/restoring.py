@@ -24,7 +24,7 @@ Policy = Literal["skip", "reissue"]
 
 @dataclass(frozen=True)
 class Restore:
-    """What was asked for. `savepoint`: None with the policy `skip`, which goes to none."""
+    """The restore that was asked for. `savepoint`: None with the policy `skip`."""
 
     savepoint: str | None
     policy: Policy
@@ -41,7 +41,7 @@ class Restore:
 
     @property
     def command(self) -> str:
-        """What to call again with a flag."""
+        """The command line to repeat with a flag."""
         name = f" {self.savepoint}" if self.savepoint else ""
         return f"spark-job savepoint restore{name} --policy {self.policy}"
 
@@ -49,8 +49,8 @@ class Restore:
 def open_restored(connection: Connection, at: InputPosition, asked: Restore, now: Input) -> Opening:
     """Return the generation that a restore would open.
 
-    Raises SettingsError where the savepoint is unknown, missing, or of no use to the policy, ContinuityError where something is to be
-    accepted first.
+    Raises SettingsError if the savepoint is unknown, missing, or of no use to the policy, ContinuityError if a risk must be accepted
+    first.
     """
     revision = greatest_revision(connection)
     greatest = greatest_position(connection)
@@ -93,7 +93,7 @@ def open_restored(connection: Connection, at: InputPosition, asked: Restore, now
 def greatest_position(connection: Connection) -> From:
     """Return the greatest end of all generations, partition by partition, each with what was open there.
 
-    Where Kafka gave offsets out a second time, what was read of the first ones does not count.
+    If Kafka has assigned offsets a second time, those that were read the first time do not count.
     """
     return greatest_of(position_rows(connection))
 

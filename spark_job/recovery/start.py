@@ -1,7 +1,8 @@
-"""The start: take the outbox over, read where it is, compare that with Kafka and the settings, and record the run. One transaction.
+"""The start: take the outbox over, read its position, compare that with Kafka and the settings, and record the run. One transaction.
 
 Every start is the same, after SIGTERM, kill -9, a lost machine or a failure inside the process. Postgres and Kafka are all that it needs.
 It reads no open sessions: each partition's first task takes them from the cache or from Kafka (`assembly/task.py`).
+No Spark checkpoint is read: each query's is a temporary directory (`stream/query.py`), so a lost one changes nothing.
 """
 
 from collections.abc import Collection
@@ -17,8 +18,7 @@ from service.lifecycle.fault_points import reach
 from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
-from spark_job.ledger import generations, position, requests, runs
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import generations, ownership, position, requests, runs
 from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.batch_size import BatchSize, next_size
 from spark_job.ledger.generations import Connection, Generation
@@ -52,7 +52,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Start:
-    """What a start is given."""
+    """The arguments of a start."""
 
     settings: Settings
     run_id: UUID
@@ -62,13 +62,13 @@ class Start:
     take_over: bool
     request: JobRequest | None
     former_runs: Collection[UUID] = ()
-    """Of the attempts before, in this process."""
+    """The runs of earlier attempts in this process."""
 
     def run(self, connection: Connection, kafka: KafkaInput, topics: InputTopics) -> Started:
-        """Take the outbox over, decide, and open a generation where one is needed.
+        """Take the outbox over, decide, and open a generation if one is needed.
 
-        Raises FencedError while another run lives, ContinuityError where something is to be accepted first, RequestRefusedError where
-        the request cannot be fulfilled. All leave the outbox as it was.
+        Raises FencedError while another run lives, ContinuityError if a risk must be accepted first, RequestRefusedError if the request
+        cannot be fulfilled. All leave the outbox as it was.
         """
         outbox_uuid = _outbox_uuid(connection)
         delivered = self._delivered(connection, outbox_uuid)
@@ -104,7 +104,7 @@ class Start:
         return Started(at, begun, size, topics, outbox_uuid)
 
     def _delivered(self, connection: Connection, outbox_uuid: UUID) -> list[Delivered]:
-        """What the publisher's records know. Where Kafka does not answer, waits if the database may have lost something, else continues."""
+        """Return what the publisher's records know. Kafka does not answer: raise if the database may have lost something, else continue."""
         try:
             return published.newest_delivered(self.settings, outbox_uuid)
         except UnavailableError as error:
@@ -121,7 +121,7 @@ class Start:
     def _decide(
         self, connection: Connection, kafka: KafkaInput, topics: InputTopics, delivered: list[Delivered]
     ) -> tuple[InputPosition | None, Resumption | Opening, list[Delivered]]:
-        """Return where the outbox is, how it continues, and which of `delivered` the ledger has lost: a person has accepted that then."""
+        """Return the position, how it continues, and which of `delivered` the ledger has lost, if a person has accepted that."""
         at = position.read(connection)
         read = None if at is None else greatest_position(connection).end
         lost, text = published.unknown_to_ledger(connection, delivered)
@@ -154,7 +154,7 @@ class Start:
         decision: Resumption | Opening,
         lost: list[Delivered],
     ) -> tuple[InputPosition, Begun, BatchSize]:
-        """Open a generation where one is needed; return where the run begins, what is recorded of it, and the size of its batches."""
+        """Open a generation if one is needed; return where the run begins, what is recorded of it, and the size of its batches."""
         most = self.settings.job.max_events_per_batch
         read = Offsets() if at is None else greatest_position(connection).end
         if isinstance(decision, Opening):
@@ -166,7 +166,7 @@ class Start:
             at = InputPosition(generation, None)
             begun = Begun(generation, restored, generation.start, generation.open, text, most, read)
             return at, begun, BatchSize(most, most)
-        assert at is not None, "only an existing position is gone on from"
+        assert at is not None, "only an existing position can continue"
         size = next_size(runs.sizes(connection, decision.resumes_at, self.attempt), most)
         text = decision.text
         if size.max_events < most:
@@ -191,7 +191,7 @@ def open_generation(
 ) -> Generation:
     """Insert the generation; call in a transaction that holds the writer lock.
 
-    `at`: the position that it continues. `lost`: what was delivered that the ledger does not have; no later start stops for it.
+    `at`: the position that it continues. `lost`: delivered batches that the ledger does not have; no later start stops because of them.
     """
     generation = Generation(
         number=(at.generation.number if at else 0) + 1,

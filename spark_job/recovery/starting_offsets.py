@@ -20,7 +20,7 @@ _SHOWN = 10
 
 
 class Bounds(Protocol):
-    """What Kafka says; `input.topics.KafkaInput`."""
+    """What Kafka answers; `input.topics.KafkaInput`."""
 
     def bounds(self, topics: InputTopics, where: Literal["earliest", "latest", "readable"]) -> Offsets:
         """See there."""
@@ -54,7 +54,7 @@ def resolve(setting: StartingOffsets, kafka: Bounds, topics: InputTopics, now: I
 
 
 def at_time(kafka: Bounds, topics: InputTopics, at: datetime) -> tuple[Offsets, list[TopicPartition]]:
-    """Return each partition's first record of a time or later, its end where it has none; and these partitions.
+    """Return each partition's first record of a time or later, or its end if it has none, and the partitions that have none.
 
     The ends are asked for first: a record that comes in between lies behind them, and will be read.
     """

@@ -1,4 +1,4 @@
-"""A savepoint as a file: what another outbox needs to begin where this one was. Small: offsets, what is open, and by which rules."""
+"""A savepoint as a file, from which another outbox can begin. It is small: offsets, what is open, and the assembly rules."""
 
 import hashlib
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from spark_job.ledger.savepoints import Savepoint
 
 _FORMAT = "spark-outbox savepoint 2"
 _FORMER = "spark-outbox savepoint 1"
-"""The same with digests of another form."""
+"""The same format, with digests of another form."""
 
 
 @dataclass(frozen=True)
 class ExportedSavepoint:
-    """What the file says."""
+    """The content of the file."""
 
     outbox_uuid: UUID
     name: str
@@ -36,7 +36,7 @@ class ExportedSavepoint:
 
     @classmethod
     def of(cls, savepoint: Savepoint, outbox_uuid: UUID) -> Self:
-        """Return a savepoint of this outbox as it is exported."""
+        """Return a savepoint of this outbox for export."""
         return cls(
             outbox_uuid,
             savepoint.name,
@@ -65,7 +65,7 @@ class ExportedSavepoint:
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Read what `to_json` gave. Raises SettingsError for a file that is no whole export."""
+        """Read what `to_json` gave. Raises SettingsError for a file that is not a complete export."""
         try:
             fields = orjson.loads(file.read_bytes())
         except (OSError, orjson.JSONDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Generations that a command opens itself, where no job runs: a restore, and the first one of a forked outbox."""
+"""Open a generation from a command while no job runs: a restore, or the first one of a fork."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +12,7 @@ from db.migrate import require_current
 from service.errors import SettingsError
 from service.settings import Settings
 from spark_job.input.topics import KafkaInput
-from spark_job.ledger import position
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, position
 from spark_job.ledger.generations import Connection, Generation
 from spark_job.recovery import findings
 from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input
@@ -25,8 +24,8 @@ from spark_job.savepoints.exported import ExportedSavepoint
 def restore(settings: Settings, asked: Restore) -> Generation:
     """Open the generation that a restore asks for; the next start of the job continues with it.
 
-    Raises FencedError while a job lives, ContinuityError where something is to be accepted first, SettingsError where the outbox has no
-    generation or the savepoint is unknown.
+    Raises FencedError while a job lives, ContinuityError if a risk must be accepted first, SettingsError if the outbox has no generation
+    or the savepoint is unknown.
     """
     with _owned(settings) as (connection, run_id, now):
         at = position.read(connection)
@@ -39,10 +38,10 @@ def restore(settings: Settings, asked: Restore) -> Generation:
 
 
 def fork(settings: Settings, exported: ExportedSavepoint, accepted: AcceptedRisks, file: str) -> Generation:
-    """Open the first generation of an empty outbox where another one was when its savepoint was made.
+    """Open the first generation of an empty outbox at a savepoint exported from another outbox.
 
-    Raises SettingsError where the outbox is not empty or reads other topics, ContinuityError where something is to be accepted first,
-    FencedError while a job lives.
+    Raises SettingsError if the outbox is not empty or reads other topics, ContinuityError if a risk must be accepted first, FencedError
+    while a job lives.
     """
     with _owned(settings) as (connection, run_id, now):
         if position.read(connection) is not None:
@@ -84,19 +83,19 @@ def _same_input(exported: ExportedSavepoint, now: Input) -> None:
     wanted, read = set(exported.topics.values()), set(now.topic_ids)
     if missing := sorted(wanted - read):
         raise SettingsError(
-            f"the savepoint is of the topics {', '.join(sorted(wanted))}; [source] topics lacks {', '.join(missing)}"
+            f"the savepoint covers topics {', '.join(sorted(wanted))}; [source] topics lacks {', '.join(missing)}"
         )
     other = [topic for topic_id, topic in exported.topics.items() if now.topic_ids[topic] != topic_id]
     if other:
         raise SettingsError(
             f"topic {', '.join(other)} has another id here than in the savepoint: it was created again, or this is another Kafka cluster. "
-            "Offsets mean nothing there; start the job without a fork"
+            "The savepoint's offsets do not apply to it; start the job without a fork"
         )
 
 
 @contextmanager
 def _owned(settings: Settings) -> Iterator[tuple[Connection, UUID, Input]]:
-    """A transaction that owns the outbox for its length, and the input as it is then."""
+    """Run the block in a transaction that owns the outbox; yield the connection, run id and current input."""
     run_id = uuid4()
     with connect(settings.postgres, "spark-job restore", autocommit=True) as connection:
         require_current(connection)
@@ -104,9 +103,6 @@ def _owned(settings: Settings) -> Iterator[tuple[Connection, UUID, Input]]:
         topics = kafka.describe()
         with connection.transaction():
             ownership.take_over(connection, run_id, settings.job, force=False)
-            yield (
-                connection,
-                run_id,
-                read_input(settings, kafka, topics),
-            )  # after the last owner's last commit
+            # Read after the takeover, so that the bounds include the last owner's last commit.
+            yield connection, run_id, read_input(settings, kafka, topics)
             ownership.give_back(connection, run_id)

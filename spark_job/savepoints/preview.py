@@ -1,4 +1,4 @@
-"""What a restore would do, before it is done; and the report of what was done."""
+"""Show what a restore would do, before it is done, and report what was done."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ _LEDGER = queries("spark_job", "ledger")
 
 @dataclass(frozen=True)
 class Preview:
-    """The generation that would be opened now, and what the outbox has of what is computed again."""
+    """The generation that would be opened now, and how much in the outbox would be computed again."""
 
     opening: Opening
     savepoint: Savepoint | None
-    """None where the restore skips to the greatest position."""
+    """None if the restore skips to the greatest position."""
     sessions: int
     """In batches after the savepoint; those of several revisions count each time."""
     outputs: int
 
     def lines(self, topics: Mapping[str, str]) -> list[str]:
-        """Say what would happen, for people. `topics`: {topic id: topic}."""
+        """Describe what would happen, for people. `topics`: {topic id: topic}."""
         opening = self.opening
         lines = [
             f"A new generation will be opened: {opening.text}.",
@@ -70,7 +70,7 @@ class Preview:
 def preview(
     connection: Connection, settings: Settings, kafka: KafkaInput, topics: InputTopics, asked: Restore
 ) -> Preview:
-    """Return what a restore would do now. Raises SettingsError or ContinuityError where it would be refused."""
+    """Return what a restore would do now. Raises SettingsError or ContinuityError if it would be refused."""
     at = position.read(connection)
     if at is None:
         raise SettingsError(
@@ -86,7 +86,7 @@ def preview(
 
 
 def report(generation: Generation) -> dict[str, Any]:
-    """Return what a generation resumes from, in the words of a start's report (`spark-job status --json`)."""
+    """Return what a generation resumes from, with the keys of a start's report (`spark-job status --json`)."""
     return {
         "generation": generation.number,
         "restored": "savepoint",

@@ -1,7 +1,7 @@
 """Find the keys that may need more than the plain grammar: start, entries, end.
 
-Each test looks at whole columns. It may suspect too much, never too little: the rules for single events (`rules`) have the last word
-and give clean keys the same result.
+Each test works on whole columns. It may suspect too many keys, never too few: the rules for single events (`event_rules`) decide, and give
+clean keys the same result.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ Bool = npt.NDArray[np.bool_]
 
 
 class Anomalies(NamedTuple):
-    """What must go event by event."""
+    """The keys that must be judged event by event."""
 
     groups: Bool
     """By index of the group."""
@@ -33,7 +33,7 @@ class Anomalies(NamedTuple):
 
 
 def find_anomalies(groups: Groups, settings: AssemblySettings) -> Anomalies:
-    """Look at all new events, and at what was open before."""
+    """Check all new events, and the sessions that were open before."""
     sessions = groups.open.sessions
     odd = np.zeros(len(groups), bool)
     silent = np.zeros(0, np.int64)
@@ -53,7 +53,7 @@ def find_anomalies(groups: Groups, settings: AssemblySettings) -> Anomalies:
     )
     if span > settings.timeout_ms:
         odd[_with_own_gaps(groups, settings)] = True
-    limit = settings.timeout_ms + settings.grace_ms
+    limit = settings.silence_ms
     if span > limit:
         odd[_with_silence(groups, limit)] = True
         has_new = np.zeros(len(sessions), bool)
@@ -64,7 +64,7 @@ def find_anomalies(groups: Groups, settings: AssemblySettings) -> Anomalies:
 
 
 def _against_grammar(groups: Groups) -> Int:
-    """A segment is a start and entries, with an end only as its last; only a group's last segment stays open."""
+    """Return the groups with a segment that is not a start, entries and perhaps an end; only a group's last segment may lack an end."""
     segments, kind = groups.segments, groups.events.kind
     ends = np.add.reduceat(kind == END, segments.low, dtype=np.int64)
     starts = kind[segments.low] == START
@@ -84,7 +84,7 @@ def _over_limits(groups: Groups, settings: AssemblySettings) -> Int:
 
 
 def _with_repeated_ids(groups: Groups) -> Int:
-    """An event id twice in a session."""
+    """Return the groups in which an event id occurs twice in a session."""
     assert groups.events.event_id is not None
     segments = groups.segments
     continued = np.flatnonzero(segments.continues >= 0)
@@ -113,7 +113,7 @@ def _events_of(open_before: Touched, places: Int) -> EventChunk:
 
 
 def _with_own_gaps(groups: Groups, settings: AssemblySettings) -> Int:
-    """An event more than the timeout later than the one before in its session, which bounds the session's latest."""
+    """Return the groups with an event more than the timeout later than the one before in its session, which bounds its latest time."""
     segments, ts = groups.segments, groups.events.ts
     late = ts[1:] - ts[:-1] > settings.timeout_ms
     late[segments.low[1:] - 1] = False
@@ -124,7 +124,7 @@ def _with_own_gaps(groups: Groups, settings: AssemblySettings) -> Int:
 
 
 def _with_silence(groups: Groups, limit_ms: int) -> Int:
-    """Other keys' records, while the session was open, later than the event before plus timeout and grace."""
+    """Return the groups for which other keys' records, while the session was open, are later than its event plus timeout and grace."""
     open_after = np.flatnonzero(groups.events.kind != END)
     low, high = groups.until_next(open_after)
     agreed = groups.clock.latest_agreed(low, high, groups.events.offset[open_after])
@@ -138,7 +138,7 @@ def _with_silence(groups: Groups, limit_ms: int) -> Int:
 
 
 def _is_shown_silent(groups: Groups, sessions: OpenSessions, limit_ms: int) -> Bool:
-    """Of sessions without new events."""
+    """Return whether each session, which has no new events, is shown silent."""
     low, high = np.zeros(len(sessions), np.int64), np.full(len(sessions), len(groups.clock))
     agreed = groups.clock.latest_agreed(low, high, sessions.last)
     return np.asarray(agreed > sessions.max_ts + limit_ms)

@@ -2,8 +2,8 @@
 
 1. Take out the clock records, and read the others as columns (`records`); malformed ones are dead letters already.
 2. Sort the events by (key, offset), cut each key's events into segments at the starts, and join them with the open sessions (`groups`).
-3. Whole columns at a time, find every key that might need more than the plain grammar (`anomalies`).
-4. The other keys' segments are sessions, or stay open, as they are. The odd ones go event by event (`rules`).
+3. Find, whole columns at a time, every key that might need more than the plain grammar (`anomalies`).
+4. The other keys' segments are sessions, or stay open, as they are. The odd keys are judged event by event (`event_rules`).
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ import pyarrow as pa
 from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.anomalies import Anomalies, find_anomalies
 from spark_job.sessions.clock import NEVER
+from spark_job.sessions.event_rules import NewEvents, OpenSession, Rules
 from spark_job.sessions.events import Events
 from spark_job.sessions.groups import Groups
 from spark_job.sessions.open_limits import within_limits
 from spark_job.sessions.parsing.clock_records import without_clock_records
 from spark_job.sessions.parsing.records import read_records
 from spark_job.sessions.result import AssembledSessions, ClosedSession, DeadLetter
-from spark_job.sessions.rules import NewEvents, OpenSession, Rules
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk, Sums, ranges
 from spark_job.sessions.state.open_sessions import OpenSessions
@@ -39,11 +39,11 @@ def assemble(
 ) -> AssembledSessions:
     """Assemble a partition's new records with what was open before them. Does not change its arguments.
 
-    `new`, in offset order: offset int64, ts int64 (ms), value binary or null; key, type and event_id binary or null where they do not
-    come from the value; by_broker int8 and clock binary or null where there are clock records. Its offsets lie above those of earlier
+    `new`, in offset order: offset int64, ts int64 (ms), value binary or null; key, type and event_id binary or null if they do not
+    come from the value; by_broker int8 and clock binary or null if there are clock records. Its offsets lie above those of earlier
     calls. `schemas`: by the ids that occur in it, for formats that have some.
 
-    Raises DamagedStateError where `state` is not what an earlier call returned, InputSchemaError.
+    Raises DamagedStateError if `state` is not what an earlier call returned, InputSchemaError.
     """
     return within_limits(partial(_assemble, settings=settings, schemas=schemas), state, new, settings)
 
@@ -81,7 +81,7 @@ def _letter_order(letter: DeadLetter) -> tuple[int, int, str]:
 
 
 def _closed(groups: Groups, which: Int, settings: AssemblySettings) -> list[ClosedSession]:
-    """Segments of clean keys as sessions: the new ones are rows of the new events, the others are put together first."""
+    """Return segments of clean keys as sessions. New sessions are rows of the new events; the events of others are joined first."""
     segments = groups.segments
     is_new = segments.continues[which] < 0
     begun = which[is_new]
@@ -109,14 +109,14 @@ def _chunk(groups: Groups, segments: Int, starts: Int) -> EventChunk:
 
 
 class _Odd:
-    """The keys that go event by event: each one's open session, its new events, and what is open after them."""
+    """The keys that are judged event by event: each one's open session, its new events, and what is open after them."""
 
     def __init__(self, groups: Groups, settings: AssemblySettings, anomalies: Anomalies) -> None:
         sessions = groups.open.sessions
         odd = np.flatnonzero(anomalies.groups)
         silent = anomalies.silent
         self.places = np.concatenate([groups.session[odd], silent])
-        """Of each key's open session before; -1 where there was none."""
+        """Place of each key's open session before; -1 if there was none."""
         known = np.sort(self.places[self.places >= 0])
         before = groups.open.events_of(sessions.start[known])
         size = groups.past[odd] - groups.first[odd]
@@ -141,7 +141,7 @@ class _Odd:
 def _new_events(
     groups: Groups, odd: Int, rows: Int, silent: int, events: Events, begin: int, clock_matters: bool
 ) -> Iterator[NewEvents]:
-    """The new events of each odd group as lists, with what the clock says around each; then those of `silent` sessions, which have none.
+    """Yield the new events of each odd group as lists, with the clock's times around each; then `silent` sessions, which have none.
 
     `rows`: the groups' events; from `begin` on they are the last ones of `events`.
     """
@@ -172,7 +172,7 @@ def _new_events(
 
 
 def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Events) -> OpenSession:
-    """An open session out of the table; its events are in `before`, which are the first ones of `events`."""
+    """Return an open session from the table; its events are in `before`, which are the first ones of `events`."""
     start = int(sessions.start[place])
     rows: list[int] = []
     if sessions.rows[place]:
@@ -198,7 +198,7 @@ def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Ev
 def _still_open(
     groups: Groups, state: OpenState, opening: Int, closing: Int, odd: _Odd, settings: AssemblySettings
 ) -> OpenState:
-    """What stays open.
+    """Return what stays open.
 
     `opening`: segments of clean keys without an end; `closing`: what the segments with one continue with, by place in `Groups.open`.
     """
@@ -230,7 +230,7 @@ def _still_open(
 def _plain_sessions(
     groups: Groups, before: OpenSessions, opening: Int, going_on: Int, new: EventChunk, *, any_opens: bool
 ) -> OpenSessions:
-    """The table's entries for open segments of clean keys, in the order of `new`, which has their events."""
+    """Return the table's entries for open segments of clean keys, in the order of `new`, which has their events."""
     count = len(opening)
     old = going_on >= 0
     low = groups.segments.low[opening]
@@ -259,7 +259,7 @@ def _plain_sessions(
 
 
 class _Table:
-    """What the table said of sessions that may not have been in it (place -1): nothing, then."""
+    """The table's columns for sessions that may not have been in it (place -1): these get the values of a session without events."""
 
     def __init__(self, sessions: OpenSessions, places: Int) -> None:
         def column(values: npt.NDArray[Any], absent: int) -> npt.NDArray[Any]:
@@ -276,7 +276,7 @@ class _Table:
 
 
 def _new_of(odd: _Odd) -> EventChunk:
-    """The new events of the sessions that the rules left open."""
+    """Return the new events of the sessions that the rules left open."""
     rows = [[row for row in session.rows if row >= odd.n_before] for _, session in odd.still_open]
     with_new = [
         (session.start, mine) for (_, session), mine in zip(odd.still_open, rows, strict=True) if mine
@@ -289,7 +289,7 @@ def _new_of(odd: _Odd) -> EventChunk:
 
 
 def _odd_sessions(before: OpenSessions, odd: _Odd, new: EventChunk) -> OpenSessions:
-    """The table's entries for what the rules left open; `new` has the new events of those that have some."""
+    """Return the table's entries for what the rules left open; `new` has the new events of those that have some."""
     opened = [session for _, session in odd.still_open]
     start = np.array([session.start for session in opened], np.int64)
     rows = np.array([len(session.rows) for session in opened], np.int64)

@@ -5,6 +5,7 @@ about an interval of the log, never about the wall clock or another partition. N
 together with the newest earlier one of a different key, unless the broker has set its time (docs/decisions/0032). A clock record counts as
 one of a key that no other record has (docs/decisions/0047).
 Sparse tables (maxima of all runs of 1, 2, 4, … records) answer it for all events of a batch at once.
+`Rules._end_if_silent` decides the timeout; `anomalies` only selects the suspects.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ NEVER = np.iinfo(np.int64).min
 
 
 class Ticks(NamedTuple):
-    """What some records say of the time, in offset order."""
+    """The times that some records state, in offset order."""
 
     offset: Int
     ts: Int
@@ -31,7 +32,7 @@ class Ticks(NamedTuple):
     """Whether the broker has set its time; None: of none."""
 
     def among(self, other: "Ticks") -> "tuple[Ticks, Int]":
-        """Return both in one, and the place of each of these there. Their codes must differ."""
+        """Return both in one, and the place there of each of this one's. Their codes must differ."""
         order = np.argsort(np.concatenate([self.offset, other.offset]))
         pairs = ((self.offset, other.offset), (self.ts, other.ts), (self.code, other.code))
         offset, ts, code = (np.concatenate(pair)[order] for pair in pairs)
@@ -49,11 +50,11 @@ class LastRecords:
     """What the clock needs of the records before a batch."""
 
     key: str
-    """Of the last record that says what time it is: a well-formed one, or a clock record."""
+    """Key of the last record that states a time: a well-formed one, or a clock record."""
     offset: int
     ts: int
     other_offset: int = -1
-    """Of the newest record with a different key; -1 where it is not needed."""
+    """Offset of the newest record with a different key; -1 if it is not needed."""
     other_ts: int = NEVER
 
     def other_than(self, key: str) -> tuple[int, int]:
@@ -61,7 +62,7 @@ class LastRecords:
         return (self.other_offset, self.other_ts) if key == self.key else (self.offset, self.ts)
 
     def since(self, start: int) -> "LastRecords | None":
-        """What matters to sessions and tombstones that begin at or above `start`."""
+        """Return what the clock needs for sessions and tombstones that begin at or above `start`."""
         if self.offset < start:
             return None
         if 0 <= self.other_offset < start:
@@ -94,7 +95,7 @@ class Clock:
 
     @cached_property
     def _runs(self) -> tuple[Int, Int]:
-        """Of each place, where its run of records with one key begins and ends; of the end, itself."""
+        """For each place, where its run of records with one key begins and ends; for the end, the end itself."""
         changes = np.flatnonzero(self._code[1:] != self._code[:-1]) + 1
         begin = np.concatenate([np.zeros(1, np.int64), changes])
         size = np.diff(np.append(begin, len(self)))
@@ -106,7 +107,7 @@ class Clock:
 
     @cached_property
     def _agreed(self) -> "_Maxima":
-        """Of each record and the newest earlier one of another key, the earlier time."""
+        """For each record, the earlier time of it and of the newest earlier record of another key."""
         other = self._runs[0] - 1
         return _Maxima(np.minimum(self._ts, np.where(other < 0, self._before[1], self._ts[other])))
 
@@ -117,13 +118,13 @@ class Clock:
         return self._any if self._by_broker.all() else _Maxima(np.where(self._by_broker, self._ts, NEVER))
 
     def latest(self, low: Int, high: Int) -> Int:
-        """The greatest time in each interval [low, high); NEVER where it is empty."""
+        """Return the greatest time in each interval [low, high); NEVER if it is empty."""
         return self._any.latest(low, high)
 
     def latest_agreed(self, low: Int, high: Int, last: Int) -> Int:
-        """The latest time that the records of each interval agree on; NEVER where there is none.
+        """Return the latest time that the records of each interval agree on; NEVER if there is none.
 
-        `last`: offset of the session's last event, behind which the interval begins.
+        `last`: offset of the session's last event, after which the interval begins.
         """
         certain = self._certain
         if certain is self._any:
@@ -133,11 +134,11 @@ class Clock:
         return found if certain is None else np.maximum(found, certain.latest(low, high))
 
     def _agreed_from(self, low: Int, last: Int) -> Int:
-        """Behind the first records of one key, unless an earlier one of another key follows the session's last event."""
+        """Skip the first records of one key, unless an earlier one of another key follows the session's last event."""
         return np.where((low == 0) & (self._before[0] > last), low, self._runs[1][low])
 
     def first_agreed(self, low: int, high: int, last: int, than: int) -> int | None:
-        """The offset of the first record in [low, high) by which records agree on a time over `than`. `last`: see `latest_agreed`."""
+        """Return the offset of the first record in [low, high) by which records agree on a time over `than`. `last`: as above."""
         certain = self._certain
         begin = min(int(self._agreed_from(np.array([low]), np.array([last]))[0]), high)
         found = [self._agreed.first_later(begin, high, than)]
@@ -173,7 +174,7 @@ class _Maxima:
 
     def first_later(self, low: int, high: int, than: int) -> int | None:
         while low < high:
-            # Skip the longest run that holds nothing later.
+            # Skip the longest run that contains nothing later.
             step = (high - low).bit_length() - 1
             while step > 0 and self._of[step][low] > than:
                 step -= 1

@@ -1,4 +1,4 @@
-"""What stops the assembler. A bad record never does: it becomes a dead letter."""
+"""Errors that stop the assembler. A bad record never does: it becomes a dead letter."""
 
 
 class AssemblyError(Exception):
@@ -6,7 +6,7 @@ class AssemblyError(Exception):
 
 
 class DamagedStateError(AssemblyError):
-    """What was kept of the open sessions is not what was written; they can be found again in Kafka."""
+    """The stored open sessions are not as they were written; they can be rebuilt from Kafka."""
 
 
 class InputSchemaError(AssemblyError):

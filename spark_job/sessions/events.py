@@ -1,4 +1,4 @@
-"""Events as columns. A row is a place in them; nothing is copied until an event is asked for.
+"""Events as columns. A row is an index into them; nothing is copied until an event is asked for.
 
 The assembler judges events by (key, offset), see `groups`. No order follows their times.
 """
@@ -21,7 +21,7 @@ START, ENTRY, END = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events of one partition: by offset as they were read (`Records`), by (session's start, offset) where they are kept (`EventChunk`)."""
+    """Events of one partition: by offset as they were read (`Records`), or by (session's start, offset) as they are kept (`EventChunk`)."""
 
     offset: Int
     ts: Int
@@ -30,9 +30,9 @@ class Events:
     """START, ENTRY or END; anything in rows of malformed records."""
     payload: pa.LargeBinaryArray
     event_id: pa.LargeBinaryArray | None
-    """None where event ids are not configured."""
+    """None if event ids are not configured."""
     type: pa.LargeBinaryArray | None = None
-    """In UTF-8, where an event's kind does not tell its type: entries have several, or other rules applied. None, NULL: it does."""
+    """In UTF-8, if an event's kind does not determine its type: entries have several, or other rules applied. None, NULL: it does."""
     bounds: Int = field(init=False)
     data: memoryview = field(init=False)
 
@@ -62,11 +62,11 @@ class Events:
         return _types(self.kind[begin:end], own, names)
 
     def ordered(self, rows: npt.NDArray[Any]) -> "OrderedEvents":
-        """Some events in that order, their payloads where they are."""
+        """Return some events in that order; their payloads stay where they are."""
         return OrderedEvents(self.offset[rows], self.ts[rows], self.kind[rows], self, rows)
 
     def take(self, rows: npt.NDArray[Any]) -> "Events":
-        """The events of some rows, in that order."""
+        """Return the events of some rows, in that order."""
         places = pa.array(rows)
         return Events(
             self.offset[rows],
@@ -79,7 +79,7 @@ class Events:
 
     @classmethod
     def concat(cls, parts: Sequence["Events"]) -> "Events":
-        """The events of several parts, one after the other. Parts without event ids have NULLs where others have some."""
+        """Return the events of several parts, one after the other. Parts without event ids get NULLs if others have some."""
         if len(parts) == 1:
             return parts[0]
         has_ids = any(part.event_id is not None for part in parts)
@@ -94,11 +94,11 @@ class Events:
         )
 
     def ids(self) -> pa.LargeBinaryArray:
-        """The event ids, NULL where there are none."""
+        """Return the event ids, NULL if there are none."""
         return pa.nulls(len(self), pa.large_binary()) if self.event_id is None else self.event_id
 
     def own_types(self) -> pa.LargeBinaryArray:
-        """The column `type`, NULL where there is none."""
+        """Return the column `type`, NULL if there is none."""
         return pa.nulls(len(self), pa.large_binary()) if self.type is None else self.type
 
     @classmethod
@@ -110,7 +110,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class OrderedEvents:
-    """Events by (key, offset), their payloads where they were: most of a batch are asked for once, by the transform, or never."""
+    """Events by (key, offset); their payloads stay where they were, because most are read once, by the transform, or never."""
 
     offset: Int
     ts: Int
@@ -123,7 +123,7 @@ class OrderedEvents:
 
     @property
     def event_id(self) -> pa.LargeBinaryArray | None:
-        """None where event ids are not configured."""
+        """None if event ids are not configured."""
         ids = self._of.event_id
         return None if ids is None else ids.take(pa.array(self._rows))
 

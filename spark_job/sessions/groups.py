@@ -20,7 +20,7 @@ Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Runs of a group's events: up to the next start, or, where any event opens a session, to the next end."""
+    """Runs of a group's events: up to the next start, or, if any event opens a session, to the next end."""
 
     low: Int
     high: Int
@@ -29,7 +29,7 @@ class Segments:
     ends: Bool
     """The last event is an end."""
     continues: Int
-    """The open session that it continues with, by its place in `Groups.open`; -1 where it begins one."""
+    """The open session that it continues, by its place in `Groups.open`; -1 if it begins one."""
 
 
 class Groups:
@@ -42,7 +42,7 @@ class Groups:
         settings: AssemblySettings,
         clock_records: Ticks | None = None,
     ) -> None:
-        """`clock_records`: those among the records, with codes from 0 on."""
+        """`clock_records`: the clock records among the records, with codes from 0 on."""
         alone = settings.rules < 2
         before = state.last
         self._any_opens = not settings.start
@@ -76,22 +76,22 @@ class Groups:
         self.events = records.events.ordered(rows[order])
         times = [self.events.ts] if clock_records is None else [self.events.ts, clock_records.ts]
         self.latest = max((int(ts.max()) for ts in times if len(ts)), default=None)
-        """The latest time of all these; None where there is nothing."""
+        """The latest time of all these; None if there is none."""
         self.first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
         self.past = np.append(self.first[1:], len(codes))[: len(self.first)]
         self.code = codes[self.first]
         keys = self.keys.take(pa.array(self.code))
-        self.open = state.touched(keys, self._quieter_than(state, settings.timeout_ms + settings.grace_ms))
-        """The sessions that were open before, as far as these records may change them."""
+        self.open = state.touched(keys, self._quieter_than(state, settings.silence_ms))
+        """The sessions that were open before and that these records may change."""
         self.session = np.full(len(self.code), -1)
-        """Of each group, the place of its key's open session in that table; -1 where none is open."""
-        # The other way round it would hash all open keys, and keep them.
+        """For each group, the place of its key's open session in that table; -1 if none is open."""
+        # The other way round, Arrow would hash all open keys, and keep the hashes.
         has_new = pc.index_in(self.open.sessions.key, value_set=keys)
         open_already = np.flatnonzero(has_new.is_valid())
         self.session[int64(has_new.drop_null())] = open_already
 
     def _quieter_than(self, state: OpenState, limit_ms: int) -> int | None:
-        """No session whose greatest time is this or above can have fallen silent; None: none at all can."""
+        """Return a time: only sessions whose greatest time is below it can have fallen silent. None: no session can."""
         quietest = state.live.quietest
         if self.latest is None or quietest is None or self.latest - limit_ms <= quietest:
             return None
@@ -129,7 +129,7 @@ class Groups:
         return Segments(low, high, group, kind[high - 1] == END, continues)
 
     def until_next(self, at: Int) -> tuple[Int, Int]:
-        """After each of some events: the places on the clock [low, high) up to the next event of its group."""
+        """Return, for each of some events, the places on the clock [low, high) after it, up to the next event of its group."""
         low = self.place[at] + 1
         follows = at + 1 < self.past[self.group[at]]
         high = np.full(len(at), len(self.clock))

@@ -1,12 +1,12 @@
-"""The bounds on what is open in a partition. Over one of them the oldest sessions end, as `too_large`.
+"""The limits on what is open in a partition. Over a limit the oldest sessions end, as `too_large`.
 
-The oldest go first, by their start, so that what is open afterwards has begun behind all that ended, and behind their repeated starts,
-which a rebuild would take for first ones. A rebuild therefore begins behind them, too, and needs neither these rules nor any trace of the
-ended sessions (docs/decisions/0034).
+The oldest end first, by their start, so that every session still open began after all ended ones, and after their repeated starts, which
+a rebuild would take for first ones. A rebuild therefore begins after them, too, and needs neither these rules nor any trace of the ended
+sessions (docs/decisions/0034).
 
-Where any event opens a session, a rebuild would take any event of an ended one for a first one. There tombstones take their place, which
-also keep the rest of such a session from being one. Only where tombstones are too many, all goes that has begun before the last event of
-one that is forgotten (docs/decisions/0042).
+If any event opens a session, a rebuild would take any event of an ended session for a first one. Tombstones then replace the ended
+sessions, so that the rest of such a session does not open another one. Only if there are too many tombstones, everything ends that began
+before the last event of a dropped tombstone (docs/decisions/0042).
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 
 MAX_TOMBSTONES_BYTES = 8 << 20
-"""Of a partition, with the open sessions that are later parts: they are on each row of the ledger."""
+"""Limit for a partition, later parts of open sessions included: each row of the ledger has them."""
 _TOMBSTONE_BYTES = 160
-"""Beside its key, and a little more than it takes."""
+"""Of a tombstone beside its key: a little more than it takes."""
 _HEAD_BYTES = 32
-"""More than what an event has in front of its value: its schema's id."""
+"""More than an event has in front of its value, which is its schema's id."""
 _ROOM = 64
-"""Ending makes room for this part of a limit: near it, events are judged one by one."""
+"""Ending sessions makes room for this part (1/64) of a limit, because events are judged one by one near it."""
 
 Int = npt.NDArray[np.int64]
 Assemble = Callable[[OpenState, pa.Table], AssembledSessions]
@@ -54,7 +54,7 @@ def within_limits(
         if not may_exceed:
             return found
         if len(new) < 2:
-            # What is malformed ends no session here, and no clock record does.
+            # Malformed records and clock records end no session here.
             is_event = found.counts.events > found.counts.malformed
             return _ended(found, int(new.column("offset")[0].as_py()), settings) if is_event else found
     middle = len(new) // 2
@@ -69,23 +69,23 @@ def within_limits(
 
 
 def _most_added(new: pa.Table, settings: AssemblySettings) -> int:
-    """Return at least as many bytes as new records can add: values, and keys."""
+    """Return an upper bound for the bytes that new records can add: values, and keys."""
     keys = MAX_KEY_BYTES * len(new)
     if settings.format in ("json", "bytes"):
-        # A key is written out in its record. That of Avro or Protobuf may be the name of a number.
+        # A key is written out in its record. In Avro or Protobuf it may be an enum's name, of which the record has only the number.
         keys = min(keys, new.nbytes)
     return int(new.nbytes) + keys + _HEAD_BYTES * len(new)
 
 
 def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -> AssembledSessions:
-    """End the oldest sessions after the record at `closing`; tombstones among them are forgotten."""
+    """End the oldest sessions after the record at `closing`; tombstones among them are dropped."""
     assert settings.max_open_bytes is not None
     if (
         found.state.live.totals.held_bytes <= settings.max_open_bytes
         and _tombstones_bytes(found.state) <= MAX_TOMBSTONES_BYTES
     ):
         return found
-    # A look at each open session: ending some makes room for many more.
+    # This reads every open session, which is rare: ending some makes room for many more.
     sessions = found.state.sessions
     sizes, place = sessions.held_bytes, np.arange(len(sessions))
     tombstones = np.array([_tombstone_bytes(key) for key in sessions.key.to_pylist()], np.int64)
@@ -145,7 +145,7 @@ def _letter(
 
 
 def _too_many(sizes: Int, most: int) -> int:
-    """How many of the first ones go."""
+    """Return how many of the first ones end."""
     total = int(sizes.sum())
     if total <= most:
         return 0
@@ -154,7 +154,7 @@ def _too_many(sizes: Int, most: int) -> int:
 
 
 def _with_repeated(sessions: OpenSessions, count: int) -> int:
-    """How many go with the first `count`, so that all their repeated starts lie in front of what stays."""
+    """Return how many end with the first `count`, so that all their repeated starts lie before what stays open."""
     if not count:
         return 0
     newest = np.maximum.accumulate(sessions.repeated)

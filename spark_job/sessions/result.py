@@ -1,4 +1,4 @@
-"""What one call of the assembler gives back."""
+"""The result of one call of the assembler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Unended(NamedTuple):
     last_offset: int
     """Of the last event, dropped duplicates included."""
     closing_offset: int
-    """Of the record that decided it."""
+    """Of the record that decided that the session is over."""
 
 
 class ClosedSession:
-    """A whole session: some consecutive rows of a call's events, which are read only when asked for."""
+    """A whole session: some consecutive rows of a call's events, which are read only on demand."""
 
     __slots__ = ("_begin", "_end", "_events", "_names", "_unended", "key", "part")
 
@@ -36,7 +36,7 @@ class ClosedSession:
         unended: Unended | None = None,
         part: int = 1,
     ) -> None:
-        """`names`: of the kinds START, ENTRY and END. `unended`: None where the last event is the end event. `part`: see Session."""
+        """`names`: of the kinds START, ENTRY and END. `unended`: None if the last event is the end event. `part`: see Session."""
         self.key = key
         self.part = part
         self._unended = unended
@@ -110,20 +110,20 @@ class DeadLetter:
     """Of the record that decided it."""
     reason: Reason
     key: str | None
-    """None where the record has no valid key."""
+    """None if the record has no valid key."""
     detail: str
     """For people."""
     events: Sequence[tuple[int, int, bytes | None]]
     """(offset, epoch ms, payload), kept up to the session's limits. The payload of a record without a value is None."""
     n_events: int
-    """Events counted, also those over the limit; dropped duplicates are not counted."""
+    """Number of events, those over the limit included, dropped duplicates excluded."""
     types: Sequence[str | None] | None = None
-    """Of the kept events, where the type is a record header; None where the events' values tell it. A missing header is None."""
+    """Of the kept events, if the type is a record header; None if the events' values contain it. A missing header is None."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Of one call. All but `per_event` are the same for any cut of the input into calls."""
+    """Counts of one call. The sums of all but `per_event` are the same for any cut of the input into calls."""
 
     events: int = 0
     """New records, malformed ones included and clock records excepted."""
@@ -132,9 +132,9 @@ class Counts:
     duplicates: int = 0
     """Dropped: repeated starts and repeated event ids."""
     swallowed: int = 0
-    """By sessions over the limit."""
+    """Events swallowed by sessions over the limit."""
     per_event: int = 0
-    """New records of keys that went event by event."""
+    """New records of keys that were judged event by event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""From the assembler's columns to the Session a transform sees."""
+"""Turn the assembler's columns into the Session that a transform sees."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
@@ -11,11 +11,11 @@ from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.settings import Format
 
 Decode = Callable[[bytes], Any]
-"""Makes an event's value of its bytes."""
+"""Decodes an event's value."""
 
 
 class SessionEvents(Sequence[Event]):
-    """A session's events, made at the first look and then kept. Equal to any list or tuple of equal events."""
+    """A session's events, created at the first access and then kept. Equal to any list or tuple of equal events."""
 
     __slots__ = ("_closed", "_decode", "_events", "_source")
 
@@ -64,7 +64,7 @@ class SessionEvents(Sequence[Event]):
 
 
 def value_decoder(of: Format, schemas: Schemas) -> Decode | None:
-    """Return what decodes the values of a format; None for JSON, which events decode themselves."""
+    """Return the decoder of a format's values; None for JSON, which events decode themselves."""
     if of == "json":
         return None
     return _no_value if of == "bytes" else SchemaDecode(schemas)
@@ -97,7 +97,7 @@ def _no_value(_raw: bytes) -> Any:
 
 
 def to_session(closed: ClosedSession, topic: str, partition: int, decode: Decode | None = None) -> Session:
-    """The public session; `topic` and `partition` are where it was read. `decode`: see `value_decoder`."""
+    """Return the public session. `topic`, `partition`: where it was read; `decode`: see `value_decoder`."""
     return Session(
         key=closed.key,
         events=SessionEvents(closed, (topic, partition), decode),

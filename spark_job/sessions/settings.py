@@ -1,4 +1,4 @@
-"""What the assembler has to know about the events: where their fields are and how large a session may grow."""
+"""The assembler's settings: where the events' fields are and how large a session may grow."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ ANY_TYPE = "*"
 """The value of `entry` that stands for every type but `start` and `end`."""
 Format = Literal["json", "bytes", "avro", "protobuf", "json-schema"]
 
-# The range of `datetime`: times outside it could not be given to a transform, so such a record is malformed.
+# The range of `datetime`: a transform could not receive other times, so a record with one is malformed.
 MIN_TS_MS = -62_135_596_800_000
 MAX_TS_MS = 253_402_300_799_999
 
@@ -22,7 +22,7 @@ RULES = 2
 
 @dataclass(frozen=True, slots=True)
 class AssemblySettings:
-    """How a partition's events become sessions. Raises ValueError where the values contradict each other.
+    """How a partition's events become sessions. Raises ValueError if the values contradict each other.
 
     A path names a field of the payload, outermost first: `$.data.type` is `("data", "type")`.
     """
@@ -42,21 +42,21 @@ class AssemblySettings:
     time_path: FieldPath | None = None
     """None: the record's timestamp is the event's time."""
     time_format: Literal["iso8601", "epoch_ms"] = "iso8601"
-    """Of the field at `time_path`: an ISO 8601 string (UTC where it has no offset) or an integer."""
+    """Of the field at `time_path`: an ISO 8601 string (UTC if it has no offset) or an integer."""
     timeout_ms: int = 60_000
     """An event later than its session's greatest time plus this ends the session as timed out."""
     grace_ms: int = 20_000
-    """Added to the timeout where another key's record shows the silence."""
+    """Added to the timeout when other keys' records show the silence."""
     clock_records: bool = False
     """Whether the input column `clock` marks records that are no events and only show silence."""
     on_timeout: Literal["dead_letter", "emit"] = "dead_letter"
-    """What becomes of a session that times out, by its own key's next event or by silence."""
+    """What happens to a session that times out, by its own key's next event or by silence."""
     max_events: int = 10_000
     """Of one session, its start and end included."""
     max_bytes: int = 16 << 20
     """Of one session: the sum of its events' payloads in bytes."""
     format: Format = "json"
-    """What the values are. `bytes` have no fields; the last three are in Confluent's wire format."""
+    """The format of the values. `bytes` have no fields; the last three are in Confluent's wire format."""
     schema_id_in_header: bool = False
     """The values' schema ids are in the input column `schema_id`, and not in front of the values."""
     max_open_bytes: int | None = None
@@ -94,6 +94,11 @@ class AssemblySettings:
             raise ValueError("session.time cannot be a number and share its field with a string")
 
     @property
+    def silence_ms(self) -> int:
+        """A session falls silent when other keys' records are later than its greatest time plus this."""
+        return self.timeout_ms + self.grace_ms
+
+    @property
     def entries(self) -> tuple[str, ...]:
         """The types of entries, perhaps `*`."""
         return (self.entry,) if isinstance(self.entry, str) else self.entry
@@ -105,7 +110,7 @@ class AssemblySettings:
 
     @property
     def has_parts(self) -> bool:
-        """Whether a session that exceeds a limit closes in parts: true where neither a start nor an end type is set."""
+        """Whether a session that exceeds a limit closes in parts: true if neither a start nor an end type is set."""
         return not self.start and not self.end
 
     @property

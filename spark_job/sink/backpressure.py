@@ -1,4 +1,4 @@
-"""Backpressure: no further commit while too much waits to be delivered, so that an outage downstream fills no disk."""
+"""Backpressure: commit nothing while too many outputs wait for delivery, so that an outage downstream fills no disk."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ _FEW_BATCHES = 1_000
 
 @dataclass(frozen=True)
 class Backlog:
-    """What lies behind the slowest lane: whole batches, so never too little. `bytes`: of encoded outputs."""
+    """The outputs that the slowest lane has not passed: whole batches, so never too few. `bytes`: of encoded outputs."""
 
     events: int
     bytes: int
@@ -40,9 +40,9 @@ class Backlog:
 
 
 class BacklogReader:
-    """Adds the ledger up from the slowest lane's cursor on: once as a whole, then what came and what was delivered since the last look.
+    """Adds the ledger up from the slowest lane's cursor on: at first as a whole, then only changes since the last read.
 
-    So a look costs the same however long the outage lasts.
+    So a read costs the same however long the outage lasts.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -51,11 +51,11 @@ class BacklogReader:
         self._sum = Backlog(0, 0)
 
     def read(self) -> Backlog:
-        """Return what waits now."""
+        """Return the backlog now."""
         row = self._connection.execute(_LEDGER["backlog_bounds"]).fetchone()
         assert row is not None
         after, to = row
-        # A few rows are added up anew: what was delivered may have been pruned since the last look, and cannot be taken off then.
+        # Few rows are added up again: delivered ones may have been pruned since the last read, and can then not be subtracted.
         if to - after <= _FEW_BATCHES or after >= self._to or to < self._to:
             self._sum = self._between(after, to)
         else:
@@ -75,18 +75,18 @@ class BacklogReader:
 
 
 class Backpressure:
-    """Holds the job back at the bounds of `[job] max_backlog_events` and `max_backlog_bytes`; 0 is no bound."""
+    """Holds the job back at the limits `[job] max_backlog_events` and `max_backlog_bytes`; 0 is no limit."""
 
     def __init__(
         self, connection: Connection, run_id: UUID, settings: JobSettings, condition: Condition
     ) -> None:
-        """`condition` is told while the job is held back."""
+        """`condition` records while the job is held back."""
         self._connection, self._run_id, self._condition = connection, run_id, condition
         self._backlog = BacklogReader(connection)
         self._max_events, self._max_bytes = settings.max_backlog_events, settings.max_backlog_bytes
 
     def wait(self, is_ending: Callable[[], bool]) -> bool:
-        """Return True once the backlog is below the bounds, False when `is_ending` says so before. Call before a batch's transaction."""
+        """Return True once the backlog is below the limits, False if `is_ending` returns True before. Call before a batch's transaction."""
         if not self._max_events and not self._max_bytes:
             return True
         reason = self._over()

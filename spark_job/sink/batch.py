@@ -1,4 +1,4 @@
-"""One micro-batch on the driver: from the rows that Spark collected to the rows that the outbox stores. Pure; no server is asked."""
+"""One micro-batch on the driver: turn the rows that Spark collected into the rows that the outbox stores. Pure: it asks no server."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,32 +49,32 @@ class Letter(NamedTuple):
     values: bytes
     offsets: bytes
     times_ms: bytes
-    types: bytes | None  # None: the values tell them
+    types: bytes | None  # None: the values contain them
 
 
 class AssembledBatch(NamedTuple):
-    """What a task says of a partition that had new records."""
+    """What a task reports about a partition that had new records."""
 
     where: TopicPartition
     safe: int | None
-    """Where the oldest open session begins; None where none is open."""
+    """Where the oldest open session begins; None if none is open."""
     sessions: int
     events: int
     n_bytes: int
     digest: str
-    """Of what is open; empty where nothing is."""
+    """Of the open sessions; empty if there are none."""
     tombstones: bytes
     refused: RefusedIds
     """Which records, from the oldest open session on, were refused for their schema's id."""
     rebuilt_events: int | None
-    """Records that were read again to find the open sessions; None where they were at hand."""
+    """Records that were read again to rebuild the open sessions; None if they were in the cache."""
     differs: bool
-    """What was found again is not what was open, and a person accepted that."""
+    """Whether the rebuilt sessions differ from the digest, and a person accepted that."""
     problem: str
-    """What is wrong with the cache of open sessions; empty where nothing is."""
+    """What is wrong with the cache of open sessions; empty if nothing is."""
 
     def open(self, end: int) -> OpenPartition | None:
-        """Return it as the ledger keeps it, None where nothing is open. `end`: of the partition's slice."""
+        """Return it as the ledger keeps it; None if nothing is open. `end`: of the partition's slice."""
         if not self.digest:
             return None
         safe = end if self.safe is None else self.safe
@@ -85,7 +85,7 @@ class AssembledBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchResult:
-    """All that one Spark batch found."""
+    """The whole result of one Spark batch."""
 
     sessions: list[SessionRow]
     letters: list[Letter]
@@ -95,7 +95,7 @@ class BatchResult:
 
     @property
     def mean_event_bytes(self) -> float | None:
-        """Of the input, with what Kafka says of a record; None without an event."""
+        """Mean bytes of an input event, in all columns that tasks read; None without an event."""
         events = self.counts.get("events", 0)
         return self.counts.get("bytes", 0) / events if events else None
 
@@ -151,7 +151,7 @@ def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
 
 
 def _others(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield the rows that are no sessions, some at a time: a flood of letters is copied once, not three times."""
+    """Yield the rows that are not sessions, some at a time: so a flood of letters is copied once, not three times."""
     for part in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
         yield from part.filter(pc.not_equal(part.column("kind"), rows.SESSION)).to_pylist()
 
@@ -159,7 +159,7 @@ def _others(table: pa.Table) -> Iterator[dict[str, Any]]:
 def parts(sessions: Sequence[SessionRow], max_row_bytes: int) -> list[list[OutputRow]]:
     """Return the rows of each part, in key-byte order: one row for each key and part.
 
-    A key's sessions stay in closing order; they take another part only where one row would exceed `max_row_bytes`. There is
+    A key's sessions stay in closing order; they take another part only if one row would exceed `max_row_bytes`. There is
     always a first part, even without rows.
     """
     result: list[list[OutputRow]] = [[]]
@@ -197,7 +197,7 @@ def _row(sessions: list[SessionRow]) -> OutputRow:
 
 
 def _sessions(table: pa.Table, places: Mapping[int, TopicPartition]) -> list[SessionRow]:
-    """Column by column: a batch has thousands."""
+    """Read column by column, because a batch has thousands of sessions."""
 
     def column(name: str) -> list[Any]:
         return table.column(name).to_pylist()  # type: ignore[no-any-return]

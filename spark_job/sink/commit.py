@@ -1,10 +1,13 @@
 """The one commit of the engine: each micro-batch becomes one Postgres transaction.
 
 1. The writer lock: from here on no other run can write, and a zombie stops.
-2. Continuity: the ledger ends where this batch starts. A reissue leaves out what was erased.
+2. Continuity: the ledger must end where this batch starts. A reissue leaves out erased sessions.
 3. One row for each session key and part, by binary COPY.
-4. Dead letters, and those that the rows resolve.
+4. Insert the new dead letters, and resolve those that the rows cover.
 5. The ledger row last: the publisher follows it.
+
+A batch that an earlier attempt committed is never retried: each start reads the ledger's end (`recovery/start.py`), and Spark begins
+there. After an unknown COMMIT the attempt fails, and the next start reads the ledger again.
 """
 
 import contextlib
@@ -21,16 +24,16 @@ from service.lifecycle.fault_points import reach
 from service.observability import tracing
 from service.observability.best_effort import best_effort
 from spark_job.input.offsets import Offsets
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.position import InputPosition
 from spark_job.monitoring import metrics
-from spark_job.sink import batch, storing, superseded
-from spark_job.sink import ledger as ledger
+from spark_job.sink import batch, ledger_rows, superseded
 from spark_job.sink.batch import BatchResult, OutputRow
-from spark_job.sink.computed import BatchRange, ComputedBatch
+from spark_job.sink.computed_batch import BatchRange, ComputedBatch
+from spark_job.sink.copy_rows import copy_rows, insert_letters
 from spark_job.sink.erased import ErasedKeys
-from spark_job.sink.ledger import LedgerEntry, LedgerState
+from spark_job.sink.ledger_rows import LedgerEntry, LedgerState
 
 log = structlog.get_logger()
 
@@ -41,7 +44,7 @@ _CANCEL_S = 5.0
 
 @dataclass(frozen=True)
 class CommittedBatch:
-    """What a batch did to the outbox."""
+    """What a batch added to the outbox."""
 
     batch_id: int
     """Of its last part."""
@@ -51,7 +54,7 @@ class CommittedBatch:
 
 
 class Sink:
-    """Writes the batches of one run, in order. All of it belongs to the thread that commits, but for `cancel`."""
+    """Writes the batches of one run, in order. The thread that commits owns all of it, except `cancel`."""
 
     def __init__(
         self,
@@ -62,9 +65,9 @@ class Sink:
         transform_fingerprint: str,
         max_row_bytes: int,
     ) -> None:
-        """`connection` must be in autocommit mode, so that a transaction here is one there."""
+        """`connection` must be in autocommit mode, so that each transaction here is one in Postgres."""
         self.position = position
-        """Where the outbox is, by what was read at the start and what was committed since."""
+        """The outbox's position: what the start read, and what was committed since."""
         self._connection = connection
         self._run_id = run_id
         self._transform_fingerprint = transform_fingerprint
@@ -73,10 +76,10 @@ class Sink:
         self._horizon = superseded.Horizon.read(connection, position)
 
     def commit(self, computed: ComputedBatch, spark_batch: int) -> CommittedBatch:
-        """Store it, and return what that did.
+        """Store the batch, and return what it added.
 
         Raises FencedError when another run owns the outbox, MovedError or ContinuityError when the batch does not continue the ledger. All
-        leave the outbox as it was. Raises UnavailableError when the connection was lost, so that it is unknown whether the batch is there.
+        leave the outbox as it was. Raises UnavailableError when the connection was lost: then it is unknown whether the batch is there.
         """
         began = time.perf_counter()
         planned, result, following = computed.planned, computed.result, computed.following
@@ -85,7 +88,7 @@ class Sink:
         self._ensure_partitions(len(parts))
         prepared = time.perf_counter()
         reach("sink.before_transaction")
-        with ownership.certain(self._connection):
+        with ownership.confirmed_transaction(self._connection):
             ownership.lock(self._connection)
             reach("sink.after_lock")
             state = self._check(planned)
@@ -96,12 +99,12 @@ class Sink:
                 _report_erased(whole, result)
             first_id = state.next_batch
             for part, rows in enumerate(parts):
-                storing.copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
+                copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
             reach("sink.after_copy")
             resolved = superseded.resolve(
                 self._connection, self._horizon.keys(result.sessions), first_id, first_id + len(parts) - 1
             )
-            written = storing.insert_letters(
+            written = insert_letters(
                 self._connection,
                 result.letters,
                 generation,
@@ -123,7 +126,7 @@ class Sink:
                 dead_letters=sum(written.values()),
                 duplicate_events=result.counts.get("duplicates", 0),
             )
-            ledger.insert_rows(self._connection, entry, parts, first_id, state.lanes)
+            ledger_rows.insert_rows(self._connection, entry, parts, first_id, state.lanes)
             reach("sink.after_ledger")
         reach("sink.after_commit")
         self.position = replace(self.position, newest=replace(following, batch_id=first_id + len(parts) - 1))
@@ -150,13 +153,13 @@ class Sink:
         return committed
 
     def cancel(self) -> None:
-        """End a statement that is under way, from another thread, where the server can still be told."""
+        """End a statement that is under way, from another thread, if the server can still be reached."""
         with contextlib.suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=_CANCEL_S)
 
     def _check(self, planned: BatchRange) -> LedgerState:
-        """Whether the outbox is still this run's, and the batch continues its ledger."""
-        state = ledger.read_state(self._connection)
+        """Check that this run still owns the outbox, and that the batch continues the ledger; return the ledger's state."""
+        state = ledger_rows.read_state(self._connection)
         if state.run_id != self._run_id and (error := ownership.disowned(self._connection, self._run_id)):
             raise error
         at = self.position
@@ -179,9 +182,9 @@ class Sink:
         """Make table partitions ahead, outside the batch's transaction, so that their locks are held for a moment only."""
         next_id = (self.position.batch_id or 0) + 1
         if next_id + parts + _ENSURE_EVERY > self._ensured_to:
-            next_id = ledger.read_state(self._connection).next_batch
+            next_id = ledger_rows.read_state(self._connection).next_batch
             self._ensured_to = next_id + parts + _PARTITIONS_AHEAD
-            ledger.ensure_partitions(self._connection, next_id, self._ensured_to)
+            ledger_rows.ensure_partitions(self._connection, next_id, self._ensured_to)
 
 
 def _report_erased(whole: BatchResult, left: BatchResult) -> None:
@@ -225,7 +228,7 @@ def _report(
     resolved: int,
     seconds: Mapping[str, float],
 ) -> None:
-    """One line for each batch, its last; others before it where sessions were found again, letters resolved, or a cache is in trouble."""
+    """Log one line for each batch, as its last; others before it if sessions were rebuilt, letters resolved, or a cache has a problem."""
     rebuilt = [found for found in result.partitions if found.rebuilt_events is not None]
     if rebuilt:
         events = sum(found.rebuilt_events or 0 for found in rebuilt)

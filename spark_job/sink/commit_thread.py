@@ -5,16 +5,16 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
 class CommitThread:
-    """Runs one commit at a time in its own thread. After one that committed nothing, no other is begun."""
+    """Runs one commit at a time in its own thread. After one that committed nothing, it begins no other."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._newest: Future[bool] | None = None
 
     def hand_over(self, commit: Callable[[], bool]) -> bool:
-        """Begin `commit` as soon as the one before has ended; return False, with nothing begun, where that one returned False.
+        """Begin `commit` as soon as the one before has ended; return False, with nothing begun, if that one returned False.
 
-        `commit` returns whether it committed, and deals with its failures itself.
+        `commit` returns whether it committed, and handles its failures itself.
         """
         if self._newest is not None and not self._newest.result():
             return False
@@ -22,9 +22,9 @@ class CommitThread:
         return True
 
     def settle(self, timeout_s: float) -> bool:
-        """Wait until no commit is under way; return whether it came to that."""
+        """Wait until no commit is under way; return False after the timeout."""
         return self._newest is None or bool(wait([self._newest], timeout_s).done)
 
     def close(self) -> None:
-        """Let the thread end, after what is under way."""
+        """Let the thread end, after the commit that is under way."""
         self._thread.shutdown(wait=False)

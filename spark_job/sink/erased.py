@@ -1,7 +1,7 @@
-"""What was erased stays out: a reissue reads the events of erased sessions again, where Kafka has them, and stores nothing of them.
+"""Keep erased sessions out of the outbox: a reissue reads their events again, if Kafka has them, and stores nothing of them.
 
-Read within the batch's transaction, under the writer lock, which an erasure takes too. Every other generation reads nothing below what it
-has read, and asks nothing.
+The erased keys are read within the batch's transaction, under the writer lock, which an erasure takes too. Every other generation reads no
+offset a second time, and needs none of them.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ _LEDGER = queries("spark_job", "ledger")
 
 
 class ErasedKeys:
-    """Up to where the events of erased session keys are erased, by the keys' hashes."""
+    """The offsets up to which the events of erased session keys are erased, by the keys' hashes."""
 
     def __init__(self, outbox_uuid: UUID, through: dict[tuple[bytes, TopicPartition], int]) -> None:
         self._salt = outbox_uuid.bytes
@@ -29,7 +29,7 @@ class ErasedKeys:
 
     @classmethod
     def read(cls, connection: Connection, at: InputPosition) -> "ErasedKeys | None":
-        """Return those that the batches after a position may come across, None where there are none."""
+        """Return those whose events the batches after a position may read; None if there are none."""
         if not at.generation.revision:
             return None
         rows = connection.execute(_ERASED["reaching"], {"safe": Jsonb(at.safe_offsets.to_json())}).fetchall()
@@ -46,7 +46,7 @@ class ErasedKeys:
         )
 
     def left_out(self, result: BatchResult) -> BatchResult:
-        """Return the result without the sessions and letters that begin where their key's events are erased."""
+        """Return the result without the sessions and letters that begin among erased events of their key."""
         return replace(
             result,
             sessions=[each for each in result.sessions if not self._has(each.key, each.where, each.start)],

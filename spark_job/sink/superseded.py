@@ -1,7 +1,6 @@
 """Letters that a later output covers: resolved in the transaction that stores the output.
 
-It happens when a reissue computes again what an earlier generation has dealt with. Every other generation finds its horizon empty and asks
-nothing more.
+A reissue computes again what an earlier generation has judged. Every other generation finds its horizon empty, and makes no further query.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

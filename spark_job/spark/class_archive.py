@@ -1,7 +1,7 @@
 """An archive of Spark's classes, which the JVM maps instead of loading, checking and linking some ten thousand of them at each start.
 
-`spark-job prepare` makes it once for a Java and a Spark (class data sharing, JEP 350); the name says for which, so that after an upgrade
-of either no start trips over the old one. Without an archive a start takes longer, and nothing else changes.
+`spark-job prepare` makes it once for each version of Java and Spark (class data sharing, JEP 350). Its name has both, so that no start
+after an upgrade uses the old one. Without an archive a start takes longer, and nothing else changes.
 """
 
 import hashlib
@@ -12,20 +12,20 @@ import pyspark
 
 from spark_job.spark.jars import cache_dir
 
-# A JVM that an archive does not fit, because of other options for instance, continues without it: that is nobody's warning.
+# If an archive does not fit a JVM, because of other options for instance, the JVM continues without it, which needs no warning.
 _QUIET = "-Xlog:cds*=error"
 
 
 def archive(java: str) -> Path:
     """Return where the archive for this Java (an executable) and this Spark belongs. It need not be there."""
     jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
-    # What the JVM compares, too: it takes an archive for sound while each jar has the size and the time that it had.
+    # The JVM compares the same: an archive is valid while each jar has its former size and time.
     content = "\n".join([_release(Path(os.path.realpath(java))), *map(_known, jars)])
     return cache_dir().parent / "classes" / f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.jsa"
 
 
 def options(java: str) -> list[str]:
-    """Return the JVM's options for using the archive, none where there is none, or one that others may have written: it is code."""
+    """Return the JVM's options for using the archive; none without one, or for one that others may have written: it is code."""
     path = archive(java)
     return [f"-XX:SharedArchiveFile={path}", _QUIET] if path.is_file() and _is_trusted(path) else []
 

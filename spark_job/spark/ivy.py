@@ -1,4 +1,4 @@
-"""Java, and Apache Ivy on it: downloading Maven artifacts with what pyspark already carries."""
+"""Find Java, and download Maven artifacts with the Apache Ivy that pyspark contains."""
 
 import functools
 import importlib.util
@@ -20,24 +20,24 @@ SETTINGS_VARIABLE = "SPARK_OUTBOX_IVY_SETTINGS"
 
 
 class JarsError(OutboxError):
-    """A jar, its lock file or Java itself is missing or not what was expected."""
+    """A jar, its lock file or Java itself is missing or not the expected one."""
 
     exit_code = 7
 
 
 @dataclass(frozen=True)
 class Root:
-    """What a lock file was made from: one coordinate, alone or with everything it depends on."""
+    """A source of a lock file: one coordinate, alone or with everything it depends on."""
 
     coordinate: str
     with_dependencies: bool
 
 
 def java_executable() -> str:
-    """Path of the `java` to run: $JAVA_HOME/bin/java where JAVA_HOME is set, else the one on PATH.
+    """Path of the `java` to run: $JAVA_HOME/bin/java if JAVA_HOME is set, else the one on PATH.
 
-    Raises JarsError when there is none or its major version is not one that both Spark and Kafka run on, and what `start_failure` finds
-    where it did not live long enough to tell.
+    Raises JarsError if there is none or its major version is not one that both Spark and Kafka run on, and what `start_failure` returns
+    if it ended before it reported its version.
     """
     home = os.environ.get("JAVA_HOME")
     wanted = " or ".join(map(str, SUPPORTED_JAVA))
@@ -151,7 +151,7 @@ def _java_major(java: str) -> int:
     version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
     if version is not None:
         return int(version[1])
-    if done.returncode != 0:  # killed, or short of what a JVM needs
+    if done.returncode != 0:  # killed, or without resources that a JVM needs
         raise start_failure(CalledProcessError(done.returncode, command), done.stderr.splitlines())
     raise JarsError(
         f"{java} -version did not tell its version: {done.stderr.strip()!r}; set JAVA_HOME to Java 17 or 21"

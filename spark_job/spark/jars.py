@@ -1,6 +1,6 @@
 """The jars a process needs: resolved once, verified, kept in the user's cache.
 
-pyspark ships no Kafka connector and devstack needs Kafka's own jars. Both are named in `.lock` files:
+pyspark ships no Kafka connector and devstack needs Kafka's own jars. `.lock` files name both:
 
     # root GROUP:ARTIFACT:VERSION [+dependencies]      what `--relock` starts from
     GROUP:ARTIFACT:VERSION  FILENAME  SHA256           one line per jar
@@ -64,7 +64,7 @@ def resolve(lock: Path | Traversable, *, progress: Progress | None = None) -> li
     cache = cache_dir()
     if _missing(jars, cache):
         with _locked(cache):
-            # Another process may have brought them while this one waited.
+            # Another process may have downloaded them while this one waited.
             if missing := _missing(jars, cache):
                 _download(missing, cache, progress)
     return [_cached_path(jar, cache) for jar in jars]
@@ -112,7 +112,7 @@ def parse_roots(text: str) -> list[Root]:
 
 
 def relock(lock: Path) -> list[Jar]:
-    """Resolve a lock file's roots again and rewrite it with what was found. Returns the pinned jars.
+    """Resolve a lock file's roots again and rewrite it with the result. Returns the pinned jars.
 
     Raises JarsError when the file names no root or one cannot be downloaded.
     """
@@ -196,7 +196,7 @@ def _download(jars: list[Jar], cache: Path, progress: Progress | None) -> None:
 
 
 def _admit(jar: Jar, downloaded: Path | None, cache: Path) -> None:
-    """Move a downloaded jar into the cache. Raises JarsError when it is missing or not the pinned one."""
+    """Move a downloaded jar into the cache. Raises JarsError if it is missing or not the pinned one."""
     if downloaded is None:
         raise JarsError(
             f"{jar.coordinate} was not downloaded; try again, or name a mirror in {SETTINGS_VARIABLE}"
@@ -206,7 +206,7 @@ def _admit(jar: Jar, downloaded: Path | None, cache: Path) -> None:
         raise JarsError(
             f"{jar.coordinate}: the downloaded jar has sha256 {actual}, but {jar.sha256} is pinned; "
             f"it was not used. Check the mirror in {SETTINGS_VARIABLE}; "
-            "after a wanted change, run python -m spark_job.spark.jars --relock"
+            "if the change is intended, run python -m spark_job.spark.jars --relock"
         )
     target = _cached_path(jar, cache)
     target.parent.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
-"""The JVM beside this process: whether it is gone, and how to let go of it so that another one can be started.
+"""The JVM beside this process: start it, tell whether it is gone, and release it so that another one can be started.
 
 pyspark keeps its JVM in class attributes (`SparkContext._gateway` and `_jvm`, the active context, `SparkSession`'s two sessions) and
-would continue calling the dead one for ever; `SparkSession.stop` itself calls it.
+would continue to call the dead one for ever; `SparkSession.stop` itself calls it.
 """
 
 import contextlib
@@ -30,21 +30,21 @@ _NOISE = (
     b"Picked up JAVA_TOOL_OPTIONS: ",
     b"NOTE: Picked up JDK_JAVA_OPTIONS: ",
 )
-"""What a JVM says at every start, before it reads the settings of any log."""
+"""What a JVM prints at every start, before it reads the settings of any log."""
 _TRACEBACK = b"Traceback (most recent call last):\n"
 _IN_DAEMON = re.compile(rb'  File ".*pyspark/daemon\.py", line \d+, in (manager|worker)\n')
 _PIPE_CLOSED = b"BrokenPipeError: [Errno 32] Broken pipe\n"
 
 
 class LostJvm:
-    """A JVM that no longer answers. `exit_code`: negative for a signal, None where it is not this process's child."""
+    """A JVM that no longer answers. `exit_code`: negative for a signal, None if it is not this process's child."""
 
     def __init__(self, exit_code: int | None) -> None:
         self.exit_code = exit_code
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether it ended itself for want of heap."""
+        """Whether it ended itself for lack of heap."""
         return self.exit_code == _OUT_OF_MEMORY
 
     def __str__(self) -> str:
@@ -54,9 +54,9 @@ class LostJvm:
 
 
 def start() -> None:
-    """Start the JVM, where neither this process nor spark-submit has. Its stderr goes to this process' own, without the noise.
+    """Start the JVM, unless this process or spark-submit has. Its stderr goes to this process' own, without the noise.
 
-    Raises what `start_failure` finds.
+    Raises what `start_failure` returns.
     """
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
@@ -76,16 +76,16 @@ def start() -> None:
 
 
 def pass_on(reading: int, writing: int, last: deque[bytes] | None = None) -> None:
-    """Copy lines from one descriptor to another until the first one's end, but for the noise, and close the first one then.
+    """Copy lines, without the noise, from one descriptor to another until the first one's end; then close the first one.
 
-    Foreign text in them acts on no terminal. The last ones are kept in `last`.
+    Control characters of foreign text are escaped. `last` gets the last lines.
     """
     # Not closed by an error: the JVM must be able to continue talking.
     with open(reading, "rb", closefd=False) as lines:
         for line in _without_noise(lines):
             if last is not None:
                 last.append(line)
-            # What cannot be written is lost, as it would be without this thread.
+            # A line that cannot be written is lost, as it would be without this thread.
             with contextlib.suppress(OSError):
                 os.write(writing, printable(line.decode("utf-8", "backslashreplace"), keep="\n\t").encode())
     os.close(reading)
@@ -94,7 +94,8 @@ def pass_on(reading: int, writing: int, last: deque[bytes] | None = None) -> Non
 def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Leave out the noise, and the tracebacks of Python workers that Spark ends because they were idle for a minute.
 
-    Several workers end at the same time, so that their lines mix: what may be such a traceback is held back until it is one, or not.
+    Several workers end at the same time, so that their lines mix: a line that may belong to such a traceback is held back until that is
+    decided.
     """
     held: list[bytes] = []
     for line in lines:
@@ -112,7 +113,7 @@ def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def lost(error: BaseException | None = None) -> LostJvm | None:
-    """Return what is known of a JVM that is gone, None while it lives or was never started. `error`: what came from Spark."""
+    """Return what is known of a JVM that is gone; None while it lives or was never started. `error`: what Spark raised."""
     gateway = SparkContext._gateway
     if gateway is None:
         return None
@@ -135,7 +136,7 @@ def is_ours() -> bool:
 
 
 def end(timeout_s: float) -> None:
-    """Let the JVM that this process started end by itself, and wait for that. Raises subprocess.TimeoutExpired."""
+    """Have the JVM that this process started end by itself, and wait for that. Raises subprocess.TimeoutExpired."""
     gateway = SparkContext._gateway
     assert gateway is not None
     assert gateway.proc is not None

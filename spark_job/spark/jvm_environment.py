@@ -1,7 +1,7 @@
-"""What the JVM finds where it starts: its home, a folder for temporary files, a user, the name of the machine.
+"""Prepare the JVM's environment: its home, a folder for temporary files, a user, the name of the machine.
 
-Each of these may be missing or stale on a machine, and the JVM then ends, or works until it first needs it. So the job gives what it can;
-`start_failure.py` says what it cannot.
+Each of these may be missing or stale on a machine; the JVM then ends, or works until it first needs it. The job supplies what it can;
+`start_failure.py` explains the rest.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def option(text: str) -> str:
 
 
 def choose_spark_home() -> None:
-    """Let SPARK_HOME lead to the Spark of this Python's pyspark: another version does not understand it."""
+    """Let SPARK_HOME lead to the Spark of this Python's pyspark, which cannot use another version."""
     own, named = Path(pyspark.__file__).parent, os.environ.get("SPARK_HOME")
     if named is None or _is_ours(Path(named)) or not _is_ours(own):
         return
@@ -36,9 +36,9 @@ def choose_spark_home() -> None:
 
 
 def temporary_files(folder: Path, cache: str) -> Path:
-    """Return a folder from which the JVM can load native code. Kafka's compression unpacks its own to where temporary files are.
+    """Return a folder from which the JVM can load native code. Kafka's compression unpacks such code into the folder for temporary files.
 
-    `folder`: of this process, the first choice; where it is mounted noexec, a folder in `cache` that is this user's alone.
+    `folder`: of this process, the first choice; if it is mounted noexec, a folder in `cache` that is this user's alone.
     """
     if not _forbids_code(folder):
         return folder
@@ -50,7 +50,7 @@ def temporary_files(folder: Path, cache: str) -> Path:
     if _forbids_code(other):
         log.warning("temporary_files_noexec", folders=[str(folder), str(other)])
         return folder
-    for left in other.iterdir():  # by a JVM that was killed: a file is needed while it is loaded only
+    for left in other.iterdir():  # left by a JVM that was killed: a file is needed only while it is loaded
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _LEFT_S:
                 left.unlink()
@@ -60,12 +60,12 @@ def temporary_files(folder: Path, cache: str) -> Path:
 def user_options(folder: Path) -> list[str]:
     """Return the JVM's options for a user whom the system does not know, as in OpenShift's containers; none for any other.
 
-    `folder`: of this process; the user's home, in which nothing is kept.
+    `folder`: of this process; it serves as the user's home, in which nothing is kept.
     """
     user = os.geteuid()
     if _is_known(user):
         return []
-    # The JDK gives no name for such a user, and Hadoop's login, which Spark needs, fails without.
+    # The JDK has no name for such a user, and Hadoop's login, which Spark needs, fails without one.
     patch = folder / "nameless-user"
     target = patch.joinpath(*_UNIX_SYSTEM.split("/"))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def _is_ours(home: Path) -> bool:
 
 
 def _made_own(folder: Path) -> bool:
-    """Make it this user's alone, so that nobody else can plant code in it; False where it is another user's, or a link."""
+    """Make it this user's alone, so that nobody else can plant code in it; False if it is another user's, or a link."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         return False

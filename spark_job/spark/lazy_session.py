@@ -1,4 +1,4 @@
-"""Spark's life in the job: started beside the job's own start, kept over failures, replaced where it is not sound."""
+"""Spark's life in the job: started beside the job's own start, kept over failures, replaced if it is not sound."""
 
 import threading
 
@@ -27,14 +27,14 @@ class LazySession:
         self._failure: Exception | None = None
 
     def begin(self) -> None:
-        """Begin to start it, if it does not run. `get` waits for it."""
+        """Begin to start Spark, if it does not run. `get` waits for it."""
         if self._session is None and self._thread is None:
             self._failure = None
             self._thread = threading.Thread(target=self._start, name="spark start", daemon=True)
             self._thread.start()
 
     def get(self) -> SparkSession:
-        """Return the session, starting it where there is none. Raises as `start_session` does."""
+        """Return the session; start it if there is none. Raises as `start_session` does."""
         self.begin()
         if self._thread is not None:
             self._thread.join()
@@ -54,8 +54,8 @@ class LazySession:
     def renew(self, *, tidy: bool = False) -> bool:
         """After a failure: keep a session that is sound, which saves the seconds of a new one; else let `get` start another JVM.
 
-        `tidy`: the work files are in the way: they go with the JVM, where another one can be started.
-        False where there can be no other: under spark-submit the JVM is this process's parent.
+        `tidy`: remove the work files, which are in the way, with the JVM, if another one can be started.
+        Returns False if there can be no other: under spark-submit the JVM is this process's parent.
         """
         self._join()
         if (tidy and jvm.is_ours()) or not self.is_sound():
@@ -64,7 +64,7 @@ class LazySession:
             log.warning("spark_discarded")
             jvm.forget()
             self._session = None
-            self.folder.remove()  # a JVM that was killed has tidied nothing up
+            self.folder.remove()  # a JVM that was killed has removed nothing
         return True
 
     def _join(self) -> None:
@@ -73,7 +73,7 @@ class LazySession:
             self._thread = None
 
     def is_sound(self) -> bool:
-        """Whether Spark runs and no query does, or nothing was started that could be broken."""
+        """Return whether Spark runs without a query, or nothing was started that could be broken."""
         if self._session is None:
             return not jvm.lost()  # it may have failed half way through its start
         try:
@@ -84,7 +84,7 @@ class LazySession:
             return False
 
     def stop(self) -> None:
-        """Stop Spark where it was started."""
+        """Stop Spark if it was started."""
         self._join()
         if self._session is not None:
             stop_session(self._session)

@@ -1,8 +1,8 @@
 """How many tasks Spark runs at once on this machine, and how many a batch has.
 
 A task fetches from Kafka, hands records to its Python worker, and waits while that assembles them. So one task for each core leaves the
-cores idle for a sixth of the time: a large batch has two. A small one has one, because starting a task costs more than it works, and one
-in all where that hardly delays it.
+cores idle for a sixth of the time: a large batch has two. A small one has one, because starting a task costs more than its work, and one
+in all if that hardly delays it.
 """
 
 import math
@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 CORES_OPTION = "spark.outbox.cores"
-"""Set where Spark has two threads for each core."""
+"""Set if Spark has two threads for each core."""
 
 _THREADS_A_CORE = 2
 _RECORDS_A_TASK = 20_000
@@ -24,7 +24,7 @@ def local_threads(cores: int) -> int:
 
 
 def tasks(records: int, cores: int, threads: int) -> int:
-    """Return how many tasks a batch with so many records has. `threads`: how many Spark runs at once."""
+    """Return how many tasks a batch with `records` records has. `threads`: how many Spark runs at once."""
     return threads if records >= _RECORDS_A_TASK * threads else min(cores, threads)
 
 
@@ -32,16 +32,16 @@ class TaskCount:
     """How many tasks the batches of a run have."""
 
     def __init__(self, cores: int, threads: int, *, fixed: int = 0, saves: bool = False) -> None:
-        """`threads`: how many Spark runs at once. `fixed`: as the settings have it, 0 where they do not.
+        """`threads`: how many Spark runs at once. `fixed`: the number in the settings, 0 without one.
 
-        `saves`: CPU counts for more than a few milliseconds. Not on a cluster: there an executor has the open sessions of its partitions.
+        `saves`: CPU matters more than a few milliseconds. Not on a cluster: there each executor has the open sessions of its partitions.
         """
         self._cores, self._threads = cores, threads
         self._fixed, self._saves = fixed, saves
         self._record_s: float | None = None
 
     def of(self, records: int, partitions: int) -> int:
-        """Of a batch with so many records, from so many partitions; a task fetches its partitions one after the other."""
+        """Return the number for a batch with `records` from `partitions`; a task fetches its partitions one after the other."""
         if self._fixed:
             return self._fixed
         if (
@@ -54,20 +54,20 @@ class TaskCount:
         return tasks(records, self._cores, self._threads)
 
     def worked(self, seconds: float, records: int) -> None:
-        """Learn how long the tasks of a batch have worked, in all."""
+        """Record how long the tasks of a batch have worked, in all."""
         if records:
             self._record_s = seconds / records
 
 
 def cores(cgroup: Path = _CGROUP) -> int:
-    """Return the cores that this process may use: those it may run on, or fewer where its container has a quota of time."""
+    """Return the cores that this process may use: those it may run on, or fewer if its container has a quota of time."""
     allowed = len(os.sched_getaffinity(0))
     quota = _quota(cgroup)
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
 def _quota(cgroup: Path) -> float | None:
-    """The cores' time that the control group grants (version 2, then 1); None where it does not limit it, or nothing says so."""
+    """Return the cores' time that the control group grants (version 2, then 1); None if it sets no limit, or cannot be read."""
     try:
         granted, period = (cgroup / "cpu.max").read_text().split()
         return None if granted == "max" else int(granted) / int(period)

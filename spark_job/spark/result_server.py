@@ -1,8 +1,8 @@
 """How the driver's JVM hands the results of batches to this process: over TCP, while Python workers keep their Unix sockets.
 
 Spark makes a Unix socket for each result, and the JVM keeps its path until it ends (`File.deleteOnExit`): gigabytes a month at some batches
-a second. How results are served is decided once, by the option's value when Spark serves the first one; how workers are reached is decided
-when they start. So the first result is an empty one, served while the option is off.
+a second. Spark decides how it serves results once, by the option's value at the first one; it decides how it reaches workers when
+they start. So the first result is an empty one, served while the option is off.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The Spark session of the job, with the settings that the pipeline's promises and speed rest on."""
+"""The Spark session of the job, with the settings on which the pipeline's promises and speed rest."""
 
 import contextlib
 import os
@@ -34,9 +34,9 @@ log = structlog.get_logger()
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
 
 _OPTIONS = {
-    # A batch without data changes nothing here: sessions time out by the input's clock, never by the wall's.
+    # A batch without data changes nothing: sessions time out by the input's clock, never by the wall clock.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # The checkpoint is thrown away at the end of the run: no history of it is needed, and no care for its files.
+    # The checkpoint is thrown away at the end of the run: neither its history nor the durability of its files matters.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -46,7 +46,7 @@ _OPTIONS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.ui.enabled": "false",
-    # What the web interface would show is kept in the heap without it as well, by default of a thousand batches.
+    # Spark keeps the web interface's data in the heap, by default of a thousand batches, even without the interface.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
@@ -56,10 +56,10 @@ _OPTIONS = {
     UNIX_SOCKETS: "true",
     # Kafka's consumers stay open between batches, also with hundreds of partitions.
     "spark.kafka.consumer.cache.capacity": "2048",
-    # A slice may go to any executor: its open sessions are in a cache there or are found again.
+    # A slice may go to any executor: its open sessions are in a cache there or are rebuilt.
     "spark.locality.wait": "200ms",
     "spark.dynamicAllocation.enabled": "false",
-    # What a task is told goes with it. Above this size Spark would write it to a file first, which stays until Spark ends.
+    # A task's arguments are sent with it. Above this size Spark would first write them to a file, which stays until Spark ends.
     "spark.broadcast.UDFCompressionThreshold": "1g",
     # Stopping a query must outlast a batch's computation, and the commit before it.
     "spark.sql.streaming.stopTimeout": "60s",
@@ -69,8 +69,8 @@ _LOCAL = re.compile(r"local(\[[\d*]+\])?")
 _TASK_ATTEMPTS = 4
 _LEAST_POLL_MS, _MOST_POLL_MS = 50, 500
 _ALL_CORES = "local[*]"
-# A batch repeats the same few loops. What runs ten times as often as HotSpot's defaults ask for is worth its optimising compiler, which
-# otherwise took half of the JVM's time in the first minutes, on code of planning and start.
+# A batch repeats the same few loops. Only code that runs ten times as often as HotSpot's defaults require is compiled by the optimising
+# compiler, which otherwise took half of the JVM's time in the first minutes, for code of planning and start.
 _COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
@@ -89,14 +89,14 @@ _MAX_SOCKET_PATH = 107
 def start_session(settings: JobSettings, folder: WorkFolder, function: str | None = None) -> SparkSession:
     """Start Spark, or make the session in the JVM that spark-submit has started. `folder`: of the process.
 
-    `function`: the transform, whose code executors on other machines are sent with ours. Raises SettingsError when Java is missing or
-    too old, when the connector's jars cannot be had, and for an environment that Spark cannot work in.
+    `function`: the transform, whose code is sent with ours to executors on other machines. Raises SettingsError if Java is missing or too
+    old, if the connector's jars are missing and cannot be downloaded, and for an environment that Spark cannot work in.
     """
     java = java_executable()
     os.environ.setdefault("JAVA_HOME", os.path.dirname(os.path.dirname(os.path.realpath(java))))
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
         raise SettingsError(
-            "PYSPARK_PIN_THREAD=false: the job needs Python's threads to have their own in the JVM; unset it"
+            "PYSPARK_PIN_THREAD=false: the job needs a thread in the JVM for each of Python's threads; unset it"
         )
     share_working_directory()
     _silence_pandas_notice()
@@ -104,7 +104,7 @@ def start_session(settings: JobSettings, folder: WorkFolder, function: str | Non
     if not submitted:
         jvm_environment.choose_spark_home()
         if settings.master.startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark asks for the machine's own name
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else Spark resolves the machine's own name
     _choose_python(settings, submitted=submitted)
     session = _join(settings, folder) if submitted else _start(settings, folder, java)
     serve_results_over_tcp(session)
@@ -133,7 +133,7 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
             "spark.app.name": "spark-job",
             "spark.master": patient(settings.master),
             "spark.driver.memory": settings.driver_memory,
-            # What a batch returns is in the heap and in this process at once.
+            # The result of a batch is in the heap and in this process at the same time.
             "spark.driver.maxResultSize": half(settings.driver_memory),
         }
     )
@@ -161,34 +161,34 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
 
 
 def _polling(settings: JobSettings) -> dict[str, str]:
-    """How soon Kafka is asked again when there was nothing new. Spark's own 10 ms cost an idle job a quarter of a core."""
+    """Return how soon Kafka is polled again when there was nothing new. Spark's own 10 ms cost an idle job a quarter of a core."""
     return {"spark.sql.streaming.pollingDelay": f"{polling_delay_ms(settings.period_ms)}ms"}
 
 
 def polling_delay_ms(period_ms: int) -> int:
-    """Return how soon Kafka is asked again, where batches are so far apart."""
+    """Return how soon Kafka is polled again if batches are `period_ms` apart."""
     return min(_MOST_POLL_MS, max(_LEAST_POLL_MS, period_ms // 3))
 
 
 def protected_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Return what authenticates and encrypts Spark's own connections: Spark makes a secret itself, except on a standalone cluster."""
+    """Return options that authenticate and encrypt Spark's own connections: Spark makes a secret itself, except on a standalone cluster."""
     return standalone_channels(master, own) if master.startswith(_STANDALONE) else _PROTECTED
 
 
 def standalone_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Return the same for a standalone cluster: it is protected where there is a secret. Nothing for other masters."""
+    """Return the same for a standalone cluster: they are protected if there is a secret. Empty for other masters."""
     return _PROTECTED if master.startswith(_STANDALONE) and "spark.authenticate.secret" in own else {}
 
 
 def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:
-    """Return what a Spark in this machine's one process needs: nobody else reaches it, and its files go with the process."""
+    """Return the options of a Spark in one process on this machine: nobody else reaches it, and its files vanish with the process."""
     if not master.startswith("local"):
         return {}
     own = {
-        # By number: not every machine resolves localhost to it, or its own name at all.
+        # By number: not every machine resolves localhost to it, or resolves its own name.
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # A task's rows are handed over within the JVM, not stored as a block that Spark then fetches from itself through a socket.
+        # A task's rows are passed on within the JVM, not stored as a block that Spark then fetches from itself through a socket.
         "spark.task.maxDirectResultSize": "128m",
     }
     return own | {"spark.local.dir": str(folder.path)} | sockets(folder.path)
@@ -197,11 +197,11 @@ def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:
 def _join(settings: JobSettings, folder: WorkFolder) -> SparkSession:
     """Make the session in spark-submit's JVM. Its options win over `[job] spark_options`, and these over ours.
 
-    Master, memory and the options of the JVM are spark-submit's alone: it is too late for ours.
+    Only spark-submit sets the master, the memory and the options of the JVM: it is too late for ours.
     """
     SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
-    builder = SparkSession.builder  # a new one at each look
+    builder = SparkSession.builder  # each access makes a new one
     master, own = given["spark.master"], settings.spark_options
     options = _local_options(master, folder) | _polling(settings) | standalone_channels(master, own) | own
     for name, value in added_options(given, options).items():
@@ -218,12 +218,12 @@ def _join(settings: JobSettings, folder: WorkFolder) -> SparkSession:
 
 
 def added_options(given: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return what a session gets beside the options that spark-submit has given it. `own`: `[job] spark_options`."""
+    """Return the options to add to those of spark-submit. `own`: `[job] spark_options`."""
     return {name: value for name, value in {**_OPTIONS, **own}.items() if name not in given}
 
 
 def _configure_log(settings: JobSettings) -> None:
-    """Give a JVM that runs already our settings of its log: after the start of Spark, which takes its own."""
+    """Apply our log settings to a JVM that already runs: after the start of Spark, which applies its own."""
     virtual_machine = SparkContext._jvm
     assert virtual_machine is not None
     virtual_machine.java.lang.System.setProperty(_LOG_PROPERTY, spark_log(settings))
@@ -239,13 +239,13 @@ def load_added_jars(session: SparkSession) -> None:
 
 
 def spark_log(settings: JobSettings) -> str:
-    """Return where Spark's own log is: warnings and all of its failures, with their causes."""
+    """Return the path of Spark's own log, which has warnings and all failures, with their causes."""
     return os.path.join(os.path.abspath(settings.cache), "spark.log")
 
 
 @contextmanager
 def _given(options: Mapping[str, str]) -> Iterator[None]:
-    """Options for the JVM in a file that only its owner can read: as arguments they would stand in every process list."""
+    """Pass options to the JVM in a file that only its owner can read: as arguments, every process list would show them."""
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     with tempfile.NamedTemporaryFile(
         "w", prefix="spark-job-", suffix=".properties", encoding="utf-8"
@@ -264,13 +264,13 @@ def _given(options: Mapping[str, str]) -> Iterator[None]:
 
 
 def _escaped(value: str) -> str:
-    """A value of a Java properties file."""
+    """Escape a value for a Java properties file."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return "\\" + escaped if escaped.startswith((" ", "\t")) else escaped
 
 
 def sockets(folder: Path) -> dict[str, str]:
-    """Return options that put the Unix sockets there, or do without them where a socket's path would be too long for the system."""
+    """Return options that put the Unix sockets there, or that avoid them if a socket's path would be too long for the system."""
     if len(os.fsencode(folder)) + len(_SOCKET) > _MAX_SOCKET_PATH:
         log.warning("no_unix_sockets", because=f"the path {folder} is too long; TMPDIR decides where it is")
         return {UNIX_SOCKETS: "false"}
@@ -278,19 +278,19 @@ def sockets(folder: Path) -> dict[str, str]:
 
 
 def half(memory: str) -> str:
-    """Return half of a heap as Spark writes it, in megabytes."""
+    """Return half of a heap's size in Spark's notation, in megabytes."""
     megabytes = int(memory[:-1]) * (1024 if memory[-1] == "g" else 1)
     return f"{max(1, megabytes // 2)}m"
 
 
 def _oversubscribed() -> tuple[str, str]:
-    """The master that stands for `local[*]`, and its cores."""
+    """Return the master that replaces `local[*]`, and its cores."""
     available = cores()
     return patient(f"local[{local_threads(available)}]"), str(available)
 
 
 def patient(master: str) -> str:
-    """Return the master, in local mode with several attempts for a task."""
+    """Return the master; in local mode, one that gives each task several attempts."""
     found = _LOCAL.fullmatch(master)
     if found is None:
         return master
@@ -299,13 +299,13 @@ def patient(master: str) -> str:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop Spark. A JVM that a signal to the whole process group has ended already needs no stopping."""
+    """Stop Spark, unless a signal to the whole process group has already ended the JVM."""
     with contextlib.suppress(Py4JError, OSError):
         session.stop()
 
 
 def stop_context() -> None:
-    """Stop a context whose session could not be made, such as one that found no master: the next start would take it for a sound one."""
+    """Stop a context whose session could not be made, for lack of a master for instance: the next start would take it for a sound one."""
     context = SparkContext._active_spark_context
     if context is not None:
         with contextlib.suppress(Exception):
@@ -313,7 +313,7 @@ def stop_context() -> None:
 
 
 def _silence_pandas_notice() -> None:
-    """pyspark 4.2 tells at every use, in each worker too, that pandas 3 is new to it; this job's use is tested with it."""
+    """pyspark 4.2 warns at every use, in each worker too, that it does not fully support pandas 3; this job's use is tested with it."""
     warnings.filterwarnings("ignore", _PANDAS_NOTICE, FutureWarning)
     os.environ["PYTHONWARNINGS"] = ",".join(
         filter(None, [os.environ.get("PYTHONWARNINGS"), f"ignore:{_PANDAS_NOTICE}:FutureWarning"])

@@ -1,6 +1,6 @@
-"""What executors on other machines get of ours: this package and the transform's module, in one zip that Spark hands out.
+"""Send our code to executors on other machines: this package and the transform's module, in one zip that Spark distributes.
 
-What these import (pyarrow, numpy, orjson, confluent-kafka, mmh3, structlog) must be on the executors: installed, or in an environment that
+Their imports (pyarrow, numpy, orjson, confluent-kafka, mmh3, structlog) must be on the executors: installed, or in an environment that
 `spark.archives` unpacks there (docs/cluster.md).
 """
 
@@ -20,21 +20,21 @@ import spark_job
 
 _PACKAGES = (spark_job, contract, service, db)
 _NAME = "spark-outbox.zip"
-# The same bytes for the same code: a zip's times begin here.
+# One fixed time, so that equal code gives equal bytes: the earliest that a zip can have.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_code(context: SparkContext, function: str, folder: Path) -> None:
-    """Send the code of a task to all executors, those that come later too. `function`: the transform, `module:function`."""
+    """Send the code of a task to all executors, later ones included. `function`: the transform, `module:function`."""
     archive = folder / _NAME
     archive.write_bytes(zipped(modules(function)))
     context.addPyFile(str(archive))
 
 
 def modules(function: str) -> Iterator[tuple[str, Path]]:
-    """Yield (name in the zip, file) of each module that a task needs: our packages, and the transform's module where it is not installed.
+    """Yield (name in the zip, file) of each module that a task needs: our packages, and the transform's module if it is not installed.
 
-    A package's modules all go: the transform may import any of them.
+    All modules of a package are sent: the transform may import any of them.
     """
     for package in _PACKAGES:
         yield from _package(Path(package.__path__[0]), package.__name__.replace(".", "/"))
@@ -43,7 +43,7 @@ def modules(function: str) -> Iterator[tuple[str, Path]]:
     if found is None or top in {package.__name__.partition(".")[0] for package in _PACKAGES}:
         return
     if found.submodule_search_locations:
-        # A package without `__init__.py` may be found twice, by two ways to its folder.
+        # A package without `__init__.py` may be found twice, by two paths to its folder.
         for folder in {Path(each).resolve() for each in found.submodule_search_locations}:
             if not _is_installed(folder):
                 yield from _package(folder, top)
@@ -52,10 +52,10 @@ def modules(function: str) -> Iterator[tuple[str, Path]]:
 
 
 def zipped(files: Iterator[tuple[str, Path]]) -> bytes:
-    """Return a zip of these files; equal for equal files."""
+    """Return a zip of the files; equal files give equal bytes."""
     out = io.BytesIO()
     found = sorted(files)
-    # A package without `__init__.py` is found by its folder's own entry.
+    # Python finds a package without `__init__.py` by the entry of its folder.
     folders = {f"{parent.as_posix()}/" for name, _ in found for parent in Path(name).parents if parent.name}
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for folder in sorted(folders):
@@ -71,5 +71,5 @@ def _package(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a module came with an installed distribution: whoever prepares the executors installs that there, too."""
+    """Return whether a module came with an installed distribution, which must be installed on the executors, too."""
     return any(path.is_relative_to(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib"))

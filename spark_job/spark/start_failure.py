@@ -1,4 +1,4 @@
-"""Why the JVM did not start: found in what it wrote to its stderr before it ended."""
+"""Explain why the JVM did not start, from what it wrote to its stderr."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from service.errors import DiskFullError, ExhaustedError, OutboxError, SettingsError, SparkStartError
 
 _ENDED = "Spark's JVM did not start"
-# (signs, error, what it means and what mends it), the first that fits counts.
+# (signs, error, what it means and how to fix it); the first match counts.
 _SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("Too many open files", "unable to create native thread", "Resource temporarily unavailable"),
@@ -94,7 +94,7 @@ _FEW_DESCRIPTORS = 512
 
 
 def start_failure(error: BaseException, stderr: Sequence[str]) -> OutboxError:
-    """Return what kept the JVM from starting. `error`: what pyspark raised; `stderr`: the last lines of the launcher and the JVM."""
+    """Return the error for a JVM that did not start. `error`: what pyspark raised; `stderr`: the last lines of launcher and JVM."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN):
         stderr = [os.strerror(errno.EMFILE)]
     lines = [line.strip() for line in [*stderr, *str(error).splitlines()] if line.strip()]

@@ -1,7 +1,7 @@
-"""How the options of Kafka's client and the schema registry's, passwords among them, reach a task: beside the function that Spark pickles.
+"""How the options of Kafka's and the schema registry's client, passwords among them, reach a task: beside the function, which is pickled.
 
-Spark writes that function to disk whenever an executor's memory is short, because it is broadcast. A local property travels with each task
-in memory only. The event log has the properties of each job. It hides the value of one with `secret` in its name
+Spark broadcasts that function, and writes it to disk whenever an executor's memory is short. It sends a local property with each task, in
+memory only. The event log has the properties of each job. It hides the value of one with `secret` in its name
 (`spark.redaction.regex`), if the context's configuration has one of that name as well.
 """
 
@@ -24,7 +24,7 @@ class SparkTask:
     task: AssemblyTask
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do the task. See AssemblyTask."""
+        """Run the task. See AssemblyTask."""
         context = TaskContext.get()
         sent = None if context is None else context.getLocalProperty(_PROPERTY)
         assert sent is not None, "the driver's thread has sent no options of the clients"
@@ -32,8 +32,8 @@ class SparkTask:
 
 
 def without_secrets(task: AssemblyTask, context: SparkContext) -> SparkTask:
-    """Return what Spark may pickle. The clients' options go with the jobs that this thread starts from now on."""
-    context._conf.set(_PROPERTY, "")  # before the first job that has the other
+    """Return a task that Spark may pickle. The clients' options are sent with the jobs that this thread starts from now on."""
+    context._conf.set(_PROPERTY, "")  # before the first job that has the secret property
     secret = {"kafka": dict(task.settings.kafka), "registry": dict(task.settings.registry)}
     context.setLocalProperty(_PROPERTY, orjson.dumps(secret).decode())
     return SparkTask(replace(task, settings=replace(task.settings, kafka={}, registry={})))

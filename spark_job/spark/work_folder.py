@@ -1,5 +1,7 @@
-"""The folder of this process: Spark's work files, its sockets, and the checkpoint that each query insists on. Nothing in it is ever read
-again, and all of it is thrown away."""
+"""The folder of this process: Spark's work files, its sockets, and the checkpoint that each query requires.
+
+Nothing in it is ever read again, and all of it is thrown away.
+"""
 
 import contextlib
 import fcntl
@@ -15,7 +17,7 @@ _LOCK = "in-use"
 
 
 class WorkFolder:
-    """Made when it is first asked for. It is in use for as long as this process lives, however that ends."""
+    """Created on first use. It is in use for as long as this process lives, however that ends."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -23,7 +25,7 @@ class WorkFolder:
 
     @property
     def path(self) -> Path:
-        """Where it is; removes those that dead processes have left."""
+        """The path; the first access removes the folders that dead processes have left."""
         if self._path is None:
             _remove_abandoned()
             self._path = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -36,7 +38,7 @@ class WorkFolder:
 
     @contextmanager
     def checkpoint(self) -> Iterator[str]:
-        """Give an empty directory, as a URI that Spark takes for one on this machine."""
+        """Yield an empty directory, as a URI that Spark understands as one on this machine."""
         folder = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=self.path))
         try:
             yield f"file://{folder}"  # not escaped: Spark takes each character as it is
@@ -55,7 +57,7 @@ class WorkFolder:
 def _remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            # Anybody may make a folder of this name; what is in it, a pipe for instance, is not opened.
+            # Anybody may make a folder of this name; its content, a pipe for instance, is not opened.
             if folder.lstat().st_uid != os.geteuid():
                 continue
             with (folder / _LOCK).open() as lock:

@@ -1,1 +1,1 @@
-"""What the job says of itself and of the ledger: `spark-job status`, the metrics and health pages."""
+"""What the job reports about itself and the ledger: `spark-job status`, the metrics and health pages."""

@@ -17,7 +17,7 @@ from spark_job.status.outbox_metrics import JobOutboxMetrics
 
 
 def ready(settings: Settings, condition: Condition) -> HealthVerdict:
-    """Return what `/readyz` says."""
+    """Return the answer of `/readyz`."""
     return judge(
         condition.seen(),
         progress_s=settings.metrics.progress_s,
@@ -27,7 +27,7 @@ def ready(settings: Settings, condition: Condition) -> HealthVerdict:
 
 @contextmanager
 def served(settings: Settings, condition: Condition) -> Iterator[None]:
-    """Serve as `[metrics]` says until the block ends. Raises SettingsError where the port cannot be opened."""
+    """Serve as `[metrics]` configures until the block ends. Raises SettingsError if the port cannot be opened."""
     port = settings.metrics.port_of_job()
     if port == 0:
         yield
@@ -50,7 +50,7 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
 
 
 def process_metrics(settings: Settings, condition: Condition) -> LiveGauges:
-    """Return how this process is, as metrics."""
+    """Return this process' state as metrics."""
     return LiveGauges(_GAUGES, partial(_samples, settings, condition))
 
 
@@ -67,9 +67,9 @@ def _samples(settings: Settings, condition: Condition) -> Iterator[Sample]:
 
 _RUN = ("restored", "generation", "reason", "policy", "revision")
 _GAUGES: Gauges = {
-    "outbox_ready": ("Whether /readyz says 200.", ()),
-    "outbox_heartbeat_age_seconds": ("Seconds since this process last told Postgres that it lives.", ()),
-    "outbox_held_back": ("Whether backpressure holds the job back.", ()),
+    "outbox_ready": ("Whether /readyz answers 200.", ()),
+    "outbox_heartbeat_age_seconds": ("Seconds since this process last wrote its heartbeat to Postgres.", ()),
+    "outbox_held_back": ("1 while backpressure holds the job back.", ()),
     "outbox_attempt": ("Number of this attempt in its process: 1 for the first.", ()),
     "outbox_max_open_bytes": ("[session] max_open_bytes: the limit of outbox_largest_partition_bytes.", ()),
     "outbox_run_info": (

@@ -1,4 +1,4 @@
-"""How far the input topics are beyond what the ledger has passed, asked of Kafka beside the job: known also while no query runs."""
+"""How far the input topics are beyond the ledger. A client of its own asks Kafka, so that the lag is known while no query runs, too."""
 
 import time
 from collections.abc import Mapping
@@ -13,29 +13,29 @@ from service.kafka.topics import partition_offsets
 from service.settings import KafkaSettings
 from spark_job.input.offsets import Offsets, TopicPartition
 
-# What a look may wait for Kafka, over all topics; the next look at Postgres waits with it.
+# How long a poll may wait for Kafka, over all topics; the next poll of Postgres waits with it.
 _TIMEOUT_S = 6.0
 _LEAST_S = 0.1
 
 
 class Ends(NamedTuple):
-    """Where the ledger is. `topics`: {topic id: topic} of the generation."""
+    """The position of the ledger. `topics`: {topic id: topic} of the generation."""
 
     topics: Mapping[str, str]
     ends: Offsets
 
 
 class InputLag:
-    """An administrative client of its own; one thread's."""
+    """Has an administrative client of its own; one thread uses it."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
         self._admin: KafkaAdmin | None = None
 
     def read(self, at: Ends) -> list[tuple[str, int, int]]:
-        """Return (topic, partition, offsets that a reader of committed records has before it); empty while Kafka does not answer.
+        """Return (topic, partition, offsets that a reader of committed records has still to read); empty while Kafka does not answer.
 
-        A topic that was made again under its name has offsets of its own, and is left out.
+        A topic that was created again under its name has offsets of its own, and is left out.
         """
         deadline = time.monotonic() + _TIMEOUT_S
         try:
@@ -44,7 +44,7 @@ class InputLag:
                 for topic_id, topic in at.topics.items()
                 for partition, latest in self._latest(topic_id, topic, deadline).items()
             ]
-        # What is wrong with the settings, the job says itself.
+        # The job itself reports wrong settings.
         except (KafkaException, SettingsError, OSError, TypeError, ValueError):
             return []
 

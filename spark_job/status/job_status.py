@@ -1,4 +1,4 @@
-"""`spark-job status`: what the outbox says of the job, from SQL alone."""
+"""`spark-job status`: the job's state as the outbox has it, from SQL alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from db.statements import queries
 from service.commands.tables import print_fields
 from service.settings import Settings
 from spark_job.ledger import position, runs
+from spark_job.ledger.ownership import Owner, read_owner
 from spark_job.ledger.position import InputPosition
 from spark_job.ledger.runs import Run
-from spark_job.ledger.writer import Owner, read_owner
 
 _LEDGER = queries("spark_job", "ledger")
 _LETTERS = queries("spark_job", "letters")
@@ -59,12 +59,12 @@ class NewestBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class JobStatus:
-    """One look at writer, position and open dead letters."""
+    """The owner, the position and the open dead letters at one moment."""
 
     owner: Owner
     alive: bool
     position: InputPosition | None
-    """Where the outbox is; None before the first start."""
+    """The outbox's position; None before the first start."""
     open_letters: dict[str, int]
     run: Run | None
     rates: list[BatchRate]
@@ -113,7 +113,7 @@ def open_work(at: InputPosition | None) -> dict[str, int]:
 
 
 def read(settings: Settings) -> JobStatus:
-    """Ask the outbox. Raises UnavailableError or SchemaError."""
+    """Read the outbox. Raises UnavailableError or SchemaError."""
     with connect(settings.postgres, "spark-job status") as connection:
         require_current(connection)
         owner = read_owner(connection)
@@ -147,7 +147,7 @@ def _fields(status: JobStatus) -> Iterator[tuple[str, str | Text]]:
         if run.failed_before:
             yield "attempt before", run.failed_before
         if run.rebuild_offsets:
-            yield "rebuild", f"{run.rebuild_offsets:,} offsets at the most, for the open sessions"
+            yield "rebuild", f"at most {run.rebuild_offsets:,} offsets, for the open sessions"
         if run.ended_at:
             yield "ended", f"{run.ended_at:%F %T} UTC: {run.ended_because or ''}"
     if newest := status.newest:

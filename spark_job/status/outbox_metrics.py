@@ -1,4 +1,4 @@
-"""What is open, in Postgres and in Kafka's input topics, as Prometheus metrics."""
+"""Open work, in Postgres and in Kafka's input topics, as Prometheus metrics."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,18 +19,18 @@ from spark_job.status.job_status import open_work
 _LETTERS = queries("spark_job", "letters")
 
 COUNT_LIMIT = 10_000
-"""Dead letters are counted up to this many for each reason: what a poll costs does not grow with them."""
+"""Dead letters are counted up to this many for each reason, so that the cost of a poll does not grow with them."""
 
 _GAUGES: Gauges = {
     "outbox_open_sessions": ("Sessions without an end yet.", ()),
-    "outbox_open_events": ("Input events of these.", ()),
-    "outbox_open_bytes": ("Bytes of these events' values and of the sessions' keys.", ()),
+    "outbox_open_events": ("Input events of the sessions without an end yet.", ()),
+    "outbox_open_bytes": ("Bytes of the keys and event values of the sessions without an end yet.", ()),
     "outbox_largest_partition_bytes": (
         "Bytes of the open sessions' keys and events in the input partition that has the most; [session] max_open_bytes is the limit.",
         (),
     ),
     "outbox_open_dead_letters": (
-        f"Dead letters nobody has dealt with, counted up to {COUNT_LIMIT}.",
+        f"Open dead letters, counted up to {COUNT_LIMIT} for each reason.",
         ("reason",),
     ),
     "outbox_input_lag_offsets": (
@@ -41,7 +41,7 @@ _GAUGES: Gauges = {
 
 
 class JobOutboxMetrics(PolledGauges):
-    """What the last poll found."""
+    """The results of the last poll."""
 
     def __init__(self, max_age_s: float, read_lag: Callable[[Ends], list[tuple[str, int, int]]]) -> None:
         """`read_lag` asks Kafka how far the input is beyond the ledger's ends: (topic, partition, offsets), empty without an answer."""
@@ -50,7 +50,7 @@ class JobOutboxMetrics(PolledGauges):
         self._lag: list[Sample] = []
 
     def poll(self, connection: psycopg.Connection[Any]) -> None:
-        """Read again, for some seconds at the most. Raises psycopg.Error."""
+        """Read again, for a few seconds at most. Raises psycopg.Error."""
         with snapshot(connection):
             connection.execute("SET LOCAL statement_timeout = '5s'")
             current = position.read(connection)
@@ -59,7 +59,7 @@ class JobOutboxMetrics(PolledGauges):
                 {"reasons": list(LETTER_REASONS), "count_limit": COUNT_LIMIT},
             ).fetchall()
         at, found = time.monotonic(), _samples(current, letters)
-        # Told before Kafka is asked, with the lag of the poll before: a slow Kafka makes no answer of Postgres old.
+        # Published before Kafka is asked, with the lag of the poll before, so that a slow Kafka does not delay Postgres' values.
         self.keep(at, [*found, *self._lag])
         if current is not None:
             self._lag = [
@@ -69,7 +69,7 @@ class JobOutboxMetrics(PolledGauges):
             self.keep(at, [*found, *self._lag])
 
     def lost(self) -> None:
-        """Postgres does not answer: nothing is known of it until the next poll."""
+        """Note that Postgres does not answer: its values are unknown until the next poll."""
         self._lag = []
         super().lost()
 

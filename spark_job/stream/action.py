@@ -1,4 +1,4 @@
-"""The one Spark action of a batch: its records through the tasks."""
+"""The one Spark action of a batch: it sends the batch's records through the tasks."""
 
 from dataclasses import replace
 
@@ -18,21 +18,21 @@ from spark_job.stream.arrow_map import ArrowMap
 
 log = structlog.get_logger()
 
-# Of our own error, and of the source's for a time that 64 bits do not hold as microseconds.
+# Signs of our own error, and of the source's error for a time that does not fit into 64 bits as microseconds.
 _TIME_SIGNS = ("TimeMovedError", "ArithmeticException: long overflow")
 
 
 class BatchAction:
-    """Of a run. After the first batch with a time that Spark does not give as Kafka has it, its tasks read Kafka themselves."""
+    """The actions of a run. After the first batch with a time that Spark would change, the tasks read Kafka themselves."""
 
     def __init__(self, columns: RecordColumns) -> None:
         self._direct = DirectReader(columns)
         self._map: ArrowMap | None = None
         self.reads_directly = False
-        """The tasks do."""
+        """Whether the tasks read Kafka themselves."""
 
     def run(self, frame: DataFrame, task: AssemblyTask, tasks: int) -> pa.Table:
-        """Return the rows of all tasks. `frame`: the batch's records by Spark's Kafka source, which the slices name too."""
+        """Return the rows of all tasks. `frame`: the batch's records from Spark's Kafka source; the slices name the same records."""
         if not self.reads_directly:
             try:
                 return self._run(frame.coalesce(tasks), replace(task, reader=SparkRecords()))

@@ -1,6 +1,6 @@
-"""`DataFrame.mapInArrow(function).toArrow()` of one frame after the other, with the same columns and the same result's.
+"""`DataFrame.mapInArrow(function).toArrow()` for one frame after the other, all with the same columns and the same columns of the result.
 
-At each call pyspark asks the JVM for classes by name, which looks for them in all jars; copies Python's environment there; makes a Java
+At each call pyspark looks classes up by name in the JVM, which searches all jars; copies Python's environment there; makes a Java
 object of each column; parses both schemas; and reads source files to name the caller. What does not change between two batches is made
 once here. The rest is as pyspark does it.
 """
@@ -26,7 +26,7 @@ _UDF = "org.apache.spark.sql.execution.python.UserDefinedPythonFunction"
 
 
 class ArrowMap:
-    """Of one JVM."""
+    """The calls in one JVM."""
 
     def __init__(self, session: SparkSession, columns: Sequence[str], ddl: str, schema: pa.Schema) -> None:
         """`columns`: of the frames. `ddl` and `schema`: of what the functions yield, for Spark and for the result."""

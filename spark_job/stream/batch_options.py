@@ -1,12 +1,12 @@
-"""What suits one batch: how Spark turns Kafka's records into rows, and how it cuts these for the Python workers.
+"""Options for one batch: how Spark turns Kafka's records into rows, and how it cuts these for the Python workers.
 
-**Projection: by code that Spark compiles, or by interpretation.** It makes the projection anew for each partition that has new records, in
-each batch. Generating the code takes some milliseconds, even where it was compiled before; interpretation takes half a microsecond more for
-each record. So few records of a partition are interpreted.
+**Projection: by code that Spark compiles, or by interpretation.** Spark builds the projection again for each partition with new records,
+in each batch. Generating the code takes some milliseconds, even if it was compiled before; interpretation takes half a microsecond more
+for each record. So a partition with few records is interpreted.
 
-**Arrow batches: by count, or by weight.** A limit in bytes has Spark weigh what an Arrow batch holds before each row, which takes a quarter
-of the JVM's time where records are small. So small records are counted, and only others are weighed. What the records weigh is known of
-the batch before: should greater ones follow, 1,024 records that Kafka accepts by its default (1 MB) still fit into an Arrow batch (2 GB).
+**Arrow batches: by count, or by bytes.** With a limit in bytes, Spark measures the Arrow batch before each row, which takes a quarter
+of the JVM's time if records are small. So small records are counted, and only larger ones are measured. Their size is known from the
+batch before: should greater ones follow, 1,024 records that Kafka accepts by its default (1 MB) still fit into an Arrow batch (2 GB).
 """
 
 from collections.abc import Container
@@ -28,7 +28,7 @@ _SMALL_BYTES = 4_096
 
 
 class BatchOptions:
-    """Of one query. What the user has chosen is not changed."""
+    """The options of one query. Those that the user has set are not changed."""
 
     def __init__(self, chosen_by_user: Container[str] = ()) -> None:
         """`chosen_by_user`: names of options, by `[job] spark_options` or spark-submit."""
@@ -38,7 +38,7 @@ class BatchOptions:
     def suit(
         self, frame: DataFrame, records: int, partitions: int, mean_event_bytes: float | None = None
     ) -> None:
-        """Choose for the batch `frame`, which has so many records from so many partitions. `mean_event_bytes`: of the batch before."""
+        """Choose for the batch `frame`, which has `records` from `partitions`. `mean_event_bytes`: of the batch before."""
         small = mean_event_bytes is not None and mean_event_bytes <= _SMALL_BYTES
         options = {
             _MODE: _INTERPRETED if records < _FEW_RECORDS * partitions else _COMPILED,

@@ -1,8 +1,8 @@
-"""What each batch of a run does: one Spark action, then a commit beside the next batch's action.
+"""The steps of each batch of a run: one Spark action, then a commit beside the next batch's action.
 
 `compute` runs in Spark's stream thread, which owns all attributes here while a query runs; between two queries they are the main
-thread's. The commit runs in the thread of `CommitThread`, which owns the sink and its connection. What passes from one to the other is a
-`ComputedBatch`, which nobody changes.
+thread's. The commit runs in the thread of `CommitThread`, which owns the sink and its connection. One passes a `ComputedBatch` to
+the other, which neither changes.
 """
 
 import time
@@ -20,13 +20,13 @@ from spark_job.assembly.task import AssemblyTask
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.ledger.assembly_rules import applied_rules
-from spark_job.ledger.slices import slices_of
+from spark_job.ledger.slice_building import slices_of
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
-from spark_job.sink.computed import BatchRange, ComputedBatch, ResultReader
+from spark_job.sink.computed_batch import BatchRange, ComputedBatch, ResultReader
 from spark_job.spark.parallelism import CORES_OPTION, TaskCount
 from spark_job.spark.work_folder import WorkFolder
 from spark_job.stream.action import BatchAction
@@ -49,7 +49,7 @@ class RunContext:
     kafka: KafkaInput
     backpressure: Backpressure
     accept_differing_at: Offsets
-    """Where open sessions that are found again need not be what was open: at the run's start, with `--accept-data-loss`."""
+    """Offsets at which rebuilt sessions may differ from the digest: those of the run's start, with `--accept-data-loss`."""
 
 
 def _task_count(run: RunContext, options: Mapping[str, str]) -> TaskCount:
@@ -64,7 +64,7 @@ class BatchSteps:
     """The batches of a run, over all its queries."""
 
     def __init__(self, run: RunContext, start: Offsets, commits: CommitThread, condition: Condition) -> None:
-        """`start`: where the first batch begins. `condition` is told of each batch."""
+        """`start`: where the first batch begins. `condition` records each batch."""
         self.run = run
         self.read_to = start
         """Where the next batch begins."""
@@ -73,7 +73,7 @@ class BatchSteps:
         self._commits = commits
         self._condition = condition
         self._committed = run.reader.expected
-        """Where the outbox is for certain, perhaps a batch behind what it has."""
+        """A position that is certainly committed, perhaps one batch behind the outbox's."""
         self._next_number = 0
         self.largest = 0
         """Events of the largest batch that the query has committed."""
@@ -84,11 +84,11 @@ class BatchSteps:
         self._mean_event_bytes: float | None = None
         columns = applied_rules(run.reader.expected.generation.assembly).columns
         self.columns = columns.with_trace_context() if run.settings.tracing.propagate else columns
-        """What is read of each record."""
+        """The columns that are read of each record."""
         self._action = BatchAction(self.columns)
 
     def begin_query(self, successes_to_grow: int | None) -> None:
-        """Another query begins, which counts its batches from 0. `successes_to_grow`: batches after which it is to grow."""
+        """Begin another query, which counts its batches from 0. `successes_to_grow`: number of batches after which it is to grow."""
         self.before = self._next_number
         self.largest = 0
         self._successes_to_grow = successes_to_grow
@@ -99,8 +99,8 @@ class BatchSteps:
 
         Returns how many events it had.
 
-        That one's tasks are told what is open by this one's result: should the commit fail, the run ends, and the next start reads what is
-        in the ledger.
+        The tasks of that next batch take the open sessions from this one's result: should the commit fail, the run ends, and the next start
+        reads the ledger.
         """
         run, number = self.run, self.before + spark_batch
         reach("query.before_action")
@@ -116,7 +116,7 @@ class BatchSteps:
         action_s = time.perf_counter() - began
         reach("query.after_action")
         computed = run.reader.read(table, planned)
-        del table  # the hand-over may wait for long
+        del table  # the hand-over may take long
         if computed is not None:
             self._mean_event_bytes = computed.result.mean_event_bytes
             self._tasks.worked(sum(computed.result.seconds.values()), sum(sizes))
@@ -125,7 +125,7 @@ class BatchSteps:
             partial(self._commit, computed, planned, events, number, action_s, ending)
         ):
             return events  # the run ends: the batch before was not committed
-        self._committed = at  # the batch before is, or nothing more would have been handed over
+        self._committed = at  # the batch before is committed, or the hand-over would have failed
         self._condition.batch_computed(number)
         self.read_to, self._next_number = Offsets({**self.read_to, **planned.end}), number + 1
         if self._successes_to_grow is not None:
@@ -143,7 +143,7 @@ class BatchSteps:
         action_s: float,
         ending: QueryEnding,
     ) -> bool:
-        """Commit one batch, in the thread of `CommitThread`; return whether it is committed. `computed`: None where nothing is to store.
+        """Commit one batch, in the thread of `CommitThread`; return whether it is committed. `computed`: None if there is nothing to store.
 
         A batch that backpressure holds back when the run ends is dropped.
         """

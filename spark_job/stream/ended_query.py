@@ -1,7 +1,7 @@
-"""What py4j and Spark's Kafka source keep of each query after its end, as long as the JVM lives: letting go of it.
+"""Release what py4j and Spark's Kafka source keep of each query after its end, for as long as the JVM lives.
 
 - py4j keeps the connection of the query's thread, and with it a thread and a descriptor of this process. It closes idle connections by
-  itself, but not where Python's threads have their own in the JVM, as the job's have.
+  itself, but not if each of Python's threads has its own in the JVM, as in the job.
 - The Kafka source keeps a consumer for each partition five minutes longer, and its options for ever: it looks for both by a name that the
   next query does not have. Executors on other machines do so, too; nothing here reaches them.
 """
@@ -25,14 +25,14 @@ def let_go(session: SparkSession) -> None:
         if str(session.sparkContext.master).startswith("local"):
             _close_consumers(session)
     except Py4JJavaError as error:
-        # Another version of Spark may have other names: that costs memory, and no batch.
+        # Another version of Spark may have other names: that costs memory, but no batch.
         log.warning("query_remains", because=str(error.java_exception))
     except (Py4JError, OSError):
         pass  # the JVM is gone, and what it kept with it
 
 
 def _close_connections() -> None:
-    """Those that no call uses: of a thread that calls again, py4j makes another one."""
+    """Close connections that no call uses: if their thread calls again, py4j opens another one."""
     gateway: Any = SparkContext._gateway
     gateway.java_gateway_server.getCallbackClient().periodicCleanup()
 

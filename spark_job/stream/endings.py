@@ -1,4 +1,4 @@
-"""How a query ends: the states, and who may cause each. Pure: what the states demand is done in query.py."""
+"""How a query ends: the states, and who may cause each. Pure: query.py does what the states demand."""
 
 import threading
 from enum import IntEnum
@@ -7,7 +7,7 @@ from spark_job.ledger.requests import JobRequest
 
 
 class State(IntEnum):
-    """What a query is to do. Only ever greater: what is set never goes back, so that no thread has to be told of a change."""
+    """What a query is to do. It only increases, so that no thread can miss a change."""
 
     RUNNING = 0
     """Batches are computed and committed."""
@@ -20,7 +20,7 @@ class State(IntEnum):
 
 
 class FailedPart(IntEnum):
-    """What failed, in the order in which its failures are told: each may cause those that follow."""
+    """What failed, in the order in which failures are reported: each may cause those that follow."""
 
     COMMIT = 0
     BATCH = 1
@@ -28,20 +28,20 @@ class FailedPart(IntEnum):
 
 
 class Interruption:
-    """What another thread has found that ends the run, though the process may go on."""
+    """What another thread has noticed that ends the run, although the process may continue."""
 
     def __init__(self) -> None:
         self.is_fenced = False
         """Another run owns the outbox."""
         self.request: JobRequest | None = None
-        """What a command asks, which can be done between two batches only."""
+        """A command's request, which can be done between two batches only."""
 
     def fence(self) -> None:
         """Stop because another run owns the outbox."""
         self.is_fenced = True
 
     def ask(self, request: JobRequest) -> None:
-        """Stop before the next batch, so that what a command asks can be done."""
+        """Stop before the next batch, so that a command's request can be done."""
         self.request = request
 
     @property
@@ -66,7 +66,7 @@ class QueryEnding:
 
     @property
     def state(self) -> State:
-        """Where the query is by now."""
+        """The query's state now."""
         if self._failures:
             return State.FAILED
         if self._stop.is_set() or self._interruption.is_due:
@@ -80,12 +80,12 @@ class QueryEnding:
 
     @property
     def failure(self) -> BaseException | None:
-        """The failure to tell, None where nothing failed."""
+        """The failure to report; None if nothing failed."""
         failures = dict(self._failures)
         return failures[min(failures)] if failures else None
 
     def grow(self) -> None:
-        """Enough batches succeeded."""
+        """Note that enough batches succeeded."""
         self._has_grown = True
 
     def fail(self, part: FailedPart, error: BaseException) -> None:

@@ -1,7 +1,7 @@
 """`[kafka] login` for Spark's client, which is Kafka's Java client.
 
-MSK has a login module of its vendor's, which Spark is given as a jar. For every other login Kafka's own client fetches the tokens that
-librdkafka's clients get, and renews them: over HTTP on loopback from this process, with a secret that only the two know.
+For MSK, its vendor has a login module, which Spark receives as a jar. For every other login Kafka's own client fetches the tokens that
+librdkafka's clients use, and renews them: over HTTP on loopback from this process, with a secret that only the two know.
 """
 
 import base64
@@ -59,7 +59,7 @@ def java_login(session: SparkSession, kafka: KafkaSettings) -> dict[str, str]:
 
 
 def _allow(session: SparkSession, url: str) -> None:
-    """Let this JVM ask there: Kafka's client asks only servers that a property names."""
+    """Allow this JVM to ask that server: Kafka's client asks only servers that a property names."""
     virtual_machine: Any = session.sparkContext._jvm
     system = virtual_machine.java.lang.System
     allowed = [each for each in (system.getProperty(_ALLOWED_URLS) or "").split(",") if each]
@@ -103,11 +103,11 @@ class TokenEndpoint:
 
     @property
     def url(self) -> str:
-        """Where tokens are asked for."""
+        """The address of the endpoint."""
         return f"http://{_LOOPBACK}:{self._server.server_port}/token"
 
     def client(self) -> dict[str, str]:
-        """Return the options of a client that asks here, in librdkafka's words."""
+        """Return the options, by librdkafka's names, of a client that asks here."""
         return {
             "sasl.mechanism": "OAUTHBEARER",
             "sasl.oauthbearer.method": "oidc",

@@ -2,7 +2,7 @@
 
 A batch of ten events costs about as much as one of a thousand: Spark plans it, tasks begin and end, a transaction commits. Without a pause
 the next one begins at once, and any input, however little, takes a whole core. So a batch begins no sooner after the one before than the
-goal says, which lets more events come together; and at once, where the job is behind.
+setting allows, which lets more events come together; if the job is behind, it begins at once.
 """
 
 import time
@@ -15,21 +15,21 @@ _SLICE_S = 0.02
 
 
 class Pacing:
-    """The pause behind each batch of a query. Spark's stream thread owns it."""
+    """The pause after each batch of a query. Spark's stream thread owns it."""
 
     def __init__(self, period_ms: int, max_events: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """`period_ms`: from one batch's start to the next one's. `max_events`: of a batch; one that has them leaves others behind."""
+        """`period_ms`: from one batch's start to the next one's. `max_events`: of a batch; a full one leaves events behind."""
         self._period_s = period_ms / 1_000
         self._full = FULL * max_events
         self._clock = clock
         self._began = self._called = clock()
 
     def begin(self) -> None:
-        """Spark has planned a batch, and calls for it."""
+        """Note that Spark has planned a batch, and calls for it."""
         self._called = self._clock()
 
     def pause(self, events: int, ends: Callable[[], bool]) -> None:
-        """Wait until the next batch may begin. `events`: of the batch that was computed; `ends`: the query is to end, so nobody waits."""
+        """Wait until the next batch may begin. `events`: of the computed batch; `ends`: whether the query ends, which ends the wait."""
         computed = self._clock()
         until = computed if events >= self._full else self._began + self._period_s
         while (left := until - self._clock()) > 0 and not ends():

@@ -2,14 +2,14 @@
 
     Kafka source -> columns -> coalesce -> mapInArrow(assembly.task) -> toArrow -> the sink's transaction
 
-No shuffle, no state, and a checkpoint that belongs to the query: a temporary directory, thrown away. Spark is told where to begin by the
-ledger. A run is one query, or several: Spark fixes the size of batches when a query starts, so that each growth takes another one.
+No shuffle, no state, and a checkpoint that belongs to the query: a temporary directory, thrown away. The ledger determines where Spark
+begins. A run is one query, or several: Spark fixes the size of batches when a query starts, so that each growth takes another one.
 
 **States** (`endings.State`). A query only goes forward, over any of them:
 
     RUNNING -> GROWING -> STOPPING -> FAILED
 
-GROWING is set by the thread that computes, STOPPING by a signal, a command's request or the loss of the outbox, FAILED by whatever failed.
+GROWING is set by the thread that computes, STOPPING by a signal, a command's request or the loss of the outbox, FAILED by what failed.
 
 **Threads.** At most one batch is computed while at most one, the batch before it, is committed.
 
@@ -20,7 +20,7 @@ GROWING is set by the thread that computes, STOPPING by a signal, a command's re
 - *commit* commits (`sink/commit_thread.py`). It owns `Sink.position`, what is committed, and the sink's connection.
 - *heartbeat* and *signals* set `Interruption` or `stop`, and do nothing else.
 
-**The end.** Whatever the state, the order is the same, and the main thread does all of it:
+**The end.** In every state, the order is the same, and the main thread does all of it:
 
 1. The state leaves RUNNING. From here on no batch is begun: Spark's thread, when it comes with another one, is parked in the callback.
 2. Wait until the batch that is being computed has ended, and Spark's thread is parked or has nothing to do.
@@ -50,13 +50,13 @@ from service.lifecycle.tracebacks import release_frames
 from spark_job.failures.explain import SMALLER_MAY_PASS, explain
 from spark_job.input.offsets import Offsets
 from spark_job.input.source import offsets_json, offsets_of, read_records
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 from spark_job.sink.commit_thread import CommitThread
-from spark_job.sink.computed import BatchRange
+from spark_job.sink.computed_batch import BatchRange
 from spark_job.spark.session import load_added_jars
 from spark_job.stream.batches import BatchSteps, RunContext
 from spark_job.stream.ended_query import let_go
@@ -74,7 +74,7 @@ _CANCEL_TIMEOUT_S = 10
 
 
 class QueryLoop:
-    """A run's queries: one, or several where batches grow back after a failure."""
+    """A run's queries: one, or several if batches grow back after a failure."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class QueryLoop:
     ) -> None:
         """`start`: where Spark begins. `size`: of its batches. `stop`: set from outside, to stop before the next batch.
 
-        `condition` is told how the query is.
+        `condition` records how the query is.
         """
         self._run = run
         self._size = size
@@ -98,9 +98,9 @@ class QueryLoop:
         self._batches = BatchSteps(run, start, self._commits, condition)
 
     def run(self) -> JobRequest | None:
-        """Run until the end; return the request that ended it, None where `stop` did.
+        """Run until the end; return the request that ended it; None if `stop` did.
 
-        Raises OutboxError when it ended for another reason.
+        Raises OutboxError if it ended for another reason.
         """
         with contextlib.closing(self._commits):
             while True:
@@ -148,7 +148,7 @@ class QueryLoop:
         )
         writer = records.writeStream.foreachBatch(callback).option("checkpointLocation", checkpoint)
         if job.async_progress:
-            # Recovery needs none of Spark's own plan and commit files: they are written once an hour, beside the batches.
+            # Recovery needs none of Spark's own plan and commit files, which are written once an hour, beside the batches.
             writer = (
                 writer.option("asyncProgressTrackingEnabled", "true")
                 .option("asyncProgressTrackingCheckpointIntervalMs", "3600000")
@@ -164,7 +164,7 @@ class QueryLoop:
             self._stop.wait(_POLL_S)
 
     def _drain(self, query: StreamingQuery, ending: QueryEnding) -> None:
-        """Return when no batch is computed or committed any more. In a failure the commit is waited for in `_end`, for a bounded time."""
+        """Return when no batch is computed or committed any more. After a failure, `_end` waits for the commit, for a bounded time."""
         if ending.ends_run:
             self._condition.query_ending()
         while query.isActive and not ending.parked.is_set() and query.status["isTriggerActive"]:
@@ -183,7 +183,7 @@ class QueryLoop:
         """Stop the query and wait for the callback and the commit: nothing may be writing when the process cleans up."""
         if ending.ends_run:
             self._condition.query_ending()
-        # The JVM may be gone, or slow to stop; the callback counts.
+        # The JVM may be gone, or slow to stop; only the callback's end matters.
         with contextlib.suppress(Py4JError, OSError):
             query.stop()
         has_computed = ending.computing.acquire(timeout=_BATCH_TIMEOUT_S)
@@ -194,17 +194,17 @@ class QueryLoop:
             return
         log.error("batch_still_running", waited_s=_BATCH_TIMEOUT_S)
         if not has_settled:
-            # Nobody can use the connection, or close it, while a statement runs on it.
+            # No thread can use or close the connection while a statement runs on it.
             self._run.sink.cancel()
             self._commits.settle(_CANCEL_TIMEOUT_S)
             gave_up = UnavailableError(
-                "Postgres did not end the commit of the last batch; the next start finds out whether the batch is there"
+                "Postgres did not end the commit of the last batch; the next start checks whether the batch is in the outbox"
             )
             ending.fail(FailedPart.COMMIT, gave_up)
 
     def _judge(self, failure: BaseException | None) -> None:
-        """Raise what ended the run, unless that was meant. `failure`: what failed, if anything did."""
-        # A takeover ends this run's connection, so that the first sign of it may be a lost connection.
+        """Raise what ended the run, unless it was to end. `failure`: what failed, if anything did."""
+        # A takeover ends this run's connection, so that its first sign may be a lost connection.
         if self._interruption.is_fenced or isinstance(failure, psycopg.Error | UnavailableError):
             lost = ownership.ask_disowned(self._run.settings.postgres, self._run.run_id)
             if isinstance(lost, FencedError):
@@ -213,7 +213,7 @@ class QueryLoop:
                 raise lost
             if failure is None:
                 raise UnavailableError(
-                    "the outbox was another run's for a moment, by what Postgres said; the next attempt checks again"
+                    "for a moment Postgres reported another run as the owner of the outbox; the next attempt checks again"
                 )
         if failure is None:
             return
@@ -229,12 +229,12 @@ class QueryLoop:
     def _explained(self, failure: BaseException) -> OutboxError:
         error = explain(failure)
         if isinstance(error, SMALLER_MAY_PASS) and self._size.max_events == 1:
-            return SmallestBatchError(f"not even one event at a time gets through. {error}")
+            return SmallestBatchError(f"a batch of a single event fails, too. {error}")
         return error
 
 
 class _Callback:
-    """What Spark calls for each batch. The JVM keeps it for as long as its garbage collector likes, so `close` empties it."""
+    """Spark calls it for each batch. The JVM keeps it until its garbage collector runs, so `close` empties it."""
 
     def __init__(self, batches: BatchSteps, ending: QueryEnding, pacing: Pacing) -> None:
         self._parts: tuple[BatchSteps, QueryEnding] | None = (batches, ending)
@@ -244,12 +244,12 @@ class _Callback:
         self._raised: BaseException | None = None
 
     def started(self, query: StreamingQuery) -> None:
-        """Spark may call before the call that starts the query has returned: batches wait for this one."""
+        """Note that the query has started: Spark may call before the start has returned, so batches wait for this call."""
         self._query = query
         self._is_started.set()
 
     def __call__(self, frame: DataFrame, spark_batch: int) -> None:
-        """Compute a batch, or wait for the end of a query that is to begin none. Keeps a failure, because Spark hands on only its text."""
+        """Compute a batch, or wait for the end of a query that is to begin none. Keeps a failure, because Spark passes only its text on."""
         self._is_started.wait()
         if self._parts is None or self._query is None:
             return
@@ -273,7 +273,7 @@ class _Callback:
                 time.sleep(_PARKED_POLL_S)
 
     def close(self) -> None:
-        """Let go of the run. pyspark keeps what was raised, and its traceback leads there as well."""
+        """Drop the references to the run. pyspark keeps what was raised, whose traceback leads to the run as well."""
         self._parts = self._query = None
         self._is_started.set()
         if self._raised is not None:
@@ -281,7 +281,7 @@ class _Callback:
 
 
 def _range(query: StreamingQuery, batches: BatchSteps) -> BatchRange:
-    """The batch's input, by what Spark is about to read. It does not hand that to the callback."""
+    """Return the input that Spark is about to read for the batch, which it does not pass to the callback."""
     execution, ids = query._jsq.streamingQuery(), batches.run.topics.ids
     start, end = (
         [offsets_of(progress.values().head().json(), ids)] if progress.nonEmpty() else []

@@ -1,4 +1,4 @@
-"""What Spark says of a running query, asked from the main thread beside it: the batches themselves wait for nothing."""
+"""Read Spark's status of a running query, from the main thread, so that the batches themselves wait for nothing."""
 
 import time
 
@@ -10,17 +10,17 @@ from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
 
 _STATUS_EVERY_S = 1.0
-# Spark's words for a query between two triggers.
+# Spark's status of a query between two triggers.
 _WAITING = "Waiting for"
-# The phase that a trigger with input has, and one without has not.
+# A phase that only a trigger with input has.
 _BATCH = "addBatch"
 
 
 class QueryWatch:
-    """One query's."""
+    """Watches one query."""
 
     def __init__(self, query: StreamingQuery, condition: Condition, batches: int) -> None:
-        """`batches`: of the run's earlier queries."""
+        """`batches`: number of batches of the run's earlier queries."""
         self._query = query
         self._condition = condition
         self._before = batches
@@ -28,9 +28,9 @@ class QueryWatch:
         self._timed = batches - 1
 
     def look(self) -> None:
-        """Ask for the status once a second, and for the times of each batch when it is through. Call often.
+        """Ask for the status once a second, and for the times of each batch after its end. Call often.
 
-        Raises what Spark's gateway raises, Py4JError and OSError: the JVM is gone. An answer that cannot be read costs only itself.
+        Raises what Spark's gateway raises, Py4JError and OSError: the JVM is gone. An answer that cannot be read is skipped.
         """
         self._condition.asked_spark()
         now = time.monotonic()
@@ -48,11 +48,11 @@ class QueryWatch:
 
     @best_effort("times of a batch", Py4JError, OSError)
     def _time_batch(self) -> None:
-        """Spark reports a batch a moment after its callback has returned. One that a later one overtakes meanwhile is left out."""
+        """Record a batch's times. Spark reports them a moment after the callback's return; if a later batch overtakes, they are lost."""
         progress = self._query.lastProgress
         if progress is None or not self._timed < self._before + progress.batchId <= self._condition.computed:
             return
-        # An idle query reports under the number of the batch that is still to come, and has added none.
+        # An idle query reports the number of the next batch, for which it has not yet run the phase `addBatch`.
         if _BATCH in progress.durationMs:
             self._timed = self._before + progress.batchId
             metrics.spark_batch(progress.durationMs)

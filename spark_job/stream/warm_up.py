@@ -1,4 +1,4 @@
-"""Made-up records through the same steps as the real ones, so that real ones do not wait for code.
+"""Send made-up records through the steps of real ones, so that real ones do not wait for code to load.
 
 Executors import this module, with no more than requirements/executor.txt has.
 """
@@ -28,7 +28,7 @@ def warm_up(spark: SparkSession, tasks: int) -> None:
 
 
 def load_streaming(spark: SparkSession, checkpoint: str) -> None:
-    """Run a streaming query for a batch: the classes that it loads are what counts."""
+    """Run a streaming query for a batch, only to load its classes."""
     counted = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
     query = counted.writeStream.foreachBatch(_count).option("checkpointLocation", checkpoint)
     query.trigger(availableNow=True).start().awaitTermination(_STREAM_S)

@@ -1,6 +1,9 @@
-"""From one attempt of the job to the next inside the process.
+"""Run the job's attempts, one after the other, in one process.
 
-- attempts.py: whether a failed attempt, and with it its batch, is tried again, or which error ends the process.
-- restart_strategy.py: when, and how often (`[restart]`).
+A batch that an earlier attempt committed is never retried: each start reads the ledger's end (`recovery/start.py`), and Spark begins
+there.
+
+- attempts.py: decides whether another attempt follows a failed one, or which error ends the process.
+- restart_strategy.py: when the next attempt begins, and how often that happens (`[restart]`).
 - standby.py: a second job that waits for its turn.
 """

@@ -1,4 +1,4 @@
-"""From one attempt to the next inside the process: what each is told, and what follows a failure."""
+"""The attempts inside the process: the plan of each, and what follows a failure."""
 
 import re
 import threading
@@ -32,7 +32,7 @@ from spark_job.supervisor.restart_strategy import GiveUp, RestartStrategy
 log = structlog.get_logger()
 
 _LOGGED_CHARS = 500
-# Wrong settings for a process that has never started. Later a database may be on its way back from a backup, and a secret about to change.
+# Wrong settings in a process that has never started. Later, a database may be being restored, or a secret about to change.
 _WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError, HostUnknownError)
 _SAME_DEFECTS = 3
 _KNOWN_RUNS = 1_000
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 @dataclass
 class AttemptPlan:
-    """What an attempt is told beside the settings."""
+    """The arguments of an attempt beside the settings."""
 
     attempt: int = 1
     accepted: AcceptedRisks = field(default_factory=AcceptedRisks)
@@ -54,10 +54,10 @@ class AttemptPlan:
     started: bool = False  # whether a start of this process has succeeded
 
     may_differ: bool = False
-    """Whether open sessions that are found again need not be what was open: with `--accept-data-loss`, until a batch is committed."""
+    """Whether rebuilt sessions may differ from the digest: with `--accept-data-loss`, until a batch is committed."""
 
     def use(self) -> None:
-        """Note that the start has succeeded: what a person accepted for it holds for no other one."""
+        """Note that the start has succeeded: what a person accepted for it does not apply to a later one."""
         self.may_differ |= self.accepted.data_loss
         self.accepted, self.take_over, self.request, self.started = AcceptedRisks(), False, None, True
 
@@ -67,19 +67,19 @@ class AttemptPlan:
 
     @property
     def runs(self) -> tuple[UUID, ...]:
-        """The runs of this process, this attempt's too: of the newest attempts, because no heartbeat of an older one counts any more."""
+        """The runs of this process' newest attempts, this one included: the heartbeats of older ones no longer count."""
         return (*self.former_runs, self.run_id)[-_KNOWN_RUNS:]
 
 
 def passes_by_itself(error: OutboxError) -> bool:
-    """Tell whether another attempt can succeed without anybody's doing."""
+    """Tell whether another attempt can succeed without a person's help."""
     if isinstance(error, SparkLostError) and not jvm.is_ours():
         return False
     return error.may_pass
 
 
 class Restarts:
-    """What follows a failed attempt, by `[restart]`."""
+    """Decides what follows a failed attempt, by `[restart]`."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Restarts:
         *,
         standby: bool = False,
     ) -> None:
-        """`stop`: set from outside, ends the wait for the next attempt. `condition` is told of it. `standby`: losing the outbox to
+        """`stop`: set from outside, ends the wait for the next attempt. `condition` records it. `standby`: losing the outbox to
         another run ends the attempt and not the process.
         """
         self._strategy = RestartStrategy(settings)
@@ -99,12 +99,12 @@ class Restarts:
         self._condition = condition
         self._standby = standby
         self._repeated = ("", 0)
-        """The newest defect, and how often it came in succession without a commit between."""
+        """The newest defect, and how often it came in succession without a commit in between."""
 
     def after(self, plan: AttemptPlan, error: OutboxError) -> AttemptPlan | None:
-        """Wait as long as the strategy says and return the next attempt's plan; None where the process is to stop.
+        """Wait as long as the strategy decides and return the next attempt's plan; None if the process is to stop.
 
-        Raises `error` where it does not pass by itself, or the strategy gives up.
+        Raises `error` if it does not pass by itself, or the strategy gives up.
         """
         if not passes_by_itself(error) and not (self._standby and isinstance(error, FencedError)):
             raise error
@@ -117,12 +117,12 @@ class Restarts:
             )
             raise error
         if self._stop.is_set():
-            # Nothing is half done: the next start finds out how far this one got.
+            # No batch is half committed: the next start reads how far this one got.
             log.warning("failed_while_stopping", because=because)
             return None
         release_frames(error)
         if self._standby and isinstance(error, FencedError):
-            # It has lost a race, and nothing failed: the standby waits for the winner's end.
+            # It has lost a race, which is no failure: the standby waits for the winner's end.
             return plan.following()
         answer = self._strategy.failed(time.monotonic())
         if isinstance(answer, GiveUp):
@@ -138,7 +138,7 @@ class Restarts:
         return plan.following()
 
     def _is_stuck(self, error: OutboxError) -> bool:
-        """Whether the same defect has come too often. Numbers in its message may differ: they are offsets, times or addresses."""
+        """Return whether the same defect has come too often. Numbers in its message may differ: offsets, times or addresses."""
         if not isinstance(error, DefectError):
             self._repeated = ("", 0)
             return False

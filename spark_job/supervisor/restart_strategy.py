@@ -1,7 +1,7 @@
 """Whether a failed job starts again inside its process, and when. Pure: the caller owns the clock, and sleeps.
 
-The strategies and their settings are Flink's (`restart-strategy: exponential-delay`), so that what people know of them holds.
-Which failures are counted here is decided by `Restarts.after` in attempts.py, from `may_pass` in service/errors.py.
+The strategies and their settings are Flink's (`restart-strategy: exponential-delay`), so that people's knowledge of them applies.
+`Restarts.after` in attempts.py decides which failures count here, from `may_pass` in service/errors.py.
 """
 
 import random
@@ -29,7 +29,7 @@ class GiveUp:
 
 
 class RestartStrategy:
-    """Answers each failure. It counts, so it lives as long as the process."""
+    """Decides what follows each failure. It counts failures, so it lives as long as the process."""
 
     def __init__(self, settings: RestartSettings, chance: Callable[[], float] = random.random) -> None:
         """`chance` returns a number in [0, 1), for the jitter."""
@@ -40,11 +40,11 @@ class RestartStrategy:
         self._restarted_at_s = 0.0
 
     def failed(self, now_s: float) -> Restart | GiveUp:
-        """Count a failure at `now_s`, seconds of any clock that never goes back, and say what follows."""
+        """Count a failure at `now_s`, seconds of any clock that never goes back, and return what follows."""
         settings = self._settings
         if settings.strategy == "none":
             return GiveUp('[restart] strategy is "none"')
-        # The delay itself is no quiet time: that begins with the restart.
+        # The delay itself does not count as quiet time, which begins with the restart.
         if now_s - self._restarted_at_s >= settings.reset_after_s:
             self._restarts = 0
         if settings.attempts and self._restarts >= settings.attempts:
@@ -52,7 +52,7 @@ class RestartStrategy:
         self._restarts += 1
         longer_s = self._delay_s * _MULTIPLIER if self._restarts > 1 else settings.delay_s
         self._delay_s = min(longer_s, settings.max_delay_s)
-        # Only ever shorter, so that max_delay_s is what its name says.
+        # The jitter only shortens, so that max_delay_s is the maximum.
         in_s = self._delay_s * (1 - _JITTER * self._chance())
         self._restarted_at_s = now_s + in_s
         return Restart(self._restarts, in_s)

@@ -1,7 +1,9 @@
 """A hot standby: Spark runs and is warm, and this process waits until no other run owns the outbox.
 
-What a cold start takes is nearly all Python, the JVM and code that is compiled for the first time. A standby has done that when the owner
-dies, so that only the start's transaction and the first batch remain. It owns nothing, writes nothing, and reads one row twice a second.
+A cold start spends nearly all its time on Python, the JVM and code that is compiled for the first time. A standby has done that when the
+owner dies, so that only the start's transaction and the first batch remain. It owns nothing, writes nothing, and reads one row twice a
+second.
+Whether the owner is alive: `Owner.is_alive`; the takeover itself: `take_over`, both in ledger/ownership.py.
 """
 
 import threading
@@ -17,7 +19,7 @@ from db.migrate import require_current
 from service.errors import DatabaseMissingError, SparkLostError, UnavailableError
 from service.settings import Settings
 from spark_job.failures.explain import explained
-from spark_job.ledger.writer import Connection, Owner, read_owner
+from spark_job.ledger.ownership import Connection, Owner, read_owner
 from spark_job.monitoring.condition import Condition
 from spark_job.spark.lazy_session import LazySession
 from spark_job.stream.warm_up import warm_up
@@ -33,7 +35,7 @@ class Standby:
     def __init__(
         self, settings: Settings, spark: LazySession, stop: threading.Event, condition: Condition
     ) -> None:
-        """`stop`: set from outside, ends the wait. `condition` is told of it."""
+        """`stop`: set from outside, ends the wait. `condition` records the wait."""
         self._settings = settings
         self._spark = spark
         self._stop = stop
@@ -41,10 +43,10 @@ class Standby:
         self._warm: SparkSession | None = None
 
     def wait(self, own: Collection[UUID]) -> bool:
-        """Return True once nobody but a run of `own` (this process's) owns the outbox, False when the process is to stop first.
+        """Return True once nobody but a run of `own` (this process's) owns the outbox, False if the process is to stop first.
 
-        Raises what `LazySession.get` does, and SettingsError where the schema is not this release's. A Postgres that is away is asked
-        again: nobody can work without it.
+        Raises what `LazySession.get` does, and SettingsError if the schema is not this release's. If Postgres is away, it is asked again,
+        since no run can work without it.
         """
         seen = len(own) > 1  # a run of this process has worked on it
         while not self._stop.is_set():
@@ -63,7 +65,7 @@ class Standby:
 
     def _wait(self, connection: Connection, own: Collection[UUID]) -> bool:
         waited = False
-        while (owner := self._other(connection, own)) is not None:
+        while (owner := self._living_owner(connection, own)) is not None:
             who = f"run {owner.run_id} (pid {owner.pid} on {owner.host})"
             if not waited:
                 log.info("standby", owner=who)
@@ -71,7 +73,7 @@ class Standby:
                 log.info("standby_ready")
                 waited = True
             if not self._spark.is_sound():
-                # It must be warm when it is needed, not be started then.
+                # A standby must be warm before it is needed.
                 if not self._spark.renew():
                     raise SparkLostError("Spark's JVM is gone, and only spark-submit can start another one")
                 self._warm_up()
@@ -82,7 +84,7 @@ class Standby:
             log.info("standby_takes_over")
         return True
 
-    def _other(self, connection: Connection, own: Collection[UUID]) -> Owner | None:
+    def _living_owner(self, connection: Connection, own: Collection[UUID]) -> Owner | None:
         owner = read_owner(connection)
         return (
             owner if owner.run_id not in own and owner.is_alive(self._settings.job.owner_timeout_s) else None
@@ -94,6 +96,6 @@ class Standby:
         if session is not self._warm:
             try:
                 warm_up(session, self._settings.job.tasks)
-            except Exception as error:  # noqa: BLE001 - it is raised again where it matters, in the first batch
+            except Exception as error:  # noqa: BLE001 - the first batch raises it again
                 log.warning("not_warmed_up", because=" ".join(str(error).split())[:300])
             self._warm = session

@@ -1,4 +1,4 @@
-"""Tests of a transform, without a server and without Spark: records are judged and outputs are encoded as the job does it.
+"""Tests of a transform, without a server and without Spark: records are judged and outputs are encoded as in the job.
 
 from spark_job.testing import assert_outputs, run
 

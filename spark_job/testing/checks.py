@@ -1,4 +1,4 @@
-"""What a test demands of a transform."""
+"""Assertions on a transform."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,7 +8,7 @@ from spark_job.testing.running import TransformRun
 
 
 def assert_outputs(result: TransformRun, expected: Iterable[OutputEvent | StoredOutput]) -> None:
-    """Demand these outputs in this order, and no dead letter.
+    """Assert these outputs in this order, and no dead letter.
 
     Raises AssertionError that shows the dead letters, and a diff of the outputs as they would be stored.
     """

@@ -28,7 +28,7 @@ class StoredOutput:
     value: bytes | None
     """The payload, byte for byte; None: a tombstone."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
-    """Those of the transform, and the trace context that the job adds."""
+    """The transform's headers, and the trace context that the job adds."""
     partition: int | None = None
     """None: chosen by the key."""
     timestamp: datetime | None = None
@@ -37,7 +37,7 @@ class StoredOutput:
 
 
 def stored(encoded: EncodedOutputs, session_key: str) -> list[StoredOutput]:
-    """Return what a session's row would hold."""
+    """Return the outputs that a session's row would contain."""
     own_key = session_key.encode()
     columns = zip(
         _elements(encoded.topics, encoded.events),
@@ -79,10 +79,10 @@ def difference(
     encode_value: EncodeValue | None = None,
     names: tuple[str, str] = ("expected", "got"),
 ) -> str:
-    """Return how outputs differ from what was expected, as a unified diff; empty where they do not.
+    """Return how outputs differ from what was expected, as a unified diff; empty if they do not.
 
     An OutputEvent is compared as it would be stored; one without a key is expected with the session's. `names`: of the diff's two sides.
-    Raises InvalidOutputError where an expected event could not be stored.
+    Raises InvalidOutputError if an expected event could not be stored.
     """
     has = list(got)
     wants = [
@@ -102,7 +102,7 @@ def _as_stored(
     (found,) = stored(encode([event], _NO_BOUND, encode_value), "")
     if event.key is not None or not got:
         return found
-    # Its session is that of its equal, else that of the output in its place.
+    # Its session is that of an equal output, else that of the output at its index.
     by_session = [replace(found, key=each.session_key.encode()) for each in got]
     return next(
         (mine for mine, each in zip(by_session, got, strict=True) if mine == each),
@@ -111,7 +111,7 @@ def _as_stored(
 
 
 def _lines(output: StoredOutput, *, raw: bool = False) -> Iterator[str]:
-    """An output for people. `raw`: the value's exact bytes, where two differ in them alone."""
+    """Show an output for people. `raw`: with the value's exact bytes, because two outputs differ only there."""
     yield f"{output.topic}  key {shown_bytes(output.key)}"
     for name, value in output.headers:
         yield f"  header {name}: {shown_bytes(value)}"
@@ -132,7 +132,7 @@ def _value_lines(value: bytes | None, *, raw: bool) -> list[str]:
 
 
 def _elements(encoded: bytes | None, count: int) -> list[bytes | None]:
-    """The elements of an array in COPY's binary format; None where the whole array is NULL."""
+    """Return the elements of an array in COPY's binary format; None for each if the whole array is NULL."""
     if encoded is None:
         return [None] * count
     found: list[bytes | None] = []

@@ -1,4 +1,4 @@
-"""Records of the input, as a test gives them, in the columns that the assembler reads."""
+"""Turn a test's records into the columns that the assembler reads."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class Record:
-    """A record where more counts than its value: the settings name its key, its headers or its time."""
+    """A record of which the settings use more than the value: its key, its headers or its time."""
 
     value: Mapping[str, object] | str | bytes | None
     """A mapping is written as JSON, text as UTF-8."""
@@ -28,7 +28,7 @@ class Record:
 
 
 Records = Path | Iterable[Record | Mapping[str, object] | str | bytes]
-"""Of one partition, in offset order: a file of JSON lines, or records; what is none is a record's value."""
+"""Records of one partition, in offset order: a file of JSON lines, or a sequence of `Record`s and plain values."""
 
 
 def table_of(records: Records, columns: RecordColumns) -> pa.Table:
@@ -50,7 +50,7 @@ def _lines(file: Path) -> Iterable[bytes]:
 
 @dataclass(frozen=True)
 class _Message:
-    """A record as confluent-kafka gives it."""
+    """A record with the interface of confluent-kafka's messages."""
 
     number: int
     record: Record

@@ -1,4 +1,4 @@
-"""A transform over some records: judged by the job's own assembler, encoded by its own encoder, and written nowhere."""
+"""Run a transform on some records: with the job's own assembler and encoder, and without writing anything."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,7 +34,7 @@ class SessionRun:
     session: Session
     outputs: tuple[StoredOutput, ...] = ()
     failure: str | None = None
-    """Why it becomes a dead letter `transform_failed`: the traceback."""
+    """The traceback, if the session becomes a dead letter `transform_failed`."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TransformRun:
     sessions: list[SessionRun]
     """In the order of their ends."""
     letters: list[DeadLetter]
-    """Of records that are no session; those of a transform that failed are with the session."""
+    """Letters of records that are no session; a failed transform is noted with its session."""
     open: list[str]
     """Keys of the sessions that have not ended."""
 
@@ -98,9 +98,9 @@ class TransformRunner:
     function: Transform
     settings: Settings
     schemas: Schemas = field(default_factory=dict)
-    """For formats that have some."""
+    """Schemas, for formats that have any."""
     encode_value: EncodeValue | None = None
-    """Of values with schemas; None: there is no registry."""
+    """Encodes values with schemas; None: there is no registry."""
 
     @cached_property
     def _assembly(self) -> AppliedRules:
@@ -108,17 +108,17 @@ class TransformRunner:
 
     @property
     def columns(self) -> RecordColumns:
-        """What `run` needs of each record."""
+        """The columns that `run` needs of each record."""
         columns = self._assembly.columns
         return columns.with_trace_context() if self.settings.tracing.propagate else columns
 
     def run(self, new: pa.Table, topic: str, partition: int) -> TransformRun:
-        """Return what becomes of some records of a partition, as `columns` gives them. Raises as `assembled` and `transformed`."""
+        """Return what the job would write for some records of a partition, in `columns`. Raises as `assembled` and `transformed`."""
         found = self.assembled(new, topic, partition)
         return TransformRun([self.transformed(each) for each in found.sessions], found.letters, found.open)
 
     def assembled(self, new: pa.Table, topic: str, partition: int) -> AssembledRecords:
-        """Return the sessions of some records, and what is none. Raises RegistryAwayError, RegistryRefusedError."""
+        """Return the sessions and letters of some records. Raises RegistryAwayError, RegistryRefusedError."""
         rules = self._assembly.rules
         of = judged(self.schemas, new, rules, NOTHING_REFUSED, RegistryBudget())
         found = assemble(OpenState.empty(), of.records, rules, of.schemas)
@@ -131,7 +131,7 @@ class TransformRunner:
         return AssembledRecords(sessions, found.letters, keys)
 
     def transformed(self, of: WholeSession) -> SessionRun:
-        """Run the transform on a session. Raises what no session is at fault for: RegistryAwayError and the like."""
+        """Run the transform on a session. Raises errors that are not the session's fault: RegistryAwayError and the like."""
         closed, publisher = of.closed, self.settings.publisher
         decode = value_decoder(self._assembly.rules.format, self.schemas)
         session = to_session(closed, of.topic, of.partition, decode)

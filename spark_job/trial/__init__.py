@@ -1,1 +1,1 @@
-"""`spark-job try`: the newest sessions of the input through the present transform. Nothing is written anywhere."""
+"""`spark-job try`: run the current transform on the newest sessions of the input. Nothing is written anywhere."""

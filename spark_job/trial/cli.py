@@ -1,4 +1,4 @@
-"""`spark-job try`: what the present transform would send, for the newest sessions of the input or those of a file."""
+"""`spark-job try`: show what the current transform would send, for the newest sessions of the input or those of a file."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,10 @@ _MOST_SESSIONS = 10_000
 
 def try_transform(
     last: Annotated[
-        int, typer.Option("--last", min=1, max=_MOST_SESSIONS, help="How many of the newest whole sessions.")
+        int,
+        typer.Option(
+            "--last", min=1, max=_MOST_SESSIONS, help="Run it on this many of the newest whole sessions."
+        ),
     ] = 20,
     file: Annotated[
         Path | None,
@@ -46,20 +49,22 @@ def try_transform(
         ),
     ] = None,
     max_bytes: Annotated[
-        int, typer.Option("--max-bytes", min=1, help="Bytes of event values to read at the most.")
+        int, typer.Option("--max-bytes", min=1, help="Read at most this many bytes of event values.")
     ] = 64 << 20,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to read at the most.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Read for at most this many seconds.")
+    ] = 60.0,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Run the present transform on the newest whole sessions of the input, and show what would go out and what the outbox has.
+    """Run the current transform on the newest whole sessions of the input, and show what would go out and what the outbox has.
 
     Nothing is written: not to Kafka (no group is joined), to Postgres, to a schema registry or to a disk. Without Postgres, nothing is
     compared. Exits with 1 if the transform fails for one of the sessions.
     """
     settings = load_settings(config)
     sys.dont_write_bytecode = True  # of the transform's module
-    with redirect_stdout(sys.stderr), explained_clients():  # what a transform prints is no part of the answer
+    with redirect_stdout(sys.stderr), explained_clients():  # a transform's prints are not part of the answer
         function = transform.load(settings.transform.function)
         found = (
             _of_input(settings, function, last, ReadLimits(max_bytes, timeout))
@@ -74,7 +79,7 @@ def try_transform(
 
 
 def runner_of(settings: Settings, function: transform.Transform) -> TransformRunner:
-    """Return what judges and transforms; it asks the registry, and registers nothing."""
+    """Return the runner that judges and transforms; it asks the registry, and registers nothing."""
     registry = settings.schema_registry
     rules = OutputSchemaRules(False, registry.subject_name_strategy)  # the registry is only read
     schemas = schemas_of(registry.client()) if settings.source.has_schemas else {}
@@ -123,7 +128,7 @@ def _of_input(settings: Settings, function: transform.Transform, last: int, limi
 def compared_with_outbox(
     settings: Settings, found: Sequence[WholeSession], sessions: Sequence[SessionRun], topics: InputTopics
 ) -> list[Compared]:
-    """Return what the transform makes of each session beside what the outbox has of it. Raises OutboxError, psycopg.Error."""
+    """Return each session's new outputs beside those in the outbox. Raises OutboxError, psycopg.Error."""
     closings = [each.closed.closing_offset for each in found]
     stored = look_up(settings, [each.session for each in sessions], closings, topics.ids)
     return [Compared(each, its) for each, its in zip(sessions, stored, strict=True)]
@@ -132,7 +137,7 @@ def compared_with_outbox(
 def newest_sessions(
     runner: TransformRunner, newest: NewestRecords, last: int, since: Mapping[Place, int] | None = None
 ) -> list[WholeSession]:
-    """Return the sessions that ended last, in the order of their ends; `since`: that closed at these offsets or later."""
+    """Return the sessions that ended last, in the order of their ends; `since`: only those that closed at these offsets or later."""
     froms = since or {}
     found: list[WholeSession] = []
     with error_console().status("reading the newest records of the input") as shown:
@@ -159,10 +164,10 @@ def newest_sessions(
 def begun_within(
     sessions: Sequence[WholeSession], rules: SessionSettings, *, is_whole: bool
 ) -> Sequence[WholeSession]:
-    """Return those of a partition's sessions, in closing order, that cannot have begun before what was read of it.
+    """Return those of a partition's sessions, in closing order, that cannot have begun before the records that were read.
 
-    Where any event opens a session, the rest of one looks like a whole one: only what begins after a timeout is certain then, if times are
-    roughly in order. A later part is as certain as the first part of its session.
+    If any event opens a session, the rest of one looks like a whole one: then only a session that begins after a timeout is certainly
+    whole, if times are roughly in order. A later part is as certain as the first part of its session.
     """
     if is_whole or rules.start or not sessions:
         return sessions
@@ -184,7 +189,7 @@ def by_name(offsets: Offsets, topics: InputTopics) -> dict[Place, int]:
 @contextmanager
 def explained_clients() -> Iterator[None]:
     """Turn what the clients of Kafka and of a schema registry raise into an OutboxError."""
-    # Imported here: it knows Spark's failures, too.
+    # Imported here: it imports Spark, too.
     from spark_job.failures.explain import explained
 
     try:

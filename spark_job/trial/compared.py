@@ -1,4 +1,4 @@
-"""What the present transform makes of a session beside what the outbox has. Pure."""
+"""Compare a session's current outputs with those in the outbox. Pure."""
 
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -21,7 +21,7 @@ class Compared:
 
     @property
     def state(self) -> str | None:
-        """`same`, `altered`, `begins_earlier`, or why the outbox has nothing; None where it was not asked."""
+        """`same`, `altered`, `begins_earlier`, or why the outbox has nothing; None if it was not asked."""
         if self.stored is None or isinstance(self.stored, NotStored):
             return None if self.stored is None else self.stored.state
         if self.stored.start < self.run.session.start.offset:
@@ -30,14 +30,14 @@ class Compared:
 
     @property
     def outputs(self) -> list[OutputState]:
-        """Of each output by its index: one that only the outbox has is missing, one that it does not have is new."""
+        """The state of each output, by index: one that only the outbox has is missing, one that it does not have is new."""
         if not isinstance(self.stored, StoredSession):
             return []
         return [_state(was, now) for was, now in zip_longest(self.stored.outputs, self.run.outputs)]
 
     @property
     def difference(self) -> str:
-        """From the outbox's outputs to the present ones, as a diff."""
+        """A diff from the outbox's outputs to the current ones."""
         if self.state != "altered" or not isinstance(self.stored, StoredSession):
             return ""
         return difference(self.stored.outputs, self.run.outputs, names=("outbox", "now"))

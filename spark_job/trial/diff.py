@@ -1,4 +1,4 @@
-"""`spark-job diff`: which outputs the present transform would change, of the sessions that the job has closed since a batch."""
+"""`spark-job diff`: show which outputs the current transform would change, for sessions closed since a batch."""
 
 import sys
 from collections import Counter
@@ -57,26 +57,26 @@ def diff(
             "--last",
             min=1,
             max=_MOST_SESSIONS,
-            help="Compare so many of the sessions at the most: the newest.",
+            help="Compare at most this many sessions, newest first.",
         ),
     ] = 1_000,
     max_bytes: Annotated[
-        int, typer.Option("--max-bytes", min=1, help="Bytes of event values to read at the most.")
+        int, typer.Option("--max-bytes", min=1, help="Read at most this many bytes of event values.")
     ] = 256 << 20,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds to read at the most.")
+        float, typer.Option("--timeout", min=0.1, help="Read for at most this many seconds.")
     ] = 300.0,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Run the present transform on the sessions that closed since a batch, and show which outputs a reissue would change.
+    """Run the current transform on the sessions that closed since a batch, and show which outputs a reissue would change.
 
     Sessions are assembled from the input again and compared with the newest revision in the outbox. Nothing is written, as by
     `spark-job try`. Exits with 0 if nothing differs, with 1 if anything does.
     """
     settings = load_settings(config)
     sys.dont_write_bytecode = True  # of the transform's module
-    with redirect_stdout(sys.stderr), explained_clients():  # what a transform prints is no part of the answer
+    with redirect_stdout(sys.stderr), explained_clients():  # a transform's prints are not part of the answer
         function = transform.load(settings.transform.function)
         found = _compare(settings, function, since, limit, ReadLimits(max_bytes, timeout))
     if as_json:
@@ -88,7 +88,7 @@ def diff(
 
 
 class ComparedRange(NamedTuple):
-    """What is compared: what closed from batch `first` on. `before`: where the input stood then; `end`: how far it is read."""
+    """Sessions closed since batch `first` are compared. `before`: the input position before `first`; `end`: the current read position."""
 
     first: int
     before: InputPosition
@@ -97,7 +97,7 @@ class ComparedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class RunDifference:
-    """Sessions, as the transform makes them now and as the outbox has them."""
+    """Sessions with their current outputs and those in the outbox."""
 
     first_batch: int
     sessions: Sequence[Compared]
@@ -105,7 +105,7 @@ class RunDifference:
 
     @property
     def differing(self) -> list[Compared]:
-        """The sessions of which an output would change, be added or vanish."""
+        """The sessions with an output that would change, be added or vanish."""
         return [each for each in self.sessions if set(outputs_of(each)) - {"same"}]
 
     @property
@@ -132,7 +132,7 @@ class RunDifference:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield it for people."""
+        """Yield the lines to print."""
         for each in self.differing:
             yield from session_lines(each)
         states = Counter(each.state for each in self.sessions if each.state is not None)
@@ -145,7 +145,7 @@ class RunDifference:
 
 
 def outputs_of(of: Compared) -> list[OutputState]:
-    """Return what would become of each output: a session that the outbox has none of would add all of its own."""
+    """Return the state of each output. A session without outputs in the outbox adds all of its outputs."""
     if isinstance(of.stored, NotStored):
         return ["new"] * len(of.run.outputs) if of.stored.state in ("dead_letter", "absent") else []
     return [] if of.state == "begins_earlier" else of.outputs
@@ -173,17 +173,17 @@ def _compare(
         wholes=by_name(Offsets({where: safe.at(where) for where in known}), topics),
     )
     before = by_name(Offsets({where: asked.before.end.at(where) for where in known}), topics)
-    # One more than is shown tells whether there are more.
+    # Fetch one extra session to learn whether older ones were left out.
     found = newest_sessions(runner, newest, limit + 1, before)
     limited_by = newest.limited_by
     if len(found) > limit:
-        found, limited_by = found[1:], f"--limit {limit}"
+        found, limited_by = found[1:], f"--last {limit}"
     sessions = [runner.transformed(each) for each in found]
     return RunDifference(asked.first, compared_with_outbox(settings, found, sessions, topics), limited_by)
 
 
 def _range(settings: Settings, since: str) -> ComparedRange:
-    """Raise RefusedError where nothing was committed since, SettingsError, UnavailableError."""
+    """Return the range since a batch or time. Raises RefusedError if nothing was committed since, SettingsError, UnavailableError."""
     wanted: dict[str, Any] = {"batch_id": None, "at": None, "age_s": None}
     if since.isascii() and since.isdigit():
         wanted["batch_id"] = int(since)

@@ -1,4 +1,4 @@
-"""The newest records of the input, read backwards in steps: each covers four times the offsets of the one before, within `max_bytes`."""
+"""Read the newest records of the input backwards, in steps: each covers four times the offsets of the one before, within `max_bytes`."""
 
 import time
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from service.settings import KafkaSettings
 from spark_job.input.reading import NoAnswerError, committed_ranges
 
 _FIRST = 64
-"""Records of all partitions together."""
+"""Number of records in the first step, over all partitions."""
 _GROWTH = 4
 
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """What a trial may cost."""
+    """The limits of a trial's reading."""
 
     max_bytes: int
     timeout_s: float
 
 
 class NewestRecords:
-    """Reads as a consumer of no group: nobody is disturbed, and no offset is committed."""
+    """Reads as a consumer without a group: no other consumer is disturbed, and no offset is committed."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class NewestRecords:
         limits: ReadLimits,
         wholes: Mapping[Place, int] | None = None,
     ) -> None:
-        """`starts`: the first offset of each partition that Kafka has, or that is asked for; `ends`: behind its last committed record.
+        """`starts`: the first offset of each partition that Kafka has, or that is asked for; `ends`: after its last committed record.
 
-        `wholes`: offsets at which no session was open, of partitions; None: 0 of all.
+        `wholes`: for each partition, an offset at which no session was open; None: 0 for all.
         """
         self._kafka = kafka
         self._starts = starts
@@ -45,17 +45,17 @@ class NewestRecords:
         self._width = -(-_FIRST // max(1, len(ends)))
         self._until = time.monotonic() + limits.timeout_s
         self.records: dict[Place, list[Any]] = {place: [] for place in ends}
-        """What was read of each partition, in offset order."""
+        """The records read of each partition, in offset order."""
         self.n_records = 0
         self.n_bytes = 0
-        """Of the values of all that was read."""
+        """Bytes of the values of all records read."""
         self.limited_by: str | None = None
         """The limit that ended the reading; None while none has."""
 
     def extend(self) -> bool:
-        """Read one more step; return False where no earlier record is left, or a limit is reached.
+        """Read one more step; return False if no earlier record is left, or a limit is reached.
 
-        Raises RecordsGoneError where Kafka deletes it meanwhile, NoAnswerError, KafkaException.
+        Raises RecordsGoneError if Kafka deletes records meanwhile, NoAnswerError, KafkaException.
         """
         width = self._fitting()
         self._width *= _GROWTH
@@ -94,14 +94,14 @@ class NewestRecords:
         return True
 
     def is_whole(self, place: Place) -> bool:
-        """Whether no session had begun before what was read of a partition."""
+        """Return whether no session of a partition had begun before the records that were read."""
         return self._low[place] == self._wholes.get(place, 0)
 
     def _is_late(self) -> bool:
         return time.monotonic() > self._until
 
     def _fitting(self) -> int:
-        """How many offsets of each partition to read next, by the records so far."""
+        """Return how many offsets of each partition to read next, judging by the records so far."""
         if not self.n_records:
             return self._width
         room = (self._limits.max_bytes - self.n_bytes) * self.n_records // max(1, self.n_bytes)

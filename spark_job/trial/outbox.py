@@ -1,4 +1,4 @@
-"""What the outbox has of some sessions, by their place in the input. Read in a transaction that cannot write."""
+"""Read the outbox's outputs of some sessions, by their place in the input, in a transaction that cannot write."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def _rows(
 
 
 def _sessions(row: Mapping[str, Any]) -> Iterator[tuple[Place, StoredSession]]:
-    """The sessions of a row, each with its own outputs."""
+    """Yield the sessions of a row, each with its own outputs."""
     columns = [row[name] for name in ("topics", "keys", "values", "headers", "partitions", "timestamps_ms")]
     first = 0
     for topic_id, partition, start, end, outputs in zip(
@@ -127,7 +127,7 @@ def _reasons(
     places: Sequence[Place],
     which: Sequence[int],
 ) -> Iterator[NotStored]:
-    """Why there is nothing of some of the sessions, in their order."""
+    """Yield why the outbox has nothing of some of the sessions, in their order."""
     if not which:
         return
     with snapshot(connection), connection.cursor(row_factory=dict_row) as cursor:

@@ -1,4 +1,4 @@
-"""A trial for people and for machines."""
+"""Show a trial to people and to machines."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from spark_job.trial.outbox import NotStored, StoredSession
 
 @dataclass(frozen=True)
 class Trial:
-    """What was read, and what the transform makes of it."""
+    """The records read, and the outputs of the transform."""
 
     sessions: Sequence[Compared]
     records: int
@@ -27,7 +27,7 @@ class Trial:
     not_compared: str | None = None
     """Why the outbox was not asked; None: it was."""
     letters: Sequence[DeadLetter] = ()
-    """Records of a file that are no session. Of the newest records, one may only have its session's start before them."""
+    """Records of a file that are no session. Empty for the newest records: a session's start may lie before them."""
     open: Sequence[str] = ()
     """Keys of a file's sessions that have not ended."""
 
@@ -54,7 +54,7 @@ class Trial:
     def print(self, out: Console) -> None:
         """Print it for people."""
         for line in self._lines():
-            # Each line alone: a line end within it is foreign text, too.
+            # Each line alone, because a line end within it is foreign text, too.
             out.print(printable(line))
 
     def _lines(self) -> Iterator[str]:

@@ -64,7 +64,7 @@ class AvroReader:
         return plan if isinstance(plan, str) else None
 
     def _times(self, data: memoryview, kept: Kept, rows: Int) -> pa.Array:
-        """Milliseconds; a text that is no time is NULL, as one that is missing."""
+        """Return milliseconds; NULL for a missing text and for one that is no time."""
         found, values = kept.found[rows], kept.begin[rows]
         texts = found & kept.text[rows]
         if texts.any():
@@ -81,7 +81,7 @@ _plans: SchemaCache[tuple[WriterSchema, AssemblySettings], Plan | str] = SchemaC
 
 
 def _plan(schema: WriterSchema, settings: AssemblySettings) -> Plan | str:
-    """The plan of a schema; what is wrong with one that has none."""
+    """Return the plan of a schema, or what is wrong with a schema that has none."""
     if (found := _plans.get((schema, settings))) is None:
         found = _made(schema, settings)
         _plans.put((schema, settings), found, schema.chars)
@@ -96,7 +96,7 @@ def _made(schema: WriterSchema, settings: AssemblySettings) -> Plan | str:
 
 
 def _texts(data: memoryview, kept: Kept, rows: Int) -> pa.Array:
-    """The texts of some rows; NULL where there is none, or it is not UTF-8."""
+    """Return the texts of some rows; NULL for a missing text and for one that is not UTF-8."""
     found, symbol = kept.found[rows], kept.symbol[rows]
     in_data = found & ~symbol
     raw = gathered(data, kept.begin[rows], np.where(in_data, kept.size[rows], 0), in_data)

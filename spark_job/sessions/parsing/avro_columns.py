@@ -1,6 +1,6 @@
-"""The values of one Avro schema by its plan, all of them one step at a time: a few numpy operations for each field, however many records.
+"""Read all values of one Avro schema together, by its plan: a few numpy operations for each field, however many records.
 
-Values with long arrays, or that nest deeply, leave the columns for service/formats/avro/single.py, which says the same of them.
+service/formats/avro/single.py reads values with long arrays, and those that nest deeply, one by one. Its verdicts are the same.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Kept:
     def __init__(self, count: int) -> None:
         self.found = np.zeros(count, bool)
         self.begin = np.zeros(count, np.int64)
-        """Of a text: where it begins in the data. Of a time: milliseconds. Of an enum: its symbol's index."""
+        """For a text: where it begins in the data. For a time: milliseconds. For an enum: its symbol's index."""
         self.size = np.zeros(count, np.int64)
         self.symbol = np.zeros(count, bool)
         """Whether it is an enum's."""
@@ -38,7 +38,7 @@ class Kept:
         self._places: dict[tuple[str, ...], int] = {}
 
     def place(self, symbols: tuple[str, ...]) -> int:
-        """Where the symbols of an enum begin among those of all enums of the field."""
+        """Return where the symbols of an enum begin among those of all enums of the field."""
         found = self._places.setdefault(symbols, len(self.symbols))
         if found == len(self.symbols):
             self.symbols.extend(symbols)
@@ -49,7 +49,7 @@ class AvroColumns:
     """Walks once over all values."""
 
     def __init__(self, data: memoryview, begin: Int, end: Int, plan: Plan, wanted: list[FieldPath]) -> None:
-        """`begin` and `end`: of each value in `data`."""
+        """`begin` and `end`: where each value begins and ends in `data`."""
         self._data = np.frombuffer(data, np.uint8)
         self._at, self._end = begin.copy(), end
         size = end - begin
@@ -87,7 +87,7 @@ class AvroColumns:
             kept.found[row], kept.symbol[row], kept.begin[row] = True, True, kept.place((symbol,))
 
     def _walk(self, node: Node, rows: Int, level: int) -> Int:
-        """Step over a node in some values; return those that go on."""
+        """Step over a node in some values; return those that are still good."""
         match node:
             case Fixed():
                 return self._skip(rows, node.size) if node.size else rows
@@ -141,7 +141,7 @@ class AvroColumns:
         rows, branch = self._varint(rows)
         rows, branch = self._only(rows, (branch >= 0) & (branch < len(node.branches)), branch)
         going_on = []
-        # Those that occur: a schema may have a hundred thousand.
+        # Only branches that occur: a schema may have a hundred thousand.
         numbers = np.flatnonzero(np.bincount(branch)).tolist()
         for number, mine in zip(numbers, _by_branch(rows, branch, numbers), strict=True):
             if node.weights[number]:
@@ -151,7 +151,7 @@ class AvroColumns:
         return np.sort(np.concatenate(going_on)) if len(going_on) > 1 else going_on[0] if going_on else rows
 
     def _items(self, node: Items, rows: Int, level: int) -> Int:
-        """Block after block, item after item."""
+        """Step over an array or map, block after block, item after item."""
         done = []
         taken = blocks = 0
         while len(rows):
@@ -161,7 +161,7 @@ class AvroColumns:
             blocks += 1
             rows, count = self._varint(rows)
             negative = count < 0
-            if negative.any():  # such a block has its bytes behind the count
+            if negative.any():  # such a block has its size in bytes after the count
                 sized, _ = self._varint(rows[negative])
                 still = np.isin(rows, sized) | ~negative
                 rows, count = rows[still], np.abs(count[still])
@@ -187,7 +187,7 @@ class AvroColumns:
         return np.sort(np.concatenate(done)) if len(done) > 1 else done[0] if done else rows
 
     def _charge(self, rows: Int, values: int) -> Int:
-        """Take so many from what may come out of some values; return those that have them left."""
+        """Charge `values` to the budget of some values; return those whose budget suffices."""
         (rows,) = self._only(rows, self._values_left[rows] >= values)
         self._values_left[rows] -= values
         return rows
@@ -236,18 +236,18 @@ class AvroColumns:
         return self._fail(rows, fits), *(column[fits] for column in columns)
 
     def _fail(self, rows: Int, fits: Bool | None = None) -> Int:
-        """Note which are no values; return the others."""
+        """Note which are not values of the schema; return the others."""
         self.good[rows if fits is None else rows[~fits]] = False
         return rows[:0] if fits is None else rows[fits]
 
     def _leave(self, rows: Int) -> Int:
-        """To be read one by one."""
+        """Leave these values to be read one by one."""
         self._left[rows] = True
         return rows[:0]
 
 
 def _by_branch(rows: Int, branch: Int, numbers: list[int]) -> Iterable[Int]:
-    """The rows of each branch that occurs: a look at all rows for each of a few, which costs less than to sort them."""
+    """Yield the rows of each branch that occurs. Comparing all rows with each of a few branches costs less than sorting them."""
     if len(numbers) <= _FEW_BRANCHES:
         return [rows[branch == number] for number in numbers]
     order = np.argsort(branch, kind="stable")

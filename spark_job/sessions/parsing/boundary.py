@@ -1,4 +1,4 @@
-"""The boundary around what reads values: whatever it raises for a record is a verdict on that record, and the others are read."""
+"""The boundary around the readers of values: whatever a reader raises for a record is a verdict on that record, and the others are read."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,9 +15,9 @@ Wanted = Mapping[FieldPath, pa.DataType]
 
 
 def read_each(read: Callable[[Int], ReadFields], rows: Int, wanted: Wanted) -> ReadFields:
-    """Return what `read` gives of some rows. Where it raises, they are halved, down to those that it raises for alone: they are left out.
+    """Return what `read` returns for some rows. If it raises, halve them, down to the single rows that it raises for, which are left out.
 
-    Raises what the machine is at fault for.
+    Raises errors that are the machine's fault.
     """
     try:
         return read(rows)
@@ -30,7 +30,7 @@ def read_each(read: Callable[[Int], ReadFields], rows: Int, wanted: Wanted) -> R
 
 
 def refusal(ask: Callable[[], str]) -> str:
-    """Return what is wrong with a value that was left out, or the error that the question raises. Raises as `read_each`."""
+    """Return what is wrong with a value that was left out: `ask`'s answer, or what it raises. Raises as `read_each`."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001 - as above

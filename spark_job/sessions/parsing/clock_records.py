@@ -1,4 +1,4 @@
-"""Clock records are no events: they only say what time it is (docs/decisions/0047). So they are taken out before records are read."""
+"""Clock records are not events: they only state a time (docs/decisions/0047). So they are taken out before records are read."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,9 @@ from spark_job.sessions.settings import MAX_TS_MS, MIN_TS_MS, AssemblySettings
 
 
 def without_clock_records(new: pa.Table, settings: AssemblySettings) -> tuple[pa.Table, Ticks | None]:
-    """Return the other new records, and what the clock records say, with codes from 0 on; None where there is none.
+    """Return the other new records, and the clock records' times, with codes from 0 on; None if there are none.
 
-    A clock record has the mark and no value: a value might be an event's. Raises InputSchemaError where the column is missing.
+    A clock record has the mark and no value: a value might be an event's. Raises InputSchemaError if the column is missing.
     """
     if not settings.clock_records:
         return new, None

@@ -1,4 +1,4 @@
-"""The bytes of a column: where each value has its own, and pieces of them as a column of their own."""
+"""Read the bytes of a column without copying: where each value begins, and slices of the values as another column."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +8,7 @@ Int = npt.NDArray[np.int64]
 
 
 def views(array: pa.LargeBinaryArray) -> tuple[Int, memoryview]:
-    """Where each value of an array begins (one more at the end), and the bytes they point into. Copies nothing."""
+    """Return each value's start, the end of the last value, and the data buffer. Copies nothing."""
     _, offsets, data = array.buffers()
     if offsets is None:  # Arrow gives an empty array no buffers
         return np.zeros(1, np.int64), memoryview(b"")
@@ -17,7 +17,7 @@ def views(array: pa.LargeBinaryArray) -> tuple[Int, memoryview]:
 
 
 def as_text(values: pa.LargeBinaryArray) -> pa.LargeStringArray:
-    """The values as text, NULL where they are not UTF-8. Only a column with a fault is looked at value by value."""
+    """Return the values as text, NULL for those that are not UTF-8. Decodes value by value only if the column has invalid UTF-8."""
     try:
         return values.cast(pa.large_string())
     except pa.ArrowInvalid:
@@ -25,7 +25,7 @@ def as_text(values: pa.LargeBinaryArray) -> pa.LargeStringArray:
 
 
 def text_of(value: bytes | None) -> str | None:
-    """One value as text; None where it is not UTF-8."""
+    """Return one value as text; None if it is not UTF-8."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
@@ -35,12 +35,12 @@ def text_of(value: bytes | None) -> str | None:
 def gathered(
     data: memoryview, begin: Int, size: Int, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.LargeBinaryArray:
-    """Return the bytes [begin, begin + size) of `data` for each row; NULL where it is not `valid`, whose size must be 0.
+    """Return data[begin:begin+size] for each row; NULL where `valid` is false (`size` must be 0 there).
 
-    Where they are not empty they must lie one behind the other, as those of rows in ascending order do. (Arrow's binary_slice fails on
-    some columns, 26.0: "Negative buffer resize".)
+    Non-empty slices must be in ascending order and must not overlap. (Arrow's binary_slice fails on some columns, 26.0: "Negative buffer
+    resize".)
     """
-    # Pieces and gaps in turn are a column that copies nothing; of it the pieces are taken.
+    # Build a zero-copy column of alternating slices and gaps, then take the slices.
     bounds = np.zeros(2 * len(begin) + 1, np.int64)
     bounds[:-1:2] = np.where(size > 0, begin, 0)
     bounds[1::2] = bounds[:-1:2] + size

@@ -1,4 +1,4 @@
-"""What a format's reader is asked for, and what it gives: fields of values as columns."""
+"""The interface of a format's reader: it returns fields of values as columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,22 +21,22 @@ class ReadFields(Protocol):
         """Positions in the array that was read, ascending."""
 
     def column(self, path: FieldPath) -> pa.Array:
-        """A field of these rows, NULL where there is none: text, or a time in milliseconds."""
+        """Return a field of these rows, NULL if it is missing: text, or a time in milliseconds."""
 
 
 class ValueDecoder(Protocol):
-    """Reads the fields that the settings name. What it says of a value depends on the value alone."""
+    """Reads the fields that the settings name. Its verdict on a value depends on the value alone."""
 
     def decode(self, payloads: pa.LargeBinaryArray) -> ReadFields:
         """Read payloads (no nulls); rows that are not in the result are malformed."""
 
     def refusal_of(self, payload: bytes) -> str:
-        """What is wrong with a payload that `decode` left out."""
+        """Return what is wrong with a payload that `decode` left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadColumns:
-    """ReadFields out of arrays."""
+    """ReadFields from arrays."""
 
     rows: Int
     columns: Mapping[FieldPath, pa.Array] = field(default_factory=dict)
@@ -55,5 +55,5 @@ def wanted_fields(settings: AssemblySettings) -> dict[FieldPath, Literal["text",
 
 
 def text_paths(settings: AssemblySettings) -> list[FieldPath]:
-    """Return those of them that are text."""
+    """Return the text fields that the settings name."""
     return [path for path in (settings.type_path, settings.key_path, settings.event_id_path) if path]

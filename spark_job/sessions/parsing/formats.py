@@ -1,4 +1,4 @@
-"""What reads the fields of a value, by `[source] format`. Everything behind it sees columns, and knows no format."""
+"""The reader of a value's fields, by `[source] format`. All later steps see columns, and know no format."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,14 +15,14 @@ from service.formats.writer import Schemas, UnusableSchema, WriterSchema
 from spark_job.sessions.parsing.boundary import joined, read_each, refusal
 from spark_job.sessions.parsing.column_bytes import as_text, gathered, views
 from spark_job.sessions.parsing.fields import ReadColumns, ReadFields, ValueDecoder, wanted_fields
-from spark_job.sessions.parsing.heads import heads
 from spark_job.sessions.parsing.json_documents import Decoder, Fields
+from spark_job.sessions.parsing.schema_id_heads import heads
 from spark_job.sessions.settings import AssemblySettings, FieldPath, Format
 
 Int = npt.NDArray[np.int64]
 
 KINDS: dict[str, str] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
-"""What the registry calls a format."""
+"""The registry's names of the formats."""
 
 
 def has_schemas(of: Format) -> bool:
@@ -31,7 +31,7 @@ def has_schemas(of: Format) -> bool:
 
 
 class Opaque:
-    """`bytes`: nothing is read, every value will do."""
+    """`bytes`: nothing is read, and every value is accepted."""
 
     def decode(self, payloads: pa.LargeBinaryArray) -> ReadColumns:
         """See ValueDecoder."""
@@ -43,7 +43,7 @@ class Opaque:
 
 
 class BySchema:
-    """Values in the wire format: grouped by schema, each group read by what knows its kind."""
+    """Values in the wire format: grouped by schema; the reader of the schema's kind reads each group."""
 
     def __init__(self, settings: AssemblySettings, schemas: Schemas) -> None:
         self._kind = KINDS[settings.format]
@@ -83,13 +83,13 @@ class SchemaReader(Protocol):
     """The fields, and the types of their columns."""
 
     def read(self, payloads: pa.LargeBinaryArray, schema: WriterSchema, rows: Int) -> ReadFields:
-        """Read some rows, all in the wire format and of this schema; `rows` of the result are those that are right."""
+        """Read some rows, all in the wire format and of this schema; `rows` of the result are the well-formed ones."""
 
     def refusal_of(self, payload: bytes, schema: WriterSchema) -> str:
-        """What is wrong with a payload that `read` left out."""
+        """Return what is wrong with a payload that `read` left out."""
 
     def why_unusable(self, schema: WriterSchema) -> str | None:
-        """Why no value at all can be read by a schema; None: some can."""
+        """Return why no value at all can be read by a schema; None if some can."""
 
 
 class Documents:
@@ -116,7 +116,7 @@ class Documents:
 
 
 class JsonBehindHead:
-    """`json-schema`: JSON behind the head. The documents are not compared with the schema: their producer has done that."""
+    """`json-schema`: JSON behind the head. The documents are not validated against the schema: their producer has done that."""
 
     def __init__(self, decoder: Decoder, wanted: Mapping[FieldPath, pa.DataType]) -> None:
         self._decoder = decoder
@@ -143,14 +143,14 @@ class JsonBehindHead:
         return self._decoder.refusal_of(body)
 
     def why_unusable(self, schema: WriterSchema) -> str | None:
-        """See SchemaReader. It is not looked at."""
+        """See SchemaReader. The schema is not used."""
         return None
 
 
 def why_unusable(schema: WriterSchema | UnusableSchema, settings: AssemblySettings) -> str | None:
-    """Return why no value of the settings' format can be read by a schema; None: some can, or the schema says itself why not.
+    """Return why no value of the settings' format can be read by a schema; None if some can, or if the schema itself has the reason.
 
-    Raises RegistryAwayError, RegistryRefusedError where what it needs is not there.
+    Raises RegistryAwayError or RegistryRefusedError if another schema that it needs is missing.
     """
     if isinstance(schema, UnusableSchema) or schema.kind != KINDS[settings.format]:
         return None
@@ -161,14 +161,14 @@ def why_unusable(schema: WriterSchema | UnusableSchema, settings: AssemblySettin
 
 
 def decoder_of(settings: AssemblySettings, schemas: Schemas) -> ValueDecoder:
-    """Return what reads values of this format. `schemas`: by id, all that occur."""
+    """Return the reader of values of this format. `schemas`: by id, all that occur."""
     if settings.format == "json":
         return Documents(settings)
     return Opaque() if settings.format == "bytes" else BySchema(settings, schemas)
 
 
 def json_decoder(settings: AssemblySettings) -> Decoder:
-    """Return what reads JSON documents."""
+    """Return the reader of JSON documents."""
     return Decoder(list(_json_fields(settings).items()))
 
 
@@ -180,7 +180,7 @@ def _json_fields(settings: AssemblySettings) -> dict[FieldPath, pa.DataType]:
 
 
 def _schema_reader(settings: AssemblySettings) -> SchemaReader:
-    # Each brings a library that only its format needs.
+    # Each imports a library that only its format needs.
     if settings.format == "avro":
         from spark_job.sessions.parsing.avro import AvroReader
 

@@ -8,11 +8,11 @@ Arrow's JSON reader takes a whole block of lines. Four things keep it exact:
    not decode (nesting over orjson's 1,024 levels), or with outer spaces are decoded with orjson first and kept only
    if it agrees.
 3. As many rows must come out as went in: a payload of two documents yields two.
-4. A block that fails is split, down to single records: what fails alone is malformed. On the way orjson and the rules below leave out
-   what Arrow would refuse, so that this costs some ten times what a good record does, and not some hundred times.
+4. A block that fails is split, down to single records: a record that fails alone is malformed. Before each split, orjson and the rules
+   below leave out what Arrow would refuse, so that a bad record costs some ten times as much as a good one, and not some hundred times.
 
-Arrow and orjson differ in one thing only, numbers beyond a 64-bit float (docs/sessions.md): to find them would cost every event something.
-Arrow has the last word on them, also where a block has failed.
+Arrow and orjson differ in one thing only, numbers beyond a 64-bit float (docs/sessions.md): a search for them would slow down every event.
+Arrow decides about them, also in a block that has failed.
 """
 
 import json
@@ -40,7 +40,7 @@ _FILTER_ROWS = 512
 _ODD = (b"NaN", b"Inf")
 _SCAN_BYTES = 256 << 10
 _HUGE_NUMBER = re.compile(rb"\d{200}|[eE]\+?\d{3}")
-"""What orjson and Arrow may judge differently: many digits, a large exponent."""
+"""Numbers that orjson and Arrow may judge differently: many digits, a large exponent."""
 _TEXT_OR_NUMBER = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|(\d+)(?:\.(\d+))?(?:[eE]\+?(\d+))?', re.DOTALL)
 _GREATEST_EXPONENT = 308
 _DEEP_BYTES = 2000  # a payload of fewer bytes cannot nest deeper than orjson reads
@@ -101,7 +101,7 @@ class Decoder:
         return Fields(np.concatenate(taken), pa.concat_tables(tables))
 
     def refusal_of(self, payload: bytes) -> str:
-        """What is wrong with a payload that `decode` left out."""
+        """Return what is wrong with a payload that `decode` left out."""
         try:
             document = orjson.loads(payload)
         except orjson.JSONDecodeError as error:
@@ -115,7 +115,7 @@ class Decoder:
         return "a field named in the session settings occurs twice or has a parent that is not an object"
 
     def _block(self, payloads: pa.LargeBinaryArray, rows: Int) -> list[tuple[Int, pa.Table]]:
-        """Parse some rows: (rows, their fields) of those that can be."""
+        """Parse some rows; return (rows, their fields) for those that can be parsed."""
         whole = rows[-1] - rows[0] == len(rows) - 1
         table = self._parse(payloads.slice(rows[0], len(rows)) if whole else payloads.take(pa.array(rows)))
         if table is not None:
@@ -130,7 +130,7 @@ class Decoder:
         return [found for part in parts if len(part) for found in self._block(payloads, part)]
 
     def _acceptable(self, payload: bytes) -> bool:
-        """Whether nothing is wrong that can be found without Arrow."""
+        """Return whether no fault can be found without Arrow."""
         if _HUGE_NUMBER.search(payload) is not None:
             payload = _TEXT_OR_NUMBER.sub(_as_arrow_takes_it, payload)
         try:
@@ -146,14 +146,14 @@ class Decoder:
         )
 
     def _names_a_field_twice(self, payload: bytes) -> bool:
-        """Whether a field that is wanted, or a parent of one, occurs twice: orjson takes the last one, Arrow none."""
+        """Return whether a wanted field, or a parent of one, occurs twice: orjson takes the last one, Arrow refuses both."""
         names = (name for path, _ in self._paths for name in path)
         if b"\\" not in payload and all(payload.count(b'"%b"' % name.encode()) < 2 for name in names):
             return False
         try:
             return _occurs_twice(json.loads(payload, object_pairs_hook=_Pairs), self._tree)
         except RecursionError:
-            return False  # Arrow says it
+            return False  # Arrow finds that
 
     def _parse(self, payloads: pa.LargeBinaryArray) -> pa.Table | None:
         lines = pc.binary_join_element_wise(payloads, _EMPTY, _NEWLINE)
@@ -171,7 +171,7 @@ class Decoder:
 
 
 def at(document: dict[str, Any], path: FieldPath) -> object:
-    """The value at a path, None where something on the way is missing."""
+    """Return the value at a path; None if it or one of its parents is missing."""
     value: object = document
     for name in path:
         if not isinstance(value, dict):
@@ -181,7 +181,7 @@ def at(document: dict[str, Any], path: FieldPath) -> object:
 
 
 def _as_arrow_takes_it(found: re.Match[bytes]) -> bytes:
-    """In the place of a huge number: one that orjson reads, no integer of 64 bits, where Arrow takes it, and none where it does not."""
+    """Replace a huge number: by one that orjson reads and that is no 64-bit integer if Arrow accepts it, else by what orjson refuses."""
     digits, fraction, exponent = found.groups()
     if digits is None:
         return found[0]
@@ -193,7 +193,7 @@ def _as_arrow_takes_it(found: re.Match[bytes]) -> bytes:
 
 
 def _most_exponent(digits: bytes, fraction: bytes) -> int:
-    """What Arrow's parser, rapidjson, allows: it counts digits of a fraction as far as a double needs them."""
+    """Return the greatest exponent that Arrow's parser, rapidjson, allows: it counts a fraction's digits as far as a double needs them."""
     if digits != b"0":
         return _GREATEST_EXPONENT + min(len(fraction), max(0, 18 - len(digits)))
     significant = len(fraction.lstrip(b"0"))
@@ -201,7 +201,7 @@ def _most_exponent(digits: bytes, fraction: bytes) -> int:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object of a document with all that it names."""
+    """An object of a document with all its pairs, repeated names included."""
 
 
 def _occurs_twice(document: object, tree: dict[str, Any]) -> bool:
@@ -215,7 +215,7 @@ def _occurs_twice(document: object, tree: dict[str, Any]) -> bool:
 
 
 def _has_parents(document: dict[str, Any], path: FieldPath) -> bool:
-    """Whether all parents of a field are objects, as far as they are there."""
+    """Return whether all parents of a field that are present are objects."""
     value: object = document
     for name in path[:-1]:
         value = value.get(name) if isinstance(value, dict) else None
@@ -254,7 +254,7 @@ def _odd(payloads: pa.LargeBinaryArray) -> Bool:
     odd = size < 2
     text = np.frombuffer(data, np.uint8)
     if len(text):
-        # An empty payload at the very end has no first byte: look at the one before, it is odd anyway.
+        # An empty payload at the very end has no first byte: the byte before it serves, since the payload is odd anyway.
         odd |= text[np.minimum(bounds[:-1], len(text) - 1)] != ord("{")
         odd |= text[np.maximum(bounds[1:] - 1, 0)] != ord("}")
     low = int(bounds[0])
@@ -270,7 +270,7 @@ def _odd(payloads: pa.LargeBinaryArray) -> Bool:
 
 
 def _places(text: npt.NDArray[np.uint8], word: bytes) -> Int:
-    """Where a word begins. Its first byte is looked for in a piece of text that fits into the processor's cache, the others behind it."""
+    """Return where a word begins. Its first byte is searched in pieces that fit into the processor's cache, the others only after it."""
     whole = len(text) - len(word) + 1
     found = [
         np.flatnonzero(text[at : min(at + _SCAN_BYTES, whole)] == word[0]) + at

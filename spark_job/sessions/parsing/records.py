@@ -1,6 +1,6 @@
 """Read a partition's new records: well-formed events as columns, the others as `malformed` dead letters.
 
-Whether a record is malformed is a function of the record and the settings alone.
+Whether a record is malformed is a function of the record, the settings and the schemas given.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from spark_job.sessions.events import END, ENTRY, START, Events
 from spark_job.sessions.parsing.column_bytes import as_text, text_of
 from spark_job.sessions.parsing.fields import ReadFields, ValueDecoder
 from spark_job.sessions.parsing.formats import decoder_of
-from spark_job.sessions.parsing.heads import with_heads
 from spark_job.sessions.parsing.json_documents import at
+from spark_job.sessions.parsing.schema_id_heads import with_heads
 from spark_job.sessions.parsing.times import iso8601_ms
 from spark_job.sessions.result import DeadLetter
 from spark_job.sessions.settings import ANY_TYPE, MAX_TS_MS, MIN_TS_MS, AssemblySettings, FieldPath
@@ -29,7 +29,7 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 MAX_TYPE_BYTES = 1024
-"""Where any type is an entry's."""
+"""Longest type of an entry, if entries may have any type."""
 _SHOWN_CHARS = 100
 
 
@@ -38,20 +38,20 @@ class Records:
     """New records, malformed ones included and clock records excepted, in offset order."""
 
     events: Events
-    """Of the malformed ones only the offset means anything."""
+    """For malformed records only the offset is valid."""
     key: pa.DictionaryArray
     well_formed: Bool
     letters: list[DeadLetter]
     clock_ts: Int
-    """What each says of the time: no more than the broker, where that has set the record's time."""
+    """The time that each record gives the clock: no later than the broker's, if the broker has set the record's time."""
     by_broker: Bool | None
-    """Whether it has; None: of none."""
+    """Whether the broker has set it; None: for no record."""
 
 
 def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = NO_SCHEMAS) -> Records:
     """Decode and check every record. `schemas`: of the ids that occur, for formats that have some.
 
-    Raises InputSchemaError where a column is missing or of another type.
+    Raises InputSchemaError if a column is missing or of another type.
     """
     columns = _columns(new, settings)
     decoder = decoder_of(settings, schemas)
@@ -90,15 +90,15 @@ class _Columns:
     ts: Int
     """The record's own time."""
     payload: pa.LargeBinaryArray
-    """As events keep it; empty where the record has no value, or one that cannot be looked at."""
+    """As events keep it; empty if the record has no value, or an unreadable one."""
     present: Bool
-    """The record has a value, in JSON one that is text, with the schema's id where that is in a header."""
+    """Whether the record has a value; in JSON one that is text; with the schema's id if that is in a header."""
     key: pa.LargeStringArray | None
     type: pa.LargeStringArray | None
     event_id: pa.LargeStringArray | None
-    """These come from the record's key or headers, NULL where they are not text; None where the value has them."""
+    """These come from the record's key or headers, NULL if not text; None if the value contains them."""
     by_broker: Bool | None
-    """Whose time the broker has set; None: of none."""
+    """Whether the broker has set the time; None: for no record."""
 
 
 def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
@@ -121,7 +121,7 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
     value = _one(new.column("value").cast(pa.large_binary()))
     if settings.schema_id_in_header:
         value = with_heads(value, _one(new.column("schema_id").cast(pa.large_binary())))
-    # What is not text must not reach the JSON reader, which does not look at encodings.
+    # The JSON reader does not check encodings, so that only text may reach it.
     present = _true((as_text(value) if settings.format == "json" else value).is_valid())
     payload = value if present.all() else pc.if_else(pa.array(present), value, b"")
 
@@ -148,7 +148,7 @@ def _by_broker(new: pa.Table) -> Bool | None:
 
 
 class _Wide:
-    """Decoded fields spread over all records again: null where a payload could not be decoded."""
+    """Decoded fields, spread over all records: null if a payload could not be decoded."""
 
     def __init__(self, fields: ReadFields, n_records: int) -> None:
         self._fields = fields
@@ -160,7 +160,7 @@ class _Wide:
             self._spread = pa.array(places, mask=~self.present)
 
     def values(self, path: FieldPath, rows: Int) -> list[Any]:
-        """A field of some records, None where it is missing or the payload could not be decoded."""
+        """Return a field of some records; None for each in which it is missing or whose payload could not be decoded."""
         places = pa.array(rows)
         places = places if self._spread is None else self._spread.take(places)
         return self._fields.column(path).take(places).to_pylist()  # type: ignore[no-any-return]
@@ -180,7 +180,7 @@ class _Wide:
 
 
 def _kinds(types: pa.LargeStringArray, settings: AssemblySettings) -> npt.NDArray[np.int8]:
-    """Of each event its kind, -1 where its type is none of the settings'."""
+    """Return the kind of each event; -1 if its type is not in the settings."""
     named = {settings.start: START, **dict.fromkeys(settings.entries, ENTRY), settings.end: END}
     named = {name: kind for name, kind in named.items() if name and name != ANY_TYPE}
     places = pc.index_in(types, value_set=pa.array(list(named), pa.large_string()))
@@ -193,7 +193,7 @@ def _kinds(types: pa.LargeStringArray, settings: AssemblySettings) -> npt.NDArra
 
 
 def _good_keys(key: pa.DictionaryArray) -> Bool:
-    """Per record: the key is there, not empty, not too long, without NUL. Each distinct key is looked at once."""
+    """Return whether each record has a key that is not empty, not too long, and without NUL. Each distinct key is checked once."""
     keys = key.dictionary.cast(pa.large_binary())
     size = pc.binary_length(keys).to_numpy(zero_copy_only=False)
     nul = pc.match_substring(keys, b"\0").to_numpy(zero_copy_only=False)
@@ -240,7 +240,7 @@ def _key(
     fields: dict[FieldPath, Any] | None,
     settings: AssemblySettings,
 ) -> tuple[str | None, str | None]:
-    """(a malformed record's key where it is a right one, what is wrong with it where it is not)."""
+    """Return (a malformed record's key if it is valid, what is wrong with it otherwise)."""
     found: object
     if settings.key_path is None:
         found = given["key"]
@@ -261,7 +261,7 @@ def _key(
 
 
 def _key_of_refused(payload: bytes | None, path: FieldPath) -> object:
-    """The key in a JSON document in which another field is wrong."""
+    """Return the key in a JSON document in which another field is wrong."""
     try:
         document = orjson.loads(payload or b"")
     except orjson.JSONDecodeError:
@@ -287,9 +287,9 @@ def _why(
     decoder: ValueDecoder,
     settings: AssemblySettings,
 ) -> str:
-    """What is wrong with a malformed record whose key is right or unknown.
+    """Return what is wrong with a malformed record whose key is valid or unknown.
 
-    `payload`: None where the value cannot be looked at; `fields`: None where it could not be decoded.
+    `payload`: None if the value cannot be read; `fields`: None if it could not be decoded.
     """
     if value is None:
         return "no value"
@@ -317,7 +317,7 @@ def _why(
 
 
 def _shown(value: object) -> str:
-    """A value of the record for people; the letter has all of it."""
+    """Return a value of the record for people, perhaps cut off; the letter has all of it."""
     return (
         f"{value[:_SHOWN_CHARS]!r}…" if isinstance(value, str) and len(value) > _SHOWN_CHARS else repr(value)
     )

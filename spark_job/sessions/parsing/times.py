@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-# Ranges are checked here, so that only a day beyond its month's end is left for the cast to refuse.
+# The patterns check ranges, so that only a day beyond its month's end is left for the cast to refuse.
 _SHAPE = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?"
     r"(Z|[+-]([01]\d|2[0-3]):?[0-5]\d)?$"
@@ -33,9 +33,9 @@ _BASIC = (
 
 
 def iso8601_ms(texts: pa.Array, *, common_only: bool = False) -> tuple[Int, Bool]:
-    """Epoch milliseconds and whether each text was a timestamp (where not, the number means nothing).
+    """Return epoch milliseconds, and whether each text was a timestamp (if not, ignore the number).
 
-    docs/sessions.md says what is read. `common_only`: no more than rules before the second read.
+    docs/sessions.md lists the accepted forms. `common_only`: accept only what rules 1 accepted.
     """
     shaped = pc.fill_null(pc.match_substring_regex(texts, _SHAPE), False)
     out = np.zeros(len(texts), np.int64)
@@ -55,7 +55,7 @@ def iso8601_ms(texts: pa.Array, *, common_only: bool = False) -> tuple[Int, Bool
 
 
 def _read(texts: pa.Array, shape: str, rows: Int, out: Int, good: Bool) -> None:
-    """The texts of a less common shape: their parts as numbers, the offset taken off."""
+    """Read the texts of a less common shape: convert their parts to numbers, and subtract the offset."""
     parts = pc.extract_regex(texts, shape)
     found = np.flatnonzero(parts.is_valid().to_numpy(zero_copy_only=False))
     if not len(found):
@@ -82,7 +82,7 @@ def _read(texts: pa.Array, shape: str, rows: Int, out: Int, good: Bool) -> None:
 
 
 def _cast(texts: pa.Array, rows: npt.NDArray[Any], out: Int, good: Bool) -> None:
-    """Cast all at once; where that fails, those of days that their months have."""
+    """Cast all at once; if that fails, cast those whose day exists in their month."""
     try:
         times = pc.cast(pc.cast(texts, pa.timestamp("ms", "UTC")), pa.int64())
     except pa.ArrowInvalid:
@@ -99,7 +99,7 @@ def _cast(texts: pa.Array, rows: npt.NDArray[Any], out: Int, good: Bool) -> None
 
 
 def _has_day(texts: pa.Array) -> Bool:
-    """Whether the month of each `YYYY-MM-DD…` has that day."""
+    """Return whether the month of each `YYYY-MM-DD…` has that day."""
 
     def part(start: int, stop: int) -> Int:
         return pc.utf8_slice_codeunits(texts, start, stop).cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Arrays to bytes and back. Every part begins at a multiple of 8, and nothing that is read can lead beyond the bytes that are there."""
+"""Arrays to bytes and back. Every part begins at a multiple of 8, and no content makes a reader go beyond the bytes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ _ALIGNMENT = 8
 
 
 def aligned(parts: Iterable[bytes | memoryview | npt.NDArray[Any]]) -> list[bytes | memoryview]:
-    """All parts as bytes, each filled up to the alignment. Copies nothing."""
+    """Return all parts as bytes, each padded to the alignment. Copies nothing."""
     out: list[bytes | memoryview] = []
     for part in parts:
         data = np.ascontiguousarray(part).view(np.uint8).data if isinstance(part, np.ndarray) else part
@@ -23,14 +23,14 @@ def aligned(parts: Iterable[bytes | memoryview | npt.NDArray[Any]]) -> list[byte
 
 
 def texts(column: pa.Array) -> list[memoryview | npt.NDArray[Any]]:
-    """A large string or binary array as parts: which are valid, and of these the bounds and the bytes. Equal arrays give equal parts."""
+    """Return a large string or binary array as parts: which are valid, and their bounds and bytes. Equal arrays have equal parts."""
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     bounds, data = views(column.drop_null() if column.null_count else column)
     return [valid.astype(np.uint8), (bounds - bounds[0]).astype("<i8"), data[bounds[0] : bounds[-1]]]
 
 
 class BinaryReader:
-    """Takes parts out of bytes, one after the other. Raises DamagedStateError where they cannot be what was written."""
+    """Takes parts out of bytes, one after the other. Raises DamagedStateError if they cannot be what was written."""
 
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
@@ -52,7 +52,7 @@ class BinaryReader:
         return np.frombuffer(self.take(count * np.dtype(kind).itemsize), kind)
 
     def bounds(self, count: int, end: int | None = None, *, checked: bool = True) -> npt.NDArray[np.int64]:
-        """The next part as the bounds of `count` ranges that follow each other from 0 on, to `end`; not `checked`: but for the first."""
+        """Return the next part as the bounds of `count` adjacent ranges from 0 to `end`; not `checked`: only the first bound is."""
         found = self.array("<i8", count + 1)
         wrong = checked and ((found[1:] < found[:-1]).any() or (end is not None and found[-1] != end))
         if found[0] != 0 or wrong:
@@ -60,7 +60,7 @@ class BinaryReader:
         return found
 
     def texts(self, count: int, kind: pa.DataType, *, checked: bool = True) -> pa.Array:
-        """The next parts as an array, as `texts` gave them; not `checked`: whoever reads a value looks at its bounds before."""
+        """Return the next parts as an array, as `texts` gave them; not `checked`: the reader of a value must check its bounds."""
         valid = self.array(np.uint8, count).astype(bool)
         n_valid = int(np.count_nonzero(valid))
         bounds = self.bounds(n_valid, checked=checked or n_valid < count)

@@ -1,4 +1,4 @@
-"""Chunks: events of open sessions, those of a session together. What is in a chunk is never changed."""
+"""Chunks: events of open sessions, those of a session together. A chunk never changes."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.events import Events
 from spark_job.sessions.parsing.column_bytes import views
-from spark_job.sessions.parsing.heads import ids_of
+from spark_job.sessions.parsing.schema_id_heads import ids_of
 from spark_job.sessions.state.binary import BinaryReader, aligned, texts
 from spark_job.sessions.state.open_sessions import OpenSessions
 
@@ -26,7 +26,7 @@ _HAS_IDS, _HAS_TYPES = 1, 2
 
 
 class Sums(NamedTuple):
-    """Checksums of sessions' events, one entry for each session. They do not depend on where a session's events were cut apart.
+    """Checksums of sessions' events, one entry for each session. They do not depend on how a session's events are spread over chunks.
 
     `checksum` is a sum over the events (see `_mixed`), modulo 2**64; the others are the CRC-32 of the payloads, and of the event ids, one
     after the other.
@@ -38,12 +38,12 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, sessions: OpenSessions) -> "Sums":
-        """What the table says."""
+        """Return the sums in the table."""
         return cls(sessions.checksum, sessions.payload_crc, sessions.id_crc)
 
     @classmethod
     def nothing(cls, count: int) -> "Sums":
-        """Of sessions without events."""
+        """Return the sums of sessions without events."""
         return cls(*(np.zeros(count, np.uint64) for _ in cls._fields))
 
 
@@ -52,7 +52,7 @@ class EventChunk:
     """Events in the order of (their session's start, offset)."""
 
     start: Int
-    """Of each session with events here, ascending."""
+    """The start of each session with events here, ascending."""
     first: Int
     """One more: the rows [first[i], first[i + 1]) are session i's."""
     events: Events
@@ -62,11 +62,11 @@ class EventChunk:
 
     @cached_property
     def schema_ids(self) -> frozenset[int]:
-        """Of the events' values, where they are in Confluent's wire format."""
+        """The schema ids of the events' values, which are in Confluent's wire format."""
         return frozenset(ids_of(self.events.payload))
 
     def sums(self, before: Sums, rows: Int | None = None) -> Sums:
-        """The sums over earlier events, given, and then those here; `rows`: of each session only its first so many events."""
+        """Return the sums over earlier events (`before`) and those here. `rows`: how many of each session's first events to use."""
         if not len(self.start):
             return before
         begin, end = self.first[:-1], self.first[1:] if rows is None else self.first[:-1] + rows
@@ -79,7 +79,7 @@ class EventChunk:
         return Sums(before.checksum + (running[end] - running[begin]), *crcs)
 
     def with_types(self, low: int, high: int, names: Sequence[str]) -> "EventChunk":
-        """The chunk in which the events at [low, high) have their types where they had none. `names`: of the kinds."""
+        """Return the chunk with types for the events at [low, high) that had none. `names`: of the kinds."""
         events = self.events
         untold = (events.offset >= low) & (events.offset < high)
         untold &= events.own_types().is_null().to_numpy(zero_copy_only=False)
@@ -90,7 +90,7 @@ class EventChunk:
         return replace(self, events=replace(events, type=types))
 
     def encoded(self) -> list[bytes | memoryview]:
-        """As a cache keeps it, one part after the other."""
+        """Return it as a cache keeps it, one part after the other."""
         events = self.events
         has = _HAS_IDS * (events.event_id is not None) + _HAS_TYPES * (events.type is not None)
         counts = np.array([len(self.start), len(events), has], "<i8")
@@ -109,7 +109,7 @@ class EventChunk:
 
     @classmethod
     def decoded(cls, data: memoryview) -> "EventChunk":
-        """Read what `encoded` gave, copying nothing. Raises DamagedStateError where it cannot be that."""
+        """Read what `encoded` gave, copying nothing. Raises DamagedStateError if it cannot be that."""
         reader = BinaryReader(data)
         sessions, rows, has = reader.array("<i8", 3).tolist()
         start, first = reader.array("<i8", sessions), reader.bounds(sessions, rows)
@@ -126,7 +126,7 @@ class EventChunk:
 
 
 def collect(parts: Sequence[EventChunk], starts: Int) -> EventChunk:
-    """The events of some sessions (their starts, ascending) out of several chunks, the older ones first, as one chunk."""
+    """Return the events of some sessions (their starts, ascending), from several chunks, the older ones first, as one chunk."""
     runs = [_runs(part, starts) for part in parts if len(part.start)]
     if not len(starts) or not runs:
         return EventChunk.empty()
@@ -144,7 +144,7 @@ class _Runs(NamedTuple):
     """Where the events of some sessions are in a chunk, one entry for each session that is there."""
 
     owner: Int
-    """The session's number among those asked for."""
+    """The session's index among those asked for."""
     begin: Int
     size: Int
 
@@ -157,7 +157,7 @@ def _runs(part: EventChunk, starts: Int) -> _Runs:
 
 
 def _joined(parts: Sequence[EventChunk], runs: Sequence[_Runs], order: Int) -> Events:
-    """All runs of all parts, in the given order of runs. Each payload is copied once."""
+    """Return all runs of all parts, in the given order of runs. Each payload is copied once."""
     taken = [ranges(run.begin, run.size) for run in runs]
     size = np.concatenate([run.size for run in runs])
     begin = np.concatenate([[0], np.cumsum(size)[:-1]])
@@ -200,7 +200,7 @@ def _joined(parts: Sequence[EventChunk], runs: Sequence[_Runs], order: Int) -> E
 
 
 def ranges(begin: Int, size: Int) -> Int:
-    """The numbers of several ranges, one after the other."""
+    """Return the numbers of several ranges, one range after the other."""
     if not len(begin):
         return np.zeros(0, np.int64)
     ends = np.cumsum(size)
@@ -214,13 +214,13 @@ def _crcs(column: pa.LargeBinaryArray, begin: Int, end: Int, before: Unsigned) -
 
 
 def _mixed(events: Events) -> Unsigned:
-    """A number for each event, another one where its offset, time, kind, size or event id's size differs."""
+    """Return a number for each event that depends on its offset, time, kind, size and its event id's size."""
     mixed = events.offset.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= events.ts.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
     mixed += events.kind.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
     mixed ^= events.sizes().astype(np.uint64) * np.uint64(0x27D4EB2F165667C5)
     if events.event_id is not None:
-        # Another number for none than for an empty one.
+        # No event id has another number than an empty one.
         sizes = np.diff(views(events.event_id)[0]) + 1
         sizes *= events.event_id.is_valid().to_numpy(zero_copy_only=False)
         mixed += sizes.astype(np.uint64) * np.uint64(0x94D049BB133111EB)

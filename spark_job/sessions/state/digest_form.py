@@ -1,4 +1,4 @@
-"""Which form digests of open sessions have. Imports nothing: commands that only show a position start without numpy and Arrow."""
+"""The form of open sessions' digests. Imports nothing: commands that only show a position start without numpy and Arrow."""
 
 DIGEST_FORM = "2-"
-"""How each digest begins. What a release computes otherwise begins otherwise: the digests of another one are as if there were none."""
+"""The prefix of each digest. A release that computes digests differently has another prefix, and ignores digests with this one."""

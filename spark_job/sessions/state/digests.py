@@ -1,8 +1,8 @@
-"""The digest of what is open: a sum over the open sessions, so that it changes with what changes.
+"""The digest of the open sessions: a sum over them, so that a change costs only what it changes.
 
-Each entry of the table has a hash of 128 bits over all its columns, as two numbers of 64 bits. What is open has the sum of its entries'
-hashes (each number modulo 2**64), and a digest over the sum, how many there are, and what the clock needs. Equal entries have one digest,
-in whatever order they came and wherever they lie. It finds what went wrong, not what somebody made up: docs/decisions/0045.
+Each entry of the table has a hash of 128 bits over all its columns, as two numbers of 64 bits. The digest covers the sum of the entries'
+hashes (each number modulo 2**64), their count, and what the clock needs. Equal entries have one digest, in whatever order they came and
+wherever they are. It finds faults, not forgery: docs/decisions/0045.
 """
 
 import struct
@@ -21,13 +21,13 @@ Unsigned = npt.NDArray[np.uint64]
 
 _MODULUS = 1 << 64
 _SEED = 1
-"""By 0 the hash of an empty text would be zeros, too."""
+"""With the seed 0 the hash of an empty text would be zeros, too."""
 _BLOCK = 1 << 14
-"""Entries at a time, so that what is computed of them stays in the processor's caches."""
+"""Entries that are hashed at a time, so that intermediate results stay in the processor's caches."""
 
 
 class EntrySum(NamedTuple):
-    """The sum of some entries' hashes. Sums of disjoint sets of entries can be added, and taken away again."""
+    """The sum of some entries' hashes. Sums of disjoint sets of entries can be added and subtracted."""
 
     low: int = 0
     high: int = 0
@@ -35,12 +35,12 @@ class EntrySum(NamedTuple):
 
     @classmethod
     def of(cls, hashes: Unsigned) -> "EntrySum":
-        """Of entries: `hashes` as `entry_hashes` gave them."""
+        """Return the sum of entries. `hashes`: from `entry_hashes`."""
         low, high = hashes.sum(axis=0, dtype=np.uint64).tolist() if len(hashes) else (0, 0)
         return cls(low, high, len(hashes))
 
     def plus(self, other: "EntrySum") -> "EntrySum":
-        """Of both."""
+        """Return the sum of both."""
         return EntrySum(
             (self.low + other.low) % _MODULUS,
             (self.high + other.high) % _MODULUS,
@@ -48,7 +48,7 @@ class EntrySum(NamedTuple):
         )
 
     def minus(self, other: "EntrySum") -> "EntrySum":
-        """Without the other's entries."""
+        """Return the sum without the other's entries."""
         return EntrySum(
             (self.low - other.low) % _MODULUS,
             (self.high - other.high) % _MODULUS,
@@ -56,14 +56,14 @@ class EntrySum(NamedTuple):
         )
 
     def digest(self, last: bytes) -> str:
-        """Its form and 32 hex digits; empty where there are no entries. `last`: what the clock needs, in its canonical form."""
+        """Return the form and 32 hex digits; empty if there are no entries. `last`: what the clock needs, in its canonical form."""
         if not self.entries:
             return ""
         return DIGEST_FORM + mmh3.mmh3_x64_128_digest(struct.pack("<QQq", *self) + last).hex()
 
 
 def text_hashes(column: pa.Array) -> Unsigned:
-    """Two numbers for each value of a large string or binary array; zeros for NULL, and for nothing else."""
+    """Return two numbers for each value of a large string or binary array; zeros for NULL only."""
     if column.null_count == len(column):
         return np.zeros((len(column), 2), np.uint64)
     values = column.cast(pa.large_binary()).to_pylist()
@@ -74,10 +74,10 @@ def text_hashes(column: pa.Array) -> Unsigned:
 
 
 def entry_hashes(sessions: OpenSessions, keys: Unsigned) -> Unsigned:
-    """Two numbers for each entry, which depend on all its columns. `keys`: the hashes of the keys.
+    """Return two numbers for each entry, which depend on all its columns. `keys`: the hashes of the keys.
 
-    Each column is multiplied, shifted and multiplied again, which takes no two values to one, and both numbers are sums of the results
-    with odd factors: an entry with one other value has always another hash.
+    Each column is multiplied, shifted and multiplied again, which maps no two values to one, and both numbers are sums of the results
+    with odd factors: entries that differ in a single value always have different hashes.
     """
     if len(sessions) > _BLOCK:
         blocks = [(low, low + _BLOCK) for low in range(0, len(sessions), _BLOCK)]
@@ -112,7 +112,7 @@ def _mix(numbers: Unsigned) -> None:
 
 @cache
 def _constants(count: int) -> tuple[Unsigned, Unsigned]:
-    """Of `count` columns: one salt each, as a column, and two odd factors each, as two rows."""
+    """Return one salt for each of `count` columns, as a column, and two odd factors for each, as two rows."""
     numbers = np.arange(1, 3 * count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     _mix(numbers)
     return numbers[:count, None], numbers[count:].reshape(2, count) | np.uint64(1)

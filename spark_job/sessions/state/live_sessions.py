@@ -1,9 +1,9 @@
-"""The open sessions of a partition as segments: a change costs what it changes, however many sessions are open.
+"""The open sessions of a partition as segments: the cost of a change depends on its size, not on how many sessions are open.
 
-Segments lie one above the other, the newest on top. An entry is live where no newer segment has one of the same start or names it as
-ended. What has to be known of all live entries (how many they are, the sum of their hashes, where the oldest ones begin) is carried on with
-each change. Where there are too many segments, the newest ones are merged, and older ones with them that have no more live entries than
-these together; and where more than half of a segment is superseded, it and all above it. So an entry is copied a few times at the most.
+Segments are stacked, the newest on top. An entry is live if no newer segment has an entry of the same start or names it as ended. The
+totals of all live entries (their number, the sum of their hashes, where the oldest ones begin) are updated with each change. If there are
+too many segments, the newest ones are merged, together with older ones that have no more live entries than these; if more than half of a
+segment is superseded, it is merged with all above it. So an entry is copied a few times at most.
 """
 
 from collections.abc import Sequence
@@ -26,25 +26,25 @@ Bool = npt.NDArray[np.bool_]
 
 _MOST_SEGMENTS = 10
 _MERGED_SEGMENTS = 6
-"""So many at the least, so that the next changes need not merge again."""
+"""Fewest segments that are merged at a time, so that the next changes need not merge again."""
 _LOOKED_AT = 64
-"""Entries at first where the next live one is looked for; then twice as many."""
+"""Entries read at first in the search for the next live one; then twice as many each time."""
 
 
 class Totals(NamedTuple):
-    """Of entries. Those of disjoint sets can be added, and taken away again."""
+    """Totals of entries. Those of disjoint sets can be added and subtracted."""
 
     hashes: EntrySum = EntrySum()
     events: int = 0
     held_bytes: int = 0
     """Of keys and payloads, tombstones left out (OpenSessions.held_bytes)."""
     remembered: int = 0
-    """Tombstones and later parts: what no rebuild finds."""
+    """Tombstones and later parts, which no rebuild finds."""
     remembered_key_bytes: int = 0
 
     @classmethod
     def of(cls, segment: Segment, places: Int) -> "Totals":
-        """Of some entries of a segment."""
+        """Return the totals of some entries of a segment."""
         entries = segment.entries
         remembered = places[entries.is_tombstone[places] | (entries.part[places] > 1)]
         bounds, _ = views(entries.key)
@@ -57,13 +57,13 @@ class Totals(NamedTuple):
         )
 
     def plus(self, other: "Totals") -> "Totals":
-        """Of both."""
+        """Return the totals of both."""
         return Totals(
             self.hashes.plus(other.hashes), *(a + b for a, b in zip(self[1:], other[1:], strict=True))
         )
 
     def minus(self, other: "Totals") -> "Totals":
-        """Without the other's."""
+        """Return the totals without the other's."""
         return Totals(
             self.hashes.minus(other.hashes), *(a - b for a, b in zip(self[1:], other[1:], strict=True))
         )
@@ -73,15 +73,15 @@ NO_ENTRIES = Totals()
 
 
 class Layer(NamedTuple):
-    """A segment among others, and how far its first entries need no further look. None of the numbers ever goes back."""
+    """A segment among others, and where its live entries begin. None of the numbers ever decreases."""
 
     segment: Segment
     superseded: int = 0
-    """How many of its entries are not live any more."""
+    """How many of its entries are no longer live."""
     oldest: int = 0
-    """Place of the first live entry; the segment's length where none is."""
+    """Place of the first live entry; the segment's length if none is live."""
     safe: int = 0
-    """The same of those that have events."""
+    """The same for entries with events."""
     quiet: int = 0
     """The same in the order of time."""
 
@@ -92,7 +92,7 @@ class Layer(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """What a merge copies."""
+        """The number of entries that a merge copies."""
         return self.live + len(self.segment.ended)
 
 
@@ -106,7 +106,7 @@ class LiveSessions:
 
     @classmethod
     def of(cls, table: OpenSessions) -> "LiveSessions":
-        """Those of a whole table."""
+        """Return the sessions of a whole table."""
         if not len(table):
             return cls()
         return cls.counted([Segment.of(table, np.zeros(0, np.int64))])
@@ -116,32 +116,32 @@ class LiveSessions:
 
     @cached_property
     def table(self) -> OpenSessions:
-        """All of them, ordered by start. It costs a look at each: no batch may ask for it."""
+        """Return all of them, ordered by start. The cost grows with their number: no batch may call it."""
         parts = [layer.segment.entries.take(self._live(number)) for number, layer in enumerate(self.layers)]
         return OpenSessions.by_start(parts)
 
     @property
     def oldest(self) -> int | None:
-        """The least start; None where there is none."""
+        """The least start; None if there is none."""
         return min(
             (int(each.segment.entries.start[each.oldest]) for each in self._with("oldest")), default=None
         )
 
     @property
     def oldest_with_events(self) -> int | None:
-        """The least start of a session that is no tombstone; None where there is none."""
+        """The least start of a session that is no tombstone; None if there is none."""
         return min((int(each.segment.entries.start[each.safe]) for each in self._with("safe")), default=None)
 
     @property
     def quietest(self) -> int | None:
-        """The least of their greatest times; None where there is none."""
+        """The least of their greatest times; None if there is none."""
         return min((int(each.segment.max_ts[each.quiet]) for each in self._with("quiet")), default=None)
 
     def _with(self, pointer: str) -> list[Layer]:
         return [layer for layer in self.layers if getattr(layer, pointer) < len(layer.segment)]
 
     def with_keys(self, keys: pa.LargeStringArray, quieter_than: int | None = None) -> OpenSessions:
-        """Those of some keys, perhaps a few others too; and those whose greatest time is below `quieter_than`."""
+        """Return the sessions of some keys, perhaps a few others too; and those whose greatest time is below `quieter_than`."""
         hashes = np.sort(text_hashes(keys)[:, 0])
         parts = []
         for number, layer in enumerate(self.layers):
@@ -156,7 +156,7 @@ class LiveSessions:
         return OpenSessions.by_start(parts)
 
     def with_starts(self, starts: Int) -> OpenSessions:
-        """Those with these starts; they must be there."""
+        """Return the sessions with these starts, which must exist."""
         found = self._find(starts)
         if (found.layer < 0).any():
             raise DamagedStateError("an open session is missing")
@@ -187,7 +187,7 @@ class LiveSessions:
         return OpenSessions.by_start(parts)
 
     def changed(self, ended: Int, entries: OpenSessions) -> "LiveSessions":
-        """Without the sessions with some starts, and with other entries, ordered by start, which may take the place of older ones."""
+        """Return them without the `ended` starts, and with `entries`, ordered by start, which may replace older ones."""
         if not len(ended) and not len(entries):
             return self
         named = np.unique(np.concatenate([ended, entries.start]))
@@ -208,7 +208,7 @@ class LiveSessions:
 
     @classmethod
     def counted(cls, segments: Sequence[Segment]) -> "LiveSessions":
-        """Those of some segments, the older ones first: a look at each entry. Raises DamagedStateError where their hashes are wrong."""
+        """Return the sessions of some segments, the older ones first. Reads every entry; raises DamagedStateError for wrong hashes."""
         for segment in segments:
             segment.check()
         plain = cls(tuple(map(Layer, segments)))
@@ -221,7 +221,7 @@ class LiveSessions:
         return cls(tuple(counted._from_the_first(at) for at in range(len(layers))), totals)
 
     def _settled(self, changed: Int) -> "LiveSessions":
-        """Merge what has to be merged, and find the first live entries again. `changed`: starts that the newest segment names."""
+        """Merge if necessary, and find the first live entries again. `changed`: starts that the newest segment names."""
         begin = self._merged_from()
         if begin < len(self.layers) - 1:
             merged = LiveSessions((*self.layers[:begin], Layer(self._merged(begin))), self.totals)
@@ -230,7 +230,7 @@ class LiveSessions:
         return LiveSessions((*older, self._from_the_first(len(older))), self.totals)
 
     def _merged_from(self) -> int:
-        """The first layer of those that have to be merged; the last one where none has."""
+        """Return the first layer to merge; the last one if none is to be merged."""
         begin = len(self.layers) - 1
         if begin >= _MOST_SEGMENTS:
             begin -= _MERGED_SEGMENTS - 1
@@ -242,7 +242,7 @@ class LiveSessions:
         return min([begin, *halves])
 
     def _merged(self, begin: int) -> Segment:
-        """One segment of this one and all above."""
+        """Return one segment made of this layer's and all above."""
         merging = range(begin, len(self.layers))
         ended = np.unique(np.concatenate([self.layers[at].segment.ended for at in merging]))
         older = [layer.segment.places(ended) >= 0 for layer in self.layers[:begin]]
@@ -253,7 +253,7 @@ class LiveSessions:
         return Segment.merged([(self.layers[at].segment, self._live(at)) for at in with_live], ended)
 
     def _moved_on(self, number: int, changed: Int) -> Layer:
-        """The layer with the numbers of the first entries that are live still. `changed`: what is not so any more."""
+        """Return the layer with the places of its first live entries. `changed`: starts that may no longer be live in it."""
         layer = self.layers[number]
         entries, count = layer.segment.entries, len(layer.segment)
         firsts = [layer.oldest, layer.safe, layer.quiet]
@@ -263,7 +263,7 @@ class LiveSessions:
         return self._from_the_first(number)
 
     def _from_the_first(self, number: int) -> Layer:
-        """The layer with the numbers of the first live entries, looked for from where they were."""
+        """Return the layer with the places of its first live entries; the search begins at the former places."""
         layer = self.layers[number]
         return layer._replace(
             oldest=self._first_live(number, layer.oldest),
@@ -287,14 +287,14 @@ class LiveSessions:
         return at
 
     def _is_live(self, number: int, starts: Int) -> Bool:
-        """Whether no newer layer says anything of these entries of a layer."""
+        """Return whether no newer layer has or ends these entries of a layer."""
         live = np.ones(len(starts), bool)
         for layer in self.layers[number + 1 :] if len(starts) else ():
             live &= ~layer.segment.names(starts)
         return live
 
     def _live(self, number: int) -> Int:
-        """The places of all live entries of a layer."""
+        """Return the places of all live entries of a layer."""
         segment = self.layers[number].segment
         live = np.ones(len(segment), bool)
         for layer in self.layers[number + 1 :]:
@@ -321,5 +321,5 @@ class _Found(NamedTuple):
     """Where entries are."""
 
     layer: Int
-    """-1 where it is not live."""
+    """-1 if the entry is not live."""
     place: Int

@@ -22,7 +22,7 @@ Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class OpenSessions:
-    """One entry for each open session, ordered by start. Tombstones, which are left of sessions over a limit, have no events."""
+    """One entry for each open session, ordered by start. Tombstones, which remain of sessions over a limit, have no events."""
 
     start: Int
     """Offset of the start event: it identifies the session within its partition."""
@@ -35,16 +35,16 @@ class OpenSessions:
     n_bytes: Int
     """Of their payloads."""
     irregular: Bool
-    """The session must go event by event: duplicates were dropped, or it is a tombstone."""
+    """The session must be judged event by event: duplicates were dropped, or it is a tombstone."""
     checksum: Unsigned
     """Of the events' offsets, times, kinds and sizes (chunks.Sums)."""
     payload_crc: Unsigned
     id_crc: Unsigned
     repeated: Int
     """Offset of the newest event that a rebuild would take for a first one: a start that was dropped as a duplicate or swallowed, or any
-    event where any opens a session; -1 where there is none, and by rules 1."""
+    event if any opens a session; -1 if there is none, and by rules 1."""
     part: Int
-    """Which part of a session over a limit; 1 of all others."""
+    """Which part of a session over a limit; 1 for all others."""
     key: pa.LargeStringArray
     start_hash: pa.LargeBinaryArray
     """Of the start's payload; only tombstones have it."""
@@ -56,7 +56,7 @@ class OpenSessions:
 
     @property
     def is_remembered(self) -> Bool:
-        """Whether each is a tombstone or a later part: what no rebuild finds."""
+        """Whether each is a tombstone or a later part, which no rebuild finds."""
         return self.is_tombstone | (self.part > 1)
 
     @cached_property
@@ -66,16 +66,16 @@ class OpenSessions:
 
     @cached_property
     def held_bytes(self) -> Int:
-        """What each counts against `max_open_bytes`: its key and payloads; 0 for a tombstone, which another limit counts."""
+        """The bytes of each that count against `max_open_bytes`: its key and payloads; 0 for a tombstone, which has another limit."""
         bounds, _ = views(self.key)
         return np.where(self.is_tombstone, 0, self.n_bytes + np.diff(bounds))
 
     def places(self, starts: Int) -> Int:
-        """Where the sessions with these starts are; they must be there."""
+        """Return the places of the sessions with these starts, which must exist."""
         return np.searchsorted(self.start, starts)
 
     def take(self, places: npt.NDArray[Any]) -> "OpenSessions":
-        """The sessions at some places, in that order."""
+        """Return the sessions at some places, in that order."""
         arrow = pa.array(places, pa.int64())
         return OpenSessions(
             **{
@@ -85,7 +85,7 @@ class OpenSessions:
         )
 
     def buried(self, which: Bool, first: Events) -> "OpenSessions":
-        """The same with some sessions as tombstones. `first`: their first events."""
+        """Return the same with some sessions as tombstones. `first`: their first events."""
         numbers = {
             name: getattr(self, name).copy()
             for name in ("rows", "n_bytes", "checksum", "payload_crc", "id_crc")
@@ -114,7 +114,7 @@ class OpenSessions:
         if len(tables) < 2:
             return tables[0] if tables else cls.empty()
         table = cls.joined(tables)
-        # A stable sort makes use of runs that are sorted already.
+        # A stable sort takes advantage of runs that are already sorted.
         return table.take(np.argsort(table.start, kind="stable"))
 
     @classmethod
@@ -139,7 +139,7 @@ class OpenSessions:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The canonical form: equal tables have equal bytes. Only sessions with a repeated start take room for it.
+        """The canonical form: equal tables have equal bytes. Only sessions with a repeated start take up room for it.
 
         outbox.remembers() of the database reads it, too.
         """
@@ -157,7 +157,7 @@ class OpenSessions:
 
     @classmethod
     def decoded(cls, data: memoryview) -> "OpenSessions":
-        """Read what `encoded` gave. Raises DamagedStateError where it cannot be that; whether it is, its digest tells."""
+        """Read what `encoded` gave. Raises DamagedStateError if it cannot be that; only the digest proves that it is."""
         return cls.read(BinaryReader(data))
 
     @classmethod
@@ -179,7 +179,7 @@ class OpenSessions:
         return cls(**columns)
 
     def plain(self) -> list[bytes | memoryview]:
-        """All columns as they are, one part after the other: `mapped` copies none of them. Not canonical."""
+        """Return all columns as they are, one part after the other: `mapped` copies none of them. Not canonical."""
         parts: list[Any] = [np.array([len(self), self.start_hash.null_count < len(self)], "<i8")]
         for name, column in self.columns():
             if name not in _TEXTS:
@@ -190,7 +190,7 @@ class OpenSessions:
 
     @classmethod
     def mapped(cls, reader: BinaryReader) -> "OpenSessions":
-        """Read what `plain` gave. Raises DamagedStateError where it cannot be that."""
+        """Read what `plain` gave. Raises DamagedStateError if it cannot be that."""
         count, has_tombstones = reader.array("<i8", 2).tolist()
         columns: dict[str, Any] = {}
         for field in fields(cls):
@@ -224,33 +224,33 @@ _NUMBERS = (
     | dict.fromkeys(("repeated", "part"), "<i8")
 )
 _BESIDE = ("repeated", "part")
-"""Columns without a place of their own in the canonical form: most sessions have nothing to say there."""
+"""Columns without a place of their own in the canonical form: most sessions have the default there."""
 _HAS_REPEATED = 2
 """Added to `irregular`."""
 _ROWS_BITS = 32
-"""Of `rows`; [session] max_events needs 24. The higher ones have the number of earlier parts."""
+"""Bits of `rows`; [session] max_events needs 24. The higher bits hold the number of earlier parts."""
 _TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id": pa.large_binary()}
 
 
 def _with(column: pa.LargeBinaryArray, which: Bool, values: list[Any]) -> pa.LargeBinaryArray:
-    """The column with other values at some places."""
+    """Return the column with other values at some places."""
     return pc.replace_with_mask(column, pa.array(which), pa.array(values, pa.large_binary()))
 
 
 def start_hashes(is_start: bool, payload: bytes, event_id: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return what a tombstone remembers of its session's first event: nothing, but that it was there, of one that was no start."""
+    """Return what a tombstone remembers of its session's first event; of one that was no start, only that there was one."""
     if not is_start:
         return b"", None
     return payload_hash(payload), None if event_id is None else payload_hash(event_id)
 
 
 def payload_hash(payload: bytes) -> bytes:
-    """The hash of an event's payload or id."""
+    """Return the hash of an event's payload or id."""
     return blake2b(payload, digest_size=16).digest()
 
 
 def begun_before(encoded: bytes, end: int) -> bytes:
-    """Return the encoded table with only the sessions that began below an offset; nothing where none did."""
+    """Return the encoded table with only the sessions that began below an offset; empty if none did."""
     sessions = OpenSessions.decoded(memoryview(encoded))
     kept = sessions.take(np.flatnonzero(sessions.start < end))
     return kept.encoded if len(kept) else b""

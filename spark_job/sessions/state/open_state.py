@@ -1,13 +1,13 @@
-"""The open sessions of a partition: what is known of each (`live_sessions`), and chunks that hold their events.
+"""The open sessions of a partition: their table (`live_sessions`), and chunks with their events.
 
 Nothing of a session is copied while it stays open: its new events go into a new chunk, the older ones stay where they are, and when it
-closes they are taken out of the chunks. Where there are too many chunks, the newest half is merged, and older ones with it that have no
-more events of open sessions than what it makes together. So an event is copied a few times at the most, and a batch costs what its own
-events cost, however many sessions are open.
+closes they are taken out of the chunks. If there are too many chunks, the newest half is merged, together with older ones that have no more
+events of open sessions than the merged ones. So an event is copied a few times at most, and the cost of a batch depends on its own events,
+not on how many sessions are open.
 
-The digest is the identity of a state. It covers the table, which has checksums of each session's events, and not how the entries lie in
-segments and the events in chunks: wherever the input was cut, and whether sessions were carried on or found again in Kafka, equal open
-sessions have one digest.
+The digest identifies a state. It covers the table, which has checksums of each session's events, but not how entries are spread over
+segments and events over chunks: wherever the input was cut, and whether sessions were kept or rebuilt from Kafka, equal open sessions have
+one digest.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -30,11 +30,11 @@ Int = npt.NDArray[np.int64]
 
 _MOST_CHUNKS = 12
 _MERGED_CHUNKS = 6
-"""So many at the least, so that the next batches need not merge again. Of a few such pairs this one copied least, and left few chunks."""
+"""Fewest chunks that are merged at a time, so that the next batches need not merge again. Of a few such pairs this one copied least."""
 
 
 class HeldChunk(NamedTuple):
-    """A chunk of a state, and what is known of it without another look."""
+    """A chunk of a state, and its counts."""
 
     chunk: EventChunk
     live: int
@@ -51,9 +51,9 @@ class Touched:
     chunks: tuple[EventChunk, ...]
 
     def events_of(self, starts: Int, new: EventChunk | None = None) -> EventChunk:
-        """The events of some of the sessions (their starts, ascending; tombstones have none), followed by those in `new`, which has each.
+        """Return the events of some sessions (their starts, ascending; tombstones have none), each followed by its events in `new`.
 
-        Raises DamagedStateError where they are not those that the table was made of.
+        Raises DamagedStateError if they are not those that the table was made of.
         """
         places = self.sessions.places(starts)
         with_events = self.sessions.rows[places] > 0
@@ -77,28 +77,28 @@ class OpenState:
 
     live: LiveSessions
     held: tuple[HeldChunk, ...] = ()
-    """The older ones first. They may hold events of sessions that are not open any more."""
+    """The older ones first. They may contain events of sessions that are no longer open."""
     last: LastRecords | None = None
-    """What the clock needs of the records before; None where nothing open depends on it."""
+    """What the clock needs of the records before; None if no open session depends on it."""
     gone: int = 0
     """Events that have left the state since it began: of closed sessions and of tombstones."""
 
     @classmethod
     def empty(cls) -> "OpenState":
-        """Nothing is open."""
+        """Return the state with no open session."""
         return cls(LiveSessions())
 
     @classmethod
     def of(
         cls, sessions: OpenSessions, chunks: Sequence[EventChunk] = (), last: LastRecords | None = None
     ) -> "OpenState":
-        """That of a whole table."""
+        """Return the state of a whole table."""
         live = LiveSessions.of(sessions)
         return cls(live, tuple(_counted(chunk, live, 0) for chunk in chunks), last)
 
     @property
     def sessions(self) -> OpenSessions:
-        """All open sessions. It costs a look at each: no batch may ask for it."""
+        """All open sessions. The cost grows with their number: no batch may read it."""
         return self.live.table
 
     @property
@@ -108,17 +108,17 @@ class OpenState:
 
     @cached_property
     def digest(self) -> str:
-        """The same for equal open sessions; empty where nothing is open."""
+        """The same for equal open sessions; empty if none is open."""
         return self.live.totals.hashes.digest(_encoded_last(self.last))
 
     @cached_property
     def encoded(self) -> bytes:
-        """All but the events, in a canonical form: what a position remembers of tombstones."""
+        """Return all but the events, in a canonical form: what a position remembers of tombstones."""
         return self.sessions.encoded + _encoded_last(self.last)
 
     @classmethod
     def decoded(cls, data: memoryview, chunks: Sequence[EventChunk]) -> "OpenState":
-        """Read what `encoded` gave. Raises DamagedStateError where it cannot be that."""
+        """Read what `encoded` gave. Raises DamagedStateError if it cannot be that."""
         reader = BinaryReader(data)
         sessions, last = OpenSessions.read(reader), None
         if not reader.is_at_end:
@@ -127,13 +127,13 @@ class OpenState:
         return cls.of(sessions, chunks, last)
 
     def with_last(self, last: LastRecords | None) -> "OpenState":
-        """The state after these records, as far as what is open depends on them."""
+        """Return the state after these records, which it keeps as far as open sessions depend on them."""
         oldest = self.live.oldest
         kept = None if last is None or oldest is None else last.since(oldest)
         return self if kept == self.last else replace(self, last=kept)
 
     def from_first_rules(self) -> "OpenState":
-        """The state as newer rules take it over. Rules 1 remembered no repeated start: the last event may have been one."""
+        """Return the state as newer rules take it over. Rules 1 remembered no repeated start: the last event may have been one."""
         sessions = self.sessions
         unknown = sessions.irregular & (sessions.repeated < 0)
         if not unknown.any():
@@ -143,7 +143,7 @@ class OpenState:
 
     @property
     def safe_offset(self) -> int | None:
-        """Where a rebuild must begin: the oldest start of a session. Tombstones do not count; None where no session is open."""
+        """Where a rebuild must begin: the oldest start of a session. Tombstones do not count; None if no session is open."""
         return self.live.oldest_with_events
 
     @property
@@ -153,7 +153,7 @@ class OpenState:
         return remembered.take(np.flatnonzero(remembered.is_tombstone))
 
     def touched(self, keys: pa.LargeStringArray, quieter_than: int | None = None) -> Touched:
-        """The open sessions of some keys, perhaps a few others too, and those whose greatest time is below `quieter_than`."""
+        """Return the open sessions of some keys, perhaps a few others too, and those whose greatest time is below `quieter_than`."""
         return Touched(self.live.with_keys(keys, quieter_than), self.chunks)
 
     def events_of(self, starts: Int) -> EventChunk:
@@ -161,14 +161,14 @@ class OpenState:
         return Touched(self.live.with_starts(starts), self.chunks).events_of(starts)
 
     def with_types(self, judged: Iterable[tuple[int, int, Sequence[str]]]) -> "OpenState":
-        """The state whose events at [low, high) have their types: (low, high, names of the kinds), where other settings judged them."""
+        """Return the state with types for events that other settings judged: (low, high, names of the kinds) for events at [low, high)."""
         held = self.held
         for low, high, names in judged:
             held = tuple(each._replace(chunk=each.chunk.with_types(low, high, names)) for each in held)
         return replace(self, held=held)
 
     def changed(self, ended: Int, entries: OpenSessions, new: EventChunk) -> "OpenState":
-        """The state without the sessions with some starts, with other entries (LiveSessions.changed) and the events of one chunk more."""
+        """Return the state without the `ended` starts, with `entries` (LiveSessions.changed) and the events of one chunk more."""
         live = self.live.changed(ended, entries)
         gone = self.gone + self.live.totals.events + len(new) - live.totals.events
         if not live.totals.events:
@@ -178,12 +178,12 @@ class OpenState:
 
     @property
     def remembered(self) -> bytes:
-        """What no rebuild finds: the tombstones and which later parts are open, and with them what the clock needs. Empty without any."""
+        """Return what no rebuild finds: tombstones, which later parts are open, and what the clock needs for them. Empty without any."""
         return self.live.remembered.encoded + _encoded_last(self.last) if self.live.totals.remembered else b""
 
     @classmethod
     def awaiting(cls, remembered: bytes) -> "OpenState":
-        """What a rebuild begins with: the later parts that it will find, without their events."""
+        """Return the state that a rebuild begins with: the later parts that it will find, without their events."""
         if not remembered:
             return cls.empty()
         given = cls.decoded(memoryview(remembered), ()).sessions
@@ -192,7 +192,7 @@ class OpenState:
         return cls(LiveSessions.of(replace(parts, **nothing, irregular=np.ones(len(parts), bool))))
 
     def with_remembered(self, remembered: bytes, *, keep_own: bool = False) -> "OpenState":
-        """The state with what `remembered` gave."""
+        """Return the state with what `remembered` gave."""
         if not remembered:
             return self.with_tombstones(OpenSessions.empty(), keep_own=keep_own)
         given = OpenState.decoded(memoryview(remembered), ())
@@ -200,12 +200,12 @@ class OpenState:
         return state if given.last is None else state.with_last(given.last)
 
     def with_tombstones(self, tombstones: OpenSessions, *, keep_own: bool = False) -> "OpenState":
-        """The state with these tombstones instead of its own, or beside them, and without other sessions of their keys."""
+        """Return the state with these tombstones instead of its own, or beside them, and without other sessions of their keys."""
         sessions = self.sessions
         keys: Collection[str] = set(tombstones.key.to_pylist())
         entries = zip(sessions.key.to_pylist(), sessions.is_tombstone.tolist(), strict=True)
         kept = [key not in keys and (keep_own or not is_tombstone) for key, is_tombstone in entries]
-        # A part that was awaited and is not there has been lost with the input.
+        # An awaited part that was not found has been lost with the input.
         found = (sessions.rows > 0) | sessions.is_tombstone
         state = OpenState.of(sessions.changed(np.array(kept, bool) & found, tombstones), self.chunks)
         return state.with_last(self.last)
@@ -220,19 +220,19 @@ def _encoded_last(last: LastRecords | None) -> bytes:
 
 
 def _counted(chunk: EventChunk, live: LiveSessions, gone: int) -> HeldChunk:
-    """The chunk, its events counted."""
+    """Count a chunk's events."""
     return HeldChunk(chunk, int(np.diff(chunk.first)[live.have_events(chunk.start)].sum()), gone)
 
 
 def _merged(held: list[HeldChunk], live: LiveSessions, gone: int) -> list[HeldChunk]:
-    """The chunks, some of the newest ones merged where there are too many."""
+    """Return the chunks, with some of the newest ones merged if there are too many."""
     if len(held) <= _MOST_CHUNKS:
         return held
     size, merged = 0, list[HeldChunk]()
     while held:
         newest = held[-1]
         is_due = len(merged) < _MERGED_CHUNKS
-        # All that has left the state since may have left this chunk: else it need not be counted again.
+        # All events that have left the state since may have been in this chunk. If it is too large even so, it is not counted again.
         if is_due or newest.live - (gone - newest.gone) <= size:
             held[-1] = newest = _counted(newest.chunk, live, gone)
         if not is_due and newest.live > size:

@@ -1,6 +1,6 @@
 """A segment: entries of the table of open sessions that were written at one time, and the starts of those that had ended then.
 
-What is in a segment is never changed. A newer segment says otherwise: with another entry of the same start, or by naming it as ended.
+A segment never changes. A newer segment overrides it: with another entry of the same start, or by naming the start as ended.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ Places = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Entries by start, and what finds them by key and by time without a look at all of them."""
+    """Entries by start, with indexes by key and by time."""
 
     entries: OpenSessions
     """By start."""
     hashes: Unsigned
-    """Two of each entry (digests.entry_hashes)."""
+    """Two numbers for each entry (digests.entry_hashes)."""
     ended: Int
-    """Starts of older entries whose sessions are not open any more, ascending."""
+    """Starts of older entries whose sessions are no longer open, ascending."""
     key_hash: Unsigned
     """Of all entries, ascending."""
     by_key: Places
@@ -45,13 +45,13 @@ class Segment:
 
     @classmethod
     def of(cls, entries: OpenSessions, ended: Int) -> "Segment":
-        """With the entries of a table, which is ordered by start."""
+        """Return a segment with the entries of a table, which is ordered by start."""
         keys = text_hashes(entries.key)
         return cls._ordered(entries, entry_hashes(entries, keys), keys[:, 0], ended)
 
     @classmethod
     def merged(cls, parts: "Sequence[tuple[Segment, Int]]", ended: Int) -> "Segment":
-        """With some entries (by their places) of each of several segments."""
+        """Return a segment with some entries (by their places) of each of several segments."""
         if not parts:
             return cls.of(OpenSessions.empty(), ended)
         entries = OpenSessions.joined([part.entries.take(places) for part, places in parts])
@@ -85,18 +85,18 @@ class Segment:
         return np.flatnonzero(self.entries.is_remembered)
 
     def places(self, starts: Int) -> Int:
-        """Where the entries with these starts are; -1 where there is none."""
+        """Return the places of the entries with these starts; -1 if there is none."""
         if not len(self):
             return np.full(len(starts), -1)
         at = np.minimum(np.searchsorted(self.entries.start, starts), len(self) - 1)
         return np.where(self.entries.start[at] == starts, at, -1)
 
     def names(self, starts: Int) -> Bool:
-        """Whether it says anything of the sessions with these starts: an entry, or that they have ended."""
+        """Return whether it has an entry for each of these starts, or names it as ended."""
         return (self.places(starts) >= 0) | among(starts, self.ended)
 
     def with_keys(self, hashes: Unsigned) -> Int:
-        """The places of all entries whose keys have one of these hashes, ascending themselves; perhaps of others' keys."""
+        """Return the places of all entries whose keys have one of `hashes`, which ascend; other keys may have such a hash, too."""
         low, high = (np.searchsorted(self.key_hash, hashes, side) for side in ("left", "right"))
         found = np.flatnonzero(high > low)
         if not len(found):
@@ -107,14 +107,14 @@ class Segment:
         return self.by_key[rows].astype(np.int64)
 
     def encoded(self) -> list[bytes | memoryview]:
-        """As a cache keeps it, one part after the other."""
+        """Return it as a cache keeps it, one part after the other."""
         count = np.array([len(self.ended)], "<i8")
         found = (self.hashes.ravel(), self.key_hash, self.by_key, self.max_ts, self.by_time)
         return [*aligned([count, self.ended]), *self.entries.plain(), *aligned(found)]
 
     @classmethod
     def decoded(cls, data: memoryview) -> "Segment":
-        """Read what `encoded` gave, copying nothing. Raises DamagedStateError where it cannot be that; whether it is, its name tells."""
+        """Read what `encoded` gave, copying nothing. Raises DamagedStateError if it cannot be that; only its name proves that it is."""
         reader = BinaryReader(data)
         (count,) = reader.array("<i8", 1).tolist()
         ended = reader.array("<i8", count)
@@ -131,13 +131,13 @@ class Segment:
         )
 
     def check(self) -> None:
-        """Raises DamagedStateError where the hashes are not those of the entries: then a sum of them proves nothing."""
+        """Raise DamagedStateError if the hashes are not those of the entries: a sum of them would then prove nothing."""
         if not np.array_equal(self.hashes, entry_hashes(self.entries, text_hashes(self.entries.key))):
             raise DamagedStateError("its hashes are not those of its entries")
 
 
 def among(values: Int, ascending: Int) -> Bool:
-    """Whether each value is one of some others, which ascend."""
+    """Return whether each value is among some others, which ascend."""
     if not len(ascending):
         return np.zeros(len(values), bool)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)

@@ -69,7 +69,7 @@ def test_a_batch_that_fails_is_made_smaller_and_each_failure_that_stays_ends_the
     )
     assert job.wait() == 20, job.tail()
     assert set(pipeline.restarts()) == {"WorkerDiedError"}
-    assert "not even one event at a time gets through" in job.log()
+    assert "a batch of a single event fails, too" in job.log()
     assert pipeline.ask("SELECT count(*) FROM outbox.session_output") == [(0,)]
 
     # Options that Kafka's Java client refuses.

@@ -13,7 +13,7 @@ import pytest
 
 from service.errors import FencedError
 from service.settings import JobSettings
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
 from tests.support.waiting import wait_until

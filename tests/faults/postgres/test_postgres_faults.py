@@ -10,7 +10,7 @@ from db.migrate import upgrade
 from devstack.postgres import Postgres
 from service.errors import UnavailableError
 from spark_job.failures.explain import explain
-from spark_job.sink import ledger as ledger
+from spark_job.sink import ledger_rows
 from spark_job.sink.commit import CommittedBatch
 from tests.support.faults.outbox_batches import SESSIONS, Batches, connected
 from tests.support.proxies.postgres import Cut, PostgresProxy, When
@@ -86,15 +86,15 @@ def test_a_writer_that_stands_still_in_its_transaction_loses_it_and_blocks_nobod
     """A process that is stopped there would hold the writer lock for ever."""
     batches = Batches(database)
     successor: list[CommittedBatch | None] = []
-    insert_rows = ledger.insert_rows
+    insert_rows = ledger_rows.insert_rows
 
     def stand_still(*arguments: Any, **options: Any) -> None:
-        monkeypatch.setattr(ledger, "insert_rows", insert_rows)
+        monkeypatch.setattr(ledger_rows, "insert_rows", insert_rows)
         # Waits for the writer lock, which this transaction holds, until Postgres ends it.
         successor.append(batches.go_on())
         insert_rows(*arguments, **options)
 
-    monkeypatch.setattr(ledger, "insert_rows", stand_still)
+    monkeypatch.setattr(ledger_rows, "insert_rows", stand_still)
     with connected(database, idle_in_transaction_timeout_ms=300) as connection:
         with pytest.raises(psycopg.Error) as caught:
             batches.write(connection)

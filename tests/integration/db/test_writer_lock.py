@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from db.connection import connect
 from db.migrate import ROLES
 from service.settings import PostgresSettings
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.generations import Connection
 from tests.support.sink.batches import SinkRun, session
 

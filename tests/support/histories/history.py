@@ -26,8 +26,7 @@ from spark_job import OutputEvent, Session
 from spark_job.assembly import rebuild, task
 from spark_job.input.offsets import Offsets
 from spark_job.job import task_settings
-from spark_job.ledger import requests, runs
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, requests, runs
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring.condition import Condition
@@ -39,7 +38,7 @@ from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
-from spark_job.sink.computed import ResultReader
+from spark_job.sink.computed_batch import ResultReader
 from spark_job.stream.batches import RunContext
 from tests.support.histories.expected_outbox import ExpectedOutbox, Place, Places, as_offsets
 from tests.support.histories.random_log import TOPIC, RandomLog

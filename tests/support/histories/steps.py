@@ -13,8 +13,7 @@ from service.lifecycle.fault_points import POINTS, InjectedFaultError
 from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
-from spark_job.ledger import position, savepoints
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, position, savepoints
 from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.recovery.restoring import greatest_position
 from spark_job.recovery.start import RequestRefusedError

@@ -26,7 +26,7 @@ from spark_job.ledger.generations import Generation
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
-from spark_job.ledger.slices import slices_of
+from spark_job.ledger.slice_building import slices_of
 from spark_job.outputs import transform
 from spark_job.outputs.settings import TransformOf
 from spark_job.recovery import findings

@@ -12,8 +12,7 @@ from service.settings import Settings
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.ledger import generations, requests, runs
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import generations, ownership, requests, runs
 from spark_job.ledger.generations import Connection, Generation
 from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.ledger.requests import JobRequest

@@ -16,8 +16,7 @@ from spark_job import OutputEvent
 from spark_job.assembly import rows
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
-from spark_job.ledger import generations, position, runs
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import generations, ownership, position, runs
 from spark_job.ledger.generations import Generation
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
@@ -27,7 +26,7 @@ from spark_job.outputs.encoding import encode
 from spark_job.outputs.pgcopy import int8s, nullable
 from spark_job.sessions.state.digest_form import DIGEST_FORM
 from spark_job.sink.commit import CommittedBatch, Sink
-from spark_job.sink.computed import BatchRange, ResultReader
+from spark_job.sink.computed_batch import BatchRange, ResultReader
 from tests.support.outbox.closed_sessions import closed, fields
 
 _LEDGER = queries("spark_job", "ledger")

@@ -16,8 +16,8 @@ from service.commands.main import run_command
 from service.settings import PostgresSettings
 from spark_job import OutputEvent
 from spark_job.cli import app as spark_job_app
+from spark_job.ledger import ownership
 from spark_job.ledger import savepoints as store
-from spark_job.ledger import writer as ownership
 from tests.support.outbox.deliveries import deliver, drained
 from tests.support.outbox.letters import failed
 from tests.support.processes.environment import variables_of

@@ -25,8 +25,7 @@ from service.kafka.topic_ids import topic_id_text
 from service.settings import load_settings
 from spark_job import OutputEvent
 from spark_job.cli import app
-from spark_job.ledger import savepoints
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, savepoints
 from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Generation, newest_generation
 from spark_job.savepoints import exported as exported_savepoints

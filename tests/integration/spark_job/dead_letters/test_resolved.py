@@ -190,7 +190,7 @@ def test_resolving_is_part_of_the_batch(connection: Connection, monkeypatch: pyt
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("after the letters")
 
-    monkeypatch.setattr("spark_job.sink.ledger.insert_rows", fail)
+    monkeypatch.setattr("spark_job.sink.ledger_rows.insert_rows", fail)
     with pytest.raises(RuntimeError, match="after the letters"):
         sink_run.write(0, session("k", 10, 12, OUT))
     assert states(connection) == {"k": ("open", None)}

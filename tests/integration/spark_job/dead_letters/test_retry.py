@@ -12,8 +12,7 @@ import pytest
 from contract.session_keys import lane_hash
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
-from spark_job.ledger import position
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, position
 from spark_job.ledger.generations import Connection
 from spark_job.outputs import transform
 from spark_job.outputs.pgcopy import nullable

@@ -14,7 +14,7 @@ from spark_job.dead_letters.retry import Retry
 from spark_job.dead_letters.store import Filter
 from spark_job.ledger.generations import Connection
 from spark_job.outputs.pgcopy import nullable
-from spark_job.sink import ledger as ledger
+from spark_job.sink import ledger_rows
 from tests.support.outbox import letters as kept_letters
 from tests.support.outbox.letters import HERE, WHOLE, outputs, with_letters
 from tests.support.schemas.clicks import AVRO, avro_encoder
@@ -149,8 +149,8 @@ def test_a_retry_locks_the_partitions_of_a_window_of_all_that_are_kept(
         held.extend(connection.execute(LOCKED).fetchall())
         stored(*arguments)
 
-    stored = ledger.insert_rows
-    monkeypatch.setattr(ledger, "insert_rows", insert_rows)
+    stored = ledger_rows.insert_rows
+    monkeypatch.setattr(ledger_rows, "insert_rows", insert_rows)
     assert len(retry(database, connection, server).retried) == 1
     ((partitions,),) = held
     assert partitions <= 2

@@ -11,8 +11,7 @@ from psycopg.rows import TupleRow
 from service.errors import UnavailableError
 from service.settings import JobSettings
 from spark_job.commands import request_client
-from spark_job.ledger import requests
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, requests
 from spark_job.ledger.requests import JobRequest
 
 Connection = psycopg.Connection[TupleRow]

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from db.connection import connect
 from service.errors import FencedError
 from service.settings import JobSettings, PostgresSettings
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 
 JOB = JobSettings(heartbeat_s=0.2, owner_timeout_s=60)
 

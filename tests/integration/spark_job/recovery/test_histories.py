@@ -23,8 +23,7 @@ from spark_job.assembly.rebuild import Rebuilt
 from spark_job.assembly.schemas import RegistryBudget
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.input.offsets import Offsets
-from spark_job.ledger import generations, position, savepoints, slices
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import generations, ownership, position, savepoints, slice_building
 from spark_job.ledger.assembly_rules import rules_since
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
@@ -36,7 +35,7 @@ from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.sink import batch, superseded
 from spark_job.sink.batch import BatchResult
-from spark_job.sink.computed import BatchRange, ResultReader
+from spark_job.sink.computed_batch import BatchRange, ResultReader
 from tests.support.histories import steps
 from tests.support.histories.history import Connection, History, cut_into_small_pieces, settings
 from tests.support.histories.steps import KINDS
@@ -193,7 +192,7 @@ def what_closed_before_is_told_again(patch: pytest.MonkeyPatch) -> None:
 
 def new_rules_judge_old_events(patch: pytest.MonkeyPatch) -> None:
     """A rebuild judges all by the settings of now."""
-    patch.setattr(slices, "rules_since", lambda *given: rules_since(*given)[-1:])
+    patch.setattr(slice_building, "rules_since", lambda *given: rules_since(*given)[-1:])
 
 
 def the_newest_batch_is_that_of_sparks_greatest_number(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from psycopg.rows import TupleRow
 
 from service.settings import JobSettings
 from spark_job import OutputEvent
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.monitoring.condition import Condition
 from spark_job.sink import backpressure
 from spark_job.sink.backpressure import Backlog, BacklogReader, Backpressure

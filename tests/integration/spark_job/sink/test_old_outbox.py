@@ -15,8 +15,7 @@ from spark_job.dead_letters import store
 from spark_job.dead_letters.store import Filter
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
-from spark_job.ledger import position, savepoints
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, position, savepoints
 from spark_job.recovery import published
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.recovery.restoring import greatest_position

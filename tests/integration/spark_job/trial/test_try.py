@@ -261,4 +261,4 @@ def test_a_session_that_was_open_when_the_batch_began_is_compared_whole(stand: I
     found = json.loads(done.stdout)
     assert (found["states"], found["outputs"]["same"]) == ({"same": 1}, 2)
     found = json.loads(differed("--since", "1", "--last", "1", "--json").stdout)
-    assert (found["sessions"], found["limited_by"]) == (1, "--limit 1")
+    assert (found["sessions"], found["limited_by"]) == (1, "--last 1")

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from service.commands.output import console
+from spark_job.ledger.ownership import Owner
 from spark_job.ledger.runs import Run
-from spark_job.ledger.writer import Owner
 from spark_job.status import job_status as status
 from spark_job.status.job_status import JobStatus
 

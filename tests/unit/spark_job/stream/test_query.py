@@ -15,12 +15,12 @@ from py4j.protocol import Py4JNetworkError
 from service.errors import JobFailedError, OutboxError
 from service.settings import JobSettings, KafkaSettings
 from spark_job.input.offsets import Offsets
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring.condition import Condition
 from spark_job.sink.commit_thread import CommitThread
-from spark_job.sink.computed import BatchRange
+from spark_job.sink.computed_batch import BatchRange
 from spark_job.stream import query
 from spark_job.stream.endings import FailedPart, Interruption, QueryEnding
 from spark_job.stream.query import QueryLoop

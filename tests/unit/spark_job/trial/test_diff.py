@@ -45,10 +45,10 @@ def test_each_output_is_counted_once() -> None:
 
 
 def test_where_nothing_differs_nothing_is_shown_but_the_counts() -> None:
-    found = RunDifference(7, [compared((A,), (A,))], "--limit 1")
+    found = RunDifference(7, [compared((A,), (A,))], "--last 1")
     assert found.differing == []
     assert list(found.lines()) == [
         "sessions since batch 7: 1, same as in the outbox 1",
         "outputs: 0 changed, 0 added, 0 vanished, 1 same",
-        "No older session was compared: --limit 1 was reached",
+        "No older session was compared: --last 1 was reached",
     ]

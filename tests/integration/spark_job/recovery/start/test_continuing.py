@@ -7,8 +7,7 @@ import pytest
 
 from service.errors import BatchTooLargeError, ContinuityError, UnavailableError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger import runs
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, runs
 from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions

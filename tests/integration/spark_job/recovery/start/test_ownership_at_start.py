@@ -11,7 +11,7 @@ from service.errors import ContinuityError, FencedError
 from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.generations import Connection
 from spark_job.recovery import published
 from spark_job.recovery.published import Delivered

@@ -10,8 +10,7 @@ from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
-from spark_job.ledger import position
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership, position
 from spark_job.ledger.generations import Connection
 from spark_job.supervisor.attempts import passes_by_itself
 from tests.support.sink.batches import P0, P1, SinkRun, session

@@ -9,7 +9,7 @@ import pytest
 from service.errors import FencedError, MovedError
 from service.settings import JobSettings
 from spark_job import OutputEvent
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.ledger.generations import Connection
 from spark_job.supervisor.attempts import passes_by_itself
 from tests.support.sink.batches import SinkRun, session

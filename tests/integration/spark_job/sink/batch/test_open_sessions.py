@@ -9,7 +9,7 @@ from spark_job.input.topics import InputTopics
 from spark_job.ledger import position
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
-from spark_job.sink.computed import BatchRange
+from spark_job.sink.computed_batch import BatchRange
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, session, still_open
 from tests.support.sink.written import nothing_is_written, of_batch
 

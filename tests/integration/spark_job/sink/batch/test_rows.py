@@ -10,7 +10,8 @@ from spark_job import OutputEvent
 from spark_job.dead_letters.store import REASONS
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.generations import Connection
-from spark_job.sink import storing
+from spark_job.sink import commit
+from spark_job.sink.copy_rows import copy_rows
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open
 from tests.support.sink.written import nothing_is_written, of_batch, one
 
@@ -56,13 +57,11 @@ def test_a_key_that_overfills_a_row_takes_several_batches_of_one_transaction(
 def test_a_second_row_of_a_key_in_a_batch_is_refused(
     sink_run: SinkRun, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy_rows = storing.copy_rows
-
     def twice(*arguments: Any) -> None:
         copy_rows(*arguments)
         copy_rows(*arguments)
 
-    monkeypatch.setattr(storing, "copy_rows", twice)
+    monkeypatch.setattr(commit, "copy_rows", twice)
     with pytest.raises(psycopg.errors.UniqueViolation) as caught:
         sink_run.write(0, session("a", 0, 9, [E("t", b"v")]))
     assert caught.value.diag.constraint_name == "session_output_p00000000_key"

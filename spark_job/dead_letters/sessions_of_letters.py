@@ -1,8 +1,8 @@
-"""From the events that letters keep to the sessions that they are. Pure: no server is asked, no transform is run.
+"""Turn the events that letters keep into sessions. Pure: it asks no server and runs no transform.
 
-The events go through the job's own reader with the assembly rules of their generation. Those that make a session with a start
-and an end are whole; nothing is guessed where one is missing. Where a schema could not be used, each event of its sessions is a letter
-`malformed` of its own: these are read again together.
+The job's own reader reads the events, with the assembly rules of their generation. Events that form a session with a start and an end are
+whole; a missing one is never guessed. If a schema could not be used, each event of its sessions is a letter `malformed` of its own: these
+are read again together.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _NEVER = {
 
 
 class NotWholeError(Exception):
-    """The kept events are no session; the message says why."""
+    """The kept events are not a session; the message gives the reason."""
 
 
 def session_of(
@@ -52,9 +52,9 @@ def session_of(
     *,
     incomplete: bool = False,
 ) -> ClosedSession:
-    """Return the letter's session. `assembly`: of the letter's generation; `schemas`: where its format has some.
+    """Return the letter's session. `assembly`: of the letter's generation; `schemas`: if its format has any.
 
-    `incomplete` takes what has no end as well, where the session timed out or was restarted: it ends at its last kept event.
+    `incomplete` also accepts a session without an end that timed out or was restarted: it ends at its last kept event.
     Raises NotWholeError.
     """
     if letter.reason in _NEVER:
@@ -90,7 +90,7 @@ def events_of(letters: Sequence[StoredLetter]) -> pa.Table:
 def sessions_of(
     letters: Sequence[StoredLetter], assembly: AssemblySettings, schemas: Schemas = NO_SCHEMAS
 ) -> tuple[list[tuple[ClosedSession, list[StoredLetter]]], dict[int, str]]:
-    """Return the sessions whose events are letters `malformed` of one partition, with these letters; and why the others are part of none.
+    """Return the sessions whose events are letters `malformed` of one partition, with these letters, and {id: why} of the other letters.
 
     `assembly`, `schemas`: as for `session_of`.
     """

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from service.errors import FencedError, UnavailableError
 from service.settings import JobSettings, PostgresSettings
 from spark_job import OutputEvent
-from spark_job.ledger import writer as ownership
+from spark_job.ledger import ownership
 from spark_job.monitoring.condition import Condition
-from spark_job.sink import ledger as ledger
+from spark_job.sink import ledger_rows
 from tests.support.sink.batches import SinkRun, session
 from tests.support.waiting import wait_until
 
@@ -143,13 +143,13 @@ def test_a_connection_closed_before_the_commit_is_never_reported_as_success(
     """psycopg ends such a transaction silently; Spark would be told that the batch is stored."""
     sink_run = SinkRun(connection)
     sink_run.plan(0, (0, 0), (100, 50))
-    insert = ledger.insert_rows
+    insert = ledger_rows.insert_rows
 
     def insert_and_lose_the_connection(*arguments: object, **options: object) -> None:
         insert(*arguments, **options)  # type: ignore[arg-type]
         connection.close()
 
-    monkeypatch.setattr(ledger, "insert_rows", insert_and_lose_the_connection)
+    monkeypatch.setattr(ledger_rows, "insert_rows", insert_and_lose_the_connection)
     with pytest.raises(UnavailableError, match="was closed during a batch"):
         sink_run.write(0, session("a", 0, 9, [OutputEvent("t", b"v")]))
     with psycopg.connect(database) as other:

@@ -1,4 +1,4 @@
-"""From what Spark collected for a batch to what the sink commits: where the outbox will be once it has."""
+"""Turn what Spark collected for a batch into what the sink commits, with the position after the commit."""
 
 import time
 from collections.abc import Callable
@@ -17,20 +17,20 @@ from spark_job.sink.batch import BatchResult
 
 @dataclass(frozen=True)
 class BatchRange:
-    """Start (inclusive) and end (exclusive) of a batch, by Spark's own word."""
+    """Start (inclusive) and end (exclusive) of a batch, as Spark reports them."""
 
     start: Offsets
     end: Offsets
 
     @property
     def is_empty(self) -> bool:
-        """Whether no offset lies in it."""
+        """Whether it contains no offset."""
         return all(self.start.at(where) == end for where, end in self.end.items())
 
 
 @dataclass(frozen=True)
 class ComputedBatch:
-    """What Spark computed for a batch, and where the outbox is once that is committed."""
+    """What Spark computed for a batch, and the position once that is committed."""
 
     planned: BatchRange
     result: BatchResult
@@ -41,24 +41,24 @@ class ComputedBatch:
 
 
 class ResultReader:
-    """Reads the results of one run's batches, in order. All of it belongs to the thread that computes."""
+    """Reads the results of one run's batches, in order. The thread that computes owns all of it."""
 
     def __init__(self, position: InputPosition, input_topics: Callable[[], InputTopics]) -> None:
-        """`position`: where the outbox is. `input_topics`: as they are now."""
+        """`position`: the outbox's. `input_topics`: asks for the topics as they are now."""
         self.expected = position
-        """Where the outbox will be once all that was read is committed: where the next batch begins."""
+        """The position once all results read so far are committed: where the next batch begins."""
         self._input_topics = input_topics
 
     def read(self, table: pa.Table, planned: BatchRange) -> ComputedBatch | None:
-        """Return what Spark computed for a batch, the input in `planned`; None where there is nothing to commit.
+        """Return what Spark computed for a batch, the input in `planned`; None if there is nothing to commit.
 
-        Raises ContinuityError where an input topic was made again meanwhile, SettingsError for records that were cut apart among tasks, and
-        what Kafka's refusal or silence raises.
+        Raises ContinuityError if an input topic was created again meanwhile, SettingsError for records that were cut apart among tasks, and
+        what `input_topics` raises if Kafka refuses or does not answer.
         """
         if planned.is_empty:
             return None
         began = time.perf_counter()
-        # Asked after the action: Spark reads on where a topic was made again meanwhile, and says nothing.
+        # Asked after the action: if a topic was created again meanwhile, Spark reads the new one, and reports nothing.
         topics = self._input_topics()
         result = batch.read(table, topics.places())
         following = self.following_row(planned, result)
@@ -66,7 +66,7 @@ class ResultReader:
         return ComputedBatch(planned, result, topics, following, time.perf_counter() - began)
 
     def following_row(self, planned: BatchRange, result: BatchResult) -> StreamRow:
-        """The position after the batch. A partition that reached no task keeps what was open in it."""
+        """Return the position after the batch. A partition that reached no task keeps its open sessions."""
         opened: dict[TopicPartition, OpenPartition] = dict(self.expected.open)
         opened |= {where: opened[where].moved(end) for where, end in planned.end.items() if where in opened}
         for found in result.partitions:

@@ -1,4 +1,4 @@
-"""The schema ids of a column of values in Confluent's wire format (service/formats/wire.py says what it is), and of a header column."""
+"""Read the schema ids of a column of values in Confluent's wire format (service/formats/wire.py), and of a header column."""
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ _NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def heads(values: pa.LargeBinaryArray) -> tuple[Int, Bool]:
-    """Return (schema id, whether the value begins as the wire format does), of each value. Without a head the id means nothing."""
+    """Return (schema id, whether the value begins with a head of the wire format) for each value. Without a head, ignore the id."""
     bounds, data = views(values)
     begin = bounds[:-1]
     text = np.frombuffer(data, np.uint8)
@@ -33,7 +33,7 @@ def heads(values: pa.LargeBinaryArray) -> tuple[Int, Bool]:
 
 
 def with_heads(values: pa.LargeBinaryArray, ids: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Return the values behind the ids that were in headers: in the wire format. NULL without a value, or without a right id.
+    """Prepend the header's schema id to each value, in the wire format. NULL if the value is null or the id is invalid.
 
     An id in a header has four bytes, or eight of which the first four are zero; big-endian.
     """
@@ -51,7 +51,7 @@ def with_heads(values: pa.LargeBinaryArray, ids: pa.LargeBinaryArray) -> pa.Larg
 
 
 def record_ids(new: pa.Table, settings: AssemblySettings) -> tuple[Int, Int]:
-    """Return (row, schema id) of each of some new records that names one."""
+    """Return (row, schema id) for each record that names a schema."""
     values = new.column("value").cast(pa.large_binary()).combine_chunks()
     if settings.schema_id_in_header:
         given = new.column("schema_id").cast(pa.large_binary()).combine_chunks()

@@ -9,7 +9,7 @@ from spark_job.ledger.generations import Generation
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
-from spark_job.ledger.slices import slices_of
+from spark_job.ledger.slice_building import slices_of
 from tests.support.histories.tasks import NOW
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))

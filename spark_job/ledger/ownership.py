@@ -74,7 +74,7 @@ def take_over(
 ) -> None:
     """Make `run_id` the owner, within the caller's transaction, which then holds the writer lock.
 
-    `own`: former runs of this process; after a cut network Postgres may still take one for alive.
+    `own`: former runs of this process; after a network failure Postgres may still consider one alive.
     Raises FencedError while another owner lives, unless `force`. The backend of an owner that is dead or forced out is terminated, so that
     a stopped process cannot hold the lock.
     """
@@ -114,14 +114,14 @@ def _terminate(connection: Connection, owner: Owner) -> None:
 
 
 def lock_and_check(connection: Connection, run_id: UUID) -> None:
-    """Take the writer lock for this transaction. Raises FencedError or MovedError where this run does not own the outbox."""
+    """Take the writer lock for this transaction. Raises FencedError or MovedError if this run does not own the outbox."""
     lock(connection)
     if (error := disowned(connection, run_id)) is not None:
         raise error
 
 
 def disowned(connection: Connection, run_id: UUID) -> OutboxError | None:
-    """Return why a run does not own the outbox any more, None where it does."""
+    """Return why a run no longer owns the outbox; None if it does."""
     owner = read_owner(connection)
     if owner.run_id == run_id:
         return None
@@ -141,16 +141,16 @@ def lock(connection: Connection) -> None:
     """Take the writer lock, until the transaction ends.
 
     A lock that needs a grant, on a row of its own: one on `outbox.writer` would hold up the owner's heartbeat for as long as a batch is
-    written. What is read after it, in a statement of its own, is what the last owner left.
+    written. A later statement reads what the last owner left.
     """
     connection.execute(_WRITER["lock"])
 
 
 @contextmanager
-def certain(connection: Connection) -> Iterator[None]:
-    """A transaction that is known to be committed when the block ends without an error.
+def confirmed_transaction(connection: Connection) -> Iterator[None]:
+    """Run the block in a transaction that is known to be committed when the block ends without an error.
 
-    psycopg leaves a transaction whose connection was closed meanwhile without COMMIT and without an error; nobody must hear of success.
+    If the connection was closed meanwhile, psycopg ends a transaction without COMMIT and without an error. That must not pass for success.
     """
     with connection.transaction() as transaction:
         yield
@@ -161,7 +161,7 @@ def certain(connection: Connection) -> Iterator[None]:
 
 
 def ask_disowned(postgres: PostgresSettings, run_id: UUID) -> OutboxError | None:
-    """As `disowned`, on a new connection; None also where nobody can be asked."""
+    """As `disowned`, on a new connection; None also if Postgres cannot be asked."""
     try:
         with connect(postgres, "spark-job") as connection:
             return disowned(connection, run_id)
@@ -172,7 +172,7 @@ def ask_disowned(postgres: PostgresSettings, run_id: UUID) -> OutboxError | None
 def release(postgres: PostgresSettings, run_id: UUID, because: str) -> None:
     """Give the ownership back, so that the next start need not ask whether this run is alive, and note why the run ended.
 
-    On a connection of its own: the sink's may be in the middle of something. Where Postgres is away nothing need be given back, the next
+    On a connection of its own: the sink's may be in the middle of something. If Postgres is away, nothing need be given back: the next
     start sees that the backend is gone.
     """
     with (
@@ -184,7 +184,7 @@ def release(postgres: PostgresSettings, run_id: UUID, because: str) -> None:
 
 
 def give_back(connection: Connection, run_id: UUID) -> None:
-    """Give the ownership back where this run still has it."""
+    """Give the ownership back if this run still has it."""
     connection.execute(_WRITER["release"], {"run_id": run_id})
 
 
@@ -201,7 +201,7 @@ class OwnerHeartbeat:
         on_request: Callable[[JobRequest], None],
         condition: Condition,
     ) -> None:
-        """`condition` is told of each beat."""
+        """`condition` records each beat."""
         self._condition = condition
         self._postgres, self._run_id, self._interval_s = postgres, run_id, interval_s
         self._on_fenced, self._on_request = on_fenced, on_request
@@ -227,7 +227,7 @@ class OwnerHeartbeat:
             try:
                 self._beat(loop)
             except (UnavailableError, psycopg.Error) as error:
-                # A server that is away is the sink's to act on; the heartbeat says so and tries again.
+                # The sink acts on a server that is away; the heartbeat logs it and tries again.
                 log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
                 self._condition.beat_failed(str(error).strip())
             self._stopped.wait(self._interval_s)

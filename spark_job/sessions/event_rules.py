@@ -1,8 +1,8 @@
-"""The exact rules, event by event: the path of keys with any anomaly.
+"""The exact rules, event by event, for keys with any anomaly.
 
 For each event, in this order (docs/sessions.md):
 1. silence shown by other keys' records since the session's last event (`clock`);
-2. the event itself is later than the session's timeout: the session ends, the event is judged anew;
+2. the event itself is later than the session's timeout: the session ends, the event is judged again;
 3. a duplicate (an entry whose id was seen in this session, or a start with the first one's id or bytes) is dropped;
 4. start, entry and end, and the limits.
 """
@@ -31,7 +31,7 @@ class OpenSession:
     """Its events in the rules' events; none for a tombstone."""
     n_bytes: int
     irregular: bool = False
-    """Duplicates were dropped."""
+    """Whether duplicates were dropped."""
     repeated: int = -1
     """See OpenSessions.repeated."""
     ids: set[bytes] = field(default_factory=set)
@@ -67,7 +67,7 @@ class NewEvents:
 
 
 class Rules:
-    """Judges the events of one key after another, collecting what comes out."""
+    """Judges the events of one key after another, and collects the results."""
 
     def __init__(self, settings: AssemblySettings, events: Events, clock: Clock) -> None:
         self.settings = settings
@@ -90,9 +90,9 @@ class Rules:
             session = self._begin_part(
                 key, row, offset, max(ts, session.max_ts), kind, event_id, session.part
             )
-            session = self._silence(key, session, *silence)
+            session = self._end_if_silent(key, session, *silence)
         else:
-            session = self._silence(key, session, *new.silence[0])
+            session = self._end_if_silent(key, session, *new.silence[0])
         for row, offset, ts, kind, event_id, silence in events:
             if session is not None and ts > session.max_ts + timeout:
                 late = f"this event is {ts - session.max_ts} ms later than the session's latest, over {timeout} ms"
@@ -102,13 +102,13 @@ class Rules:
                 session = self._first(key, row, offset, ts, kind, event_id)
             else:
                 session = self._next(key, session, row, offset, ts, kind, event_id)
-            session = self._silence(key, session, *silence)
+            session = self._end_if_silent(key, session, *silence)
         return session
 
     def _first(
         self, key: str, row: int, offset: int, ts: int, kind: int, event_id: bytes | None
     ) -> OpenSession | None:
-        """An event while no session is open."""
+        """Judge an event while no session is open."""
         if kind != START and self.settings.start:
             (name,) = self.events.types(row, row + 1, self.settings.names)
             detail = f"{name!r} without an open session of its key"
@@ -129,7 +129,7 @@ class Rules:
         kind: int,
         event_id: bytes | None,
     ) -> OpenSession | None:
-        """An event while a session is open."""
+        """Judge an event while a session is open."""
         if session.is_tombstone:
             if kind == START and not self._repeats(session, row, event_id):
                 return self._first(key, row, offset, ts, kind, event_id)
@@ -148,7 +148,7 @@ class Rules:
         return self._take(key, session, row, offset, ts, kind, event_id)
 
     def _drop(self, session: OpenSession, offset: int, ts: int, kind: int) -> None:
-        """The event is a duplicate, or swallowed. A rebuild from between the session's start and a dropped start would begin with that."""
+        """Drop a duplicate or swallowed event. A rebuild that begins after the session's start would take a dropped start for it."""
         self._extend(session, offset, ts)
         if kind == START and self.settings.rules >= 2:
             session.repeated = offset
@@ -169,7 +169,7 @@ class Rules:
         kind: int,
         event_id: bytes | None,
     ) -> OpenSession | None:
-        """The event belongs to the session: within the limits, over them, or its end."""
+        """Add an event to the session: within the limits, over them, or as its end."""
         last = session.last
         self._extend(session, offset, ts)
         n_bytes = session.n_bytes + int(self._sizes[row])
@@ -201,14 +201,14 @@ class Rules:
         )
 
     def _time_out(self, key: str, session: OpenSession, closing: int, detail: str) -> None:
-        """`closing`: offset of the record that showed it; `detail`: for a letter."""
+        """`closing`: offset of the record that showed the timeout; `detail`: for a letter."""
         if self.settings.on_timeout == "emit" and not session.is_tombstone:
             self._close(key, session, Unended("timeout", session.last, closing))
         else:
             self._letter(key, session, "timed_out", session.last, closing, detail)
 
     def _bury(self, key: str, session: OpenSession, row: int, n_bytes: int, kind: int) -> OpenSession | None:
-        """Dead-letter a session over a limit; what is left is a tombstone, unless this event was its end."""
+        """Dead-letter a session over a limit; a tombstone remains, unless this event was its end."""
         limits = self.settings
         detail = (
             f"{len(session.rows) + 1} events of {n_bytes} bytes, "
@@ -225,13 +225,13 @@ class Rules:
         session.rows, session.n_bytes, session.ids, session.part = [], 0, set(), 1
         return session
 
-    def _silence(
+    def _end_if_silent(
         self, key: str, session: OpenSession | None, latest: int, low: int, high: int
     ) -> OpenSession | None:
-        """End the session where other keys' records show that it fell silent. `latest`: of them all, the single ones too."""
+        """End the session if other keys' records show that it fell silent. `latest`: the latest time of any of them, agreed or not."""
         if session is None:
             return None
-        limit = session.max_ts + self.settings.timeout_ms + self.settings.grace_ms
+        limit = session.max_ts + self.settings.silence_ms
         if latest <= limit:
             return session
         shown = self.clock.first_agreed(low, high, session.last, limit)
@@ -268,16 +268,16 @@ class Rules:
         )
 
     def _is_duplicate(self, session: OpenSession, row: int, kind: int, event_id: bytes | None) -> bool:
-        """Whether the event was sent again. Of an open session, only its start and its entries can be: an end has ended it.
+        """Return whether the event was sent before. In an open session, only its start and entries can be: an end has ended it.
 
-        So no id of an entry opens a session or keeps one open (rules 2): tombstones have forgotten them, and a rebuild may not read them.
+        So no id of an entry opens a session or keeps one open (rules 2): tombstones do not have them, and a rebuild may not read them.
         """
         if kind == START and self._repeats(session, row, event_id):
             return True
         return event_id in session.ids and (kind == ENTRY or self.settings.rules < 2)
 
     def _repeats(self, session: OpenSession, row: int, event_id: bytes | None) -> bool:
-        """Whether a start is the session's first event once more; the first event of other rules may have been no start."""
+        """Return whether a start is the session's first event once more; by other rules the first event may have been no start."""
         payload = self.events.raw(row)
         if session.start_hash is not None:
             same_id = event_id is not None and payload_hash(event_id) == session.start_id

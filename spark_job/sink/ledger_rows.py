@@ -1,4 +1,4 @@
-"""The ledger: what stands in it, under the writer lock, and the rows that a transaction adds."""
+"""The ledger: read its state, under the writer lock, and add a transaction's rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Connection = psycopg.Connection[TupleRow]
 
 @dataclass(frozen=True)
 class LedgerState:
-    """What is needed of the ledger to continue with it."""
+    """The state of the ledger that a transaction needs to continue it."""
 
     run_id: UUID | None
     """The owner of the outbox now."""
@@ -35,7 +35,7 @@ class LedgerState:
 
 
 def read_state(connection: Connection) -> LedgerState:
-    """Read it; call under the writer lock, in a statement of its own."""
+    """Read the state; call under the writer lock, in a statement of its own."""
     with connection.cursor(row_factory=class_row(LedgerState)) as cursor:
         state = cursor.execute(_LEDGER["state"]).fetchone()
     assert state is not None, "outbox.writer has its one row from the migration on"
@@ -53,13 +53,13 @@ def ensure_partitions(connection: Connection, first_batch: int, last_batch: int)
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """What the ledger rows of one transaction say, beside their rows. What is counted once a transaction stands on its first part."""
+    """The content of a transaction's ledger rows, beside the counts of their rows. The first part has the counts of the transaction."""
 
     kind: Literal["stream", "retry"]
     generation: int
     run_id: UUID
     transform_fingerprint: str
-    spark_batch: int | None = None  # this and the position: of a stream batch only
+    spark_batch: int | None = None  # this and the position: only in a stream batch
     start: Offsets | None = None
     end: Offsets | None = None
     open: OpenPartitions | None = None

@@ -1,4 +1,4 @@
-"""From a position to what the tasks of the next batch are told."""
+"""Build the `Slice` that each task of the next batch receives."""
 
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.slices import Slice
@@ -17,10 +17,10 @@ def slices_of(
     accept_differing_at: Offsets,
     committed: InputPosition,
 ) -> dict[int, Slice]:
-    """Return, by source number, what a task must know of each partition with new offsets.
+    """Return a slice for each partition with new offsets, by source number.
 
-    `start` and `end`: of the batch. `accept_differing_at`: where open sessions that are found again need not be what was open.
-    `committed`: where the outbox is, perhaps a batch behind `at`.
+    `start` and `end`: of the batch. `accept_differing_at`: offsets at which rebuilt sessions may differ from the digest.
+    `committed`: the committed position, at most one batch behind `at`.
     """
     index = {topic_id: number for number, topic_id in enumerate(topics.ids.values())}
     found = {}
