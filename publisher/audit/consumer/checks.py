@@ -5,20 +5,18 @@
 So the consumer, the publisher and the job may run meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.places import OutboxId, parse_place
+from contract.places import OutboxId
 from outbox_consumer.reading import ConsumerPosition, ConsumerTables
 from publisher.audit.consumer.compare import (
     CONSUMED,
-    ONCE,
-    RETRIED,
-    SET_ASIDE,
     UNKNOWN,
     VISITED,
     ConsumerComparison,
@@ -27,15 +25,9 @@ from publisher.audit.consumer.compare import (
     Remembered,
     Visited,
 )
+from publisher.audit.consumer.rows import StoredRow, Unreadable, forgotten, is_readable, remembered
 from publisher.audit.findings import Check
-from publisher.audit.readback.digest import (
-    NONE,
-    ExpectedOutput,
-    ReceivedOutput,
-    bucket_of,
-    identity_of,
-    place_number,
-)
+from publisher.audit.readback.digest import NONE, ExpectedOutput, ReceivedOutput, bucket_of
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker
@@ -87,8 +79,9 @@ def check_consumed(
                 )
         topic_ids = {topic.name: topic.topic_id for topic in broker.describe(read.state.topics)}
         for consumer, own in groupby(positions, attrgetter("consumer")):
-            compared = _compare(consumer, findings.ranges(own, topic_ids), tables, read, phase)
-            findings.add(consumer, compared)
+            positions_here = findings.ranges(own, topic_ids)
+            unreadable = partial(findings.unreadable, consumer)
+            findings.add(consumer, _compare(consumer, positions_here, tables, read, phase, unreadable))
     return ConsumerAudit(findings.checks(), findings.counted)
 
 
@@ -98,9 +91,9 @@ def _compare(
     tables: ConsumerTables | None,
     read: ReadBack,
     phase: Callable[[str, int], Callable[[int], None]],
+    unreadable: Unreadable,
 ) -> ConsumerComparison:
     state = read.state
-    numbers = {topic_id: number for number, topic_id in enumerate(state.inputs)}
     compared = ConsumerComparison(
         positions=positions,
         ends={
@@ -109,18 +102,14 @@ def _compare(
             for partition, end in offsets.items()
         },
         judge=read.judge,
-        forgotten={}
-        if tables is None
-        else {_place(source, numbers): end for source, end in tables.forgotten(consumer).items()},
+        forgotten={} if tables is None else forgotten(tables, consumer, state, unreadable),
         remembers=tables is not None,
     )
     spill = Spill(read.folder, "consumed", CONSUMED, state.buckets)
     spill.restore([])
     if tables is not None:
         advance = phase(f"reading consumer {consumer}", tables.count(consumer))
-        _spill(
-            _remembered(tables, consumer, state, numbers), spill, bytes.fromhex(state.seed), state, advance
-        )
+        _spill(remembered(tables, consumer, state, unreadable), spill, bytes.fromhex(state.seed), advance)
     order = _Order(read.folder, state)
     advance = phase(f"comparing consumer {consumer}", state.buckets)
     for bucket in range(state.buckets):
@@ -135,80 +124,15 @@ def _compare(
     return compared
 
 
-def _remembered(
-    tables: ConsumerTables, consumer: str, state: AuditState, numbers: Mapping[str, int]
-) -> Iterator[tuple[OutboxId, Remembered]]:
-    topics = {name: number for number, name in enumerate(state.topics)}
-    for row in tables.consumed(consumer):
-        topic_id, _, partition = row.source.rpartition("/")
-        outbox_id = OutboxId(topic_id, int(partition), row.end_offset, row.output)
-        kind = RETRIED if row.retried else ONCE
-        topic = topics.get(row.topic, UNKNOWN)
-        yield (
-            outbox_id,
-            _row(
-                outbox_id, row.revision, numbers, topic, row.partition, row.offset, at_us=row.at_us, kind=kind
-            ),
-        )
-    for text, revision, name, number, offset in tables.set_aside(consumer):
-        try:
-            place = parse_place(text)
-        except ValueError:
-            continue
-        if isinstance(place, OutboxId):
-            topic = topics.get(name, UNKNOWN)
-            yield place, _row(place, revision, numbers, topic, number, offset, at_us=0, kind=SET_ASIDE)
-
-
-def _row(
-    outbox_id: OutboxId,
-    revision: int,
-    numbers: Mapping[str, int],
-    topic: int,
-    partition: int,
-    offset: int,
-    *,
-    at_us: int,
-    kind: int,
-) -> Remembered:
-    place = _place(f"{outbox_id.topic_id}/{outbox_id.partition}", numbers)
-    identity = identity_of(f"{outbox_id}".encode(), revision)
-    return Remembered(
-        identity,
-        place,
-        outbox_id.end_offset,
-        outbox_id.output,
-        revision,
-        topic,
-        partition,
-        offset,
-        at_us,
-        kind,
-    )
-
-
-def _spill(
-    rows: Iterable[tuple[OutboxId, Remembered]],
-    spill: Spill,
-    seed: bytes,
-    state: AuditState,
-    advance: Callable[[int], None],
-) -> None:
+def _spill(rows: Iterable[StoredRow], spill: Spill, seed: bytes, advance: Callable[[int], None]) -> None:
     done = 0
-    for outbox_id, row in rows:
-        session = f"{outbox_id.end}".encode()
-        spill.append(bucket_of(session, state.buckets, seed), CONSUMED.pack(*row))
+    for row in rows:
+        spill.append(bucket_of(row.session, spill.buckets, seed), row.packed)
         done += 1
         if done == _AT_ONCE:
             advance(done)
             done = 0
     advance(done)
-
-
-def _place(source: str, numbers: Mapping[str, int]) -> int:
-    topic_id, _, partition = source.rpartition("/")
-    number = numbers.get(topic_id)
-    return NONE if number is None else place_number(number, int(partition))
 
 
 class _Order:
@@ -248,6 +172,7 @@ class _Findings:
     def __init__(self, state: AuditState) -> None:
         self._state = state
         self.counted: dict[str, int] = {}
+        self._rows = Check("consumer_rows", "Can each row of the consumer's tables be read?")
         self._topics = Check("consumer_topics", "Is each position of the topic that is there now?")
         self._deleted = Check("deleted_unconsumed", "Do the topics still have all that is not consumed?")
         self._missing = Check(
@@ -264,6 +189,7 @@ class _Findings:
 
     def checks(self) -> list[Check]:
         return [
+            self._rows,
             self._topics,
             self._deleted,
             self._missing,
@@ -275,6 +201,10 @@ class _Findings:
             self._aside,
         ]
 
+    def unreadable(self, consumer: str, row: str) -> None:
+        """Count a row that cannot be read."""
+        self._rows.add(f"{consumer}: {row}")
+
     def ranges(
         self, positions: Iterable[ConsumerPosition], topic_ids: Mapping[str, str | None]
     ) -> dict[Partition, Range]:
@@ -282,6 +212,9 @@ class _Findings:
         found = {}
         topics = {name: number for number, name in enumerate(self._state.topics)}
         for each in positions:
+            if not is_readable(each):
+                self.unreadable(each.consumer, f"outbox_consumer_position: {each._asdict()}")
+                continue
             number = topics.get(each.topic)
             if number is None:
                 continue
