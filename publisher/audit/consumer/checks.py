@@ -1,20 +1,17 @@
 """The audit of a consumer: what it remembers is spread over the buckets of the outbox's outputs and the topics' records, and compared.
 
 1. The topics are read up to ends that were frozen, and the outbox beyond them (`readback`).
-2. Only then is the consumer asked, in one snapshot: what it consumed beyond those ends is counted, and nothing else of it.
+2. Only then is each consumer asked, in one snapshot: what it consumed beyond those ends is counted, and nothing else of it.
 So the consumer, the publisher and the job may run meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from contract.places import OutboxId
-from outbox_consumer.reading import ConsumerPosition, ConsumerTables
+from outbox_consumer.reading import ConsumerPosition
 from publisher.audit.consumer.compare import (
     CONSUMED,
     UNKNOWN,
@@ -25,7 +22,7 @@ from publisher.audit.consumer.compare import (
     Remembered,
     Visited,
 )
-from publisher.audit.consumer.rows import StoredRow, Unreadable, forgotten, is_readable, remembered
+from publisher.audit.consumer.rows import StoredRow, forgotten, is_readable, remembered
 from publisher.audit.findings import Check
 from publisher.audit.readback.digest import NONE, ExpectedOutput, ReceivedOutput, bucket_of
 from publisher.audit.readback.spill import Spill
@@ -56,67 +53,94 @@ class ConsumerAudit(NamedTuple):
     counted: dict[str, int]
 
 
+class _Consumer(NamedTuple):
+    """What was read of a consumer. `rows`: what it remembers, None where it has no tables."""
+
+    name: str
+    positions: list[ConsumerPosition]
+    forgotten: Mapping[int, int]
+    rows: Spill | None
+
+
 def check_consumed(
     consumed: str, read: ReadBack, broker: Broker, phase: Callable[[str, int], Callable[[int], None]]
 ) -> ConsumerAudit:
     """Compare the consumers of a database, or a group's offsets. Raises SettingsError, UnavailableError."""
     findings = _Findings(read.state)
-    with ExitStack() as opened:
-        if is_database(consumed):
-            tables = opened.enter_context(consumer_tables(consumed, "publisher audit"))
-            positions = tables.positions()
-            if not positions:
-                raise SettingsError(
-                    "--consumed names a database without a position of `outbox_consumer`: name the one whose connection "
-                    "`consume` gets"
-                )
-        else:
-            tables, positions = None, broker.group_positions(consumed, read.state.topics)
-            if not positions:
-                raise SettingsError(
-                    f"the consumer group {consumed!r} has committed no offset in an output topic. A database is named by its DSN, as "
-                    "postgresql://… or sqlite:///PATH"
-                )
+    consumers = (
+        _of_database(consumed, read, phase, findings.unreadable)
+        if is_database(consumed)
+        else iter([_of_group(consumed, read, broker)])
+    )
+    for each in consumers:
         topic_ids = {topic.name: topic.topic_id for topic in broker.describe(read.state.topics)}
-        for consumer, own in groupby(positions, attrgetter("consumer")):
-            positions_here = findings.ranges(own, topic_ids)
-            unreadable = partial(findings.unreadable, consumer)
-            findings.add(consumer, _compare(consumer, positions_here, tables, read, phase, unreadable))
+        ranges = findings.ranges(each.positions, topic_ids)
+        findings.add(each.name, _compare(each, ranges, read, phase))
     return ConsumerAudit(findings.checks(), findings.counted)
 
 
-def _compare(
-    consumer: str,
-    positions: Mapping[Partition, Range],
-    tables: ConsumerTables | None,
+def _of_database(
+    consumed: str,
     read: ReadBack,
     phase: Callable[[str, int], Callable[[int], None]],
-    unreadable: Unreadable,
+    unreadable: Callable[[str, str], None],
+) -> Iterator[_Consumer]:
+    """Yield each consumer of a database. No transaction is open there meanwhile: Postgres would end one that is idle for long."""
+    state = read.state
+    with consumer_tables(consumed, "publisher audit") as tables:
+        names = list(dict.fromkeys(each.consumer for each in tables.positions() or ()))
+    if not names:
+        raise SettingsError(
+            "--consumed names a database without a position of `outbox_consumer`: name the one whose connection "
+            "`consume` gets"
+        )
+    for name in names:
+        tell = partial(unreadable, name)
+        spill = Spill(read.folder, "consumed", CONSUMED, state.buckets)
+        spill.restore([])
+        with consumer_tables(consumed, "publisher audit") as tables:
+            positions = [each for each in tables.positions() or () if each.consumer == name]
+            gone = forgotten(tables, name, state, tell)
+            advance = phase(f"reading consumer {name}", tables.count(name))
+            _spill(remembered(tables, name, state, tell), spill, bytes.fromhex(state.seed), advance)
+        yield _Consumer(name, positions, gone, spill)
+
+
+def _of_group(group: str, read: ReadBack, broker: Broker) -> _Consumer:
+    positions = broker.group_positions(group, read.state.topics)
+    if not positions:
+        raise SettingsError(
+            f"the consumer group {group!r} has committed no offset in an output topic. A database is named by its DSN, as "
+            "postgresql://… or sqlite:///PATH"
+        )
+    return _Consumer(group, positions, {}, None)
+
+
+def _compare(
+    consumer: _Consumer,
+    ranges: Mapping[Partition, Range],
+    read: ReadBack,
+    phase: Callable[[str, int], Callable[[int], None]],
 ) -> ConsumerComparison:
     state = read.state
     compared = ConsumerComparison(
-        positions=positions,
+        positions=ranges,
         ends={
             (topic, int(partition)): end
             for topic, offsets in enumerate(state.ends)
             for partition, end in offsets.items()
         },
         judge=read.judge,
-        forgotten={} if tables is None else forgotten(tables, consumer, state, unreadable),
-        remembers=tables is not None,
+        forgotten=consumer.forgotten,
+        remembers=consumer.rows is not None,
     )
-    spill = Spill(read.folder, "consumed", CONSUMED, state.buckets)
-    spill.restore([])
-    if tables is not None:
-        advance = phase(f"reading consumer {consumer}", tables.count(consumer))
-        _spill(remembered(tables, consumer, state, unreadable), spill, bytes.fromhex(state.seed), advance)
     order = _Order(read.folder, state)
-    advance = phase(f"comparing consumer {consumer}", state.buckets)
+    advance = phase(f"comparing consumer {consumer.name}", state.buckets)
     for bucket in range(state.buckets):
         for visit in compared.look_at(
             map(ExpectedOutput._make, read.expected.read(bucket)),
             map(ReceivedOutput._make, read.found.read(bucket)),
-            map(Remembered._make, spill.read(bucket)),
+            map(Remembered._make, () if consumer.rows is None else consumer.rows.read(bucket)),
         ):
             order.add(visit)
         advance(1)

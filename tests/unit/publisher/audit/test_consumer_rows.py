@@ -1,13 +1,16 @@
 """What stands in a consumer's tables is the consumer's: a row that says nothing is a finding, and the audit of the others continues."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from outbox_consumer.reading import ConsumerTables
 from outbox_consumer.store import Store
+from publisher.audit.consumer import checks
 from publisher.audit.consumer.checks import ReadBack, check_consumed
 from publisher.audit.findings import Check
 from publisher.audit.readback.digest import (
@@ -23,6 +26,7 @@ from publisher.audit.readback.digest import (
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Topic
+from publisher.trace.consumers import consumer_tables
 
 SEEN = "INSERT INTO outbox_consumer_seen VALUES ('c', ?, ?, ?, ?, NULL, 't', 0, ?, ?, false)"
 LETTER = "INSERT INTO outbox_consumer_letter VALUES ('c', 't', 'id', 0, ?, ?, ?, NULL, NULL, NULL, '[]', NULL, 'x', '')"
@@ -60,8 +64,8 @@ def consumer(tmp_path: Path) -> Path:
     return path
 
 
-def audited(consumer: Path, folder: Path) -> list[Check]:
-    """The checks of that consumer against an outbox with that output, which was delivered."""
+def audited(consumer: Path, folder: Path, begun: Callable[[str], None] = lambda _: None) -> list[Check]:
+    """The checks of that database against an outbox with that output, which was delivered. `begun`: told of each phase."""
     state = AuditState(
         {}, {}, 1, ["t"], 1, begins=[{"0": 0, "1": 0}], ends=[{"0": 20, "1": 20}], lows=[{"0": 0, "1": 0}]
     )
@@ -77,7 +81,12 @@ def audited(consumer: Path, folder: Path) -> list[Check]:
         "Broker", (), {"describe": lambda _, names: [Topic(name, "id", 2) for name in names]}
     )()
     read = ReadBack(state, folder, expected, found, lambda _: None)
-    return check_consumed(f"sqlite:///{consumer}", read, broker, lambda *_: lambda _: None).checks
+
+    def phase(name: str, _steps: int) -> Callable[[int], None]:
+        begun(name)
+        return lambda _: None
+
+    return check_consumed(f"sqlite:///{consumer}", read, broker, phase).checks
 
 
 def test_a_consumer_without_such_a_row_is_clean(consumer: Path, tmp_path: Path) -> None:
@@ -96,3 +105,32 @@ def test_a_row_that_cannot_be_read_is_found_and_named(name: str, consumer: Path,
     (example,) = found["consumer_rows"].examples
     assert example.startswith("c: outbox_consumer_")
     assert found["consumer_rows"].failed
+
+
+def test_no_transaction_is_open_in_the_consumers_database_while_rows_are_compared(
+    consumer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_open = False
+    phases: list[tuple[str, bool]] = []
+
+    @contextmanager
+    def watched(dsn: str, application: str) -> Iterator[ConsumerTables]:
+        nonlocal is_open
+        with consumer_tables(dsn, application) as tables:
+            is_open = True
+            yield tables
+        is_open = False
+
+    monkeypatch.setattr(checks, "consumer_tables", watched)
+    with closing(sqlite3.connect(consumer)) as connection:
+        connection.execute(
+            "INSERT INTO outbox_consumer_position SELECT 'd', topic, partition, topic_id, 0, 0, NULL, '' FROM outbox_consumer_position"
+        )
+        connection.commit()
+    audited(consumer, tmp_path / "audit", lambda name: phases.append((name, is_open)))
+    assert phases == [
+        ("reading consumer c", True),
+        ("comparing consumer c", False),
+        ("reading consumer d", True),
+        ("comparing consumer d", False),
+    ]
