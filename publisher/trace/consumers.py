@@ -125,8 +125,13 @@ def consumptions(named: str, outbox_ids: Iterable[str]) -> Consumptions:
         for text in outbox_ids:
             outbox_id = parse_place(text)
             if isinstance(outbox_id, OutboxId):
+                rows = tables.of_output(outbox_id)
+                for row in rows:
+                    if not isinstance(row.revision, int):  # a column of SQLite holds anything
+                        raise SettingsError(
+                            f"the consumer's database has a row that cannot be read: {row._asdict()}"
+                        )
                 found[text] = [
-                    Consumption(row, ends.get((row.consumer, row.topic, row.partition)))
-                    for row in tables.of_output(outbox_id)
+                    Consumption(row, ends.get((row.consumer, row.topic, row.partition))) for row in rows
                 ]
         return found

@@ -1,12 +1,15 @@
 """How a command names the database of a consumer: no password stands on its command line, and no message shows one."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from outbox_consumer.store import Store
 from publisher.cli import app
-from publisher.trace.consumers import consumer_tables, is_database
+from publisher.trace.consumers import consumer_tables, consumptions, is_database
 from service.errors import SettingsError, UnavailableError
 
 # Nobody listens there.
@@ -74,3 +77,15 @@ def test_an_audit_tells_before_it_reads_anything(monkeypatch: pytest.MonkeyPatch
     told = CliRunner(env=env).invoke(app, ["audit", "--consumed", named])
     assert isinstance(told.exception, SettingsError)
     assert "file:///PATH" in str(told.exception)
+
+
+def test_a_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "consumer.db"
+    with closing(sqlite3.connect(path)) as connection:
+        Store(connection, "c").prepare()
+        connection.execute(
+            "INSERT INTO outbox_consumer_seen VALUES ('c', 'T/0', 3, 0, 'x', NULL, 't', 0, 4, '', false)"
+        )
+        connection.commit()
+    with pytest.raises(SettingsError, match="'revision': 'x'"):
+        [each.of_revision(0) for each in consumptions(f"sqlite:///{path}", ["T/0/3/0"])["T/0/3/0"]]
