@@ -67,8 +67,10 @@ class RetentionSettings(Section):
             or found.fragment
             or not path.startswith("/")
         ):
+            # As above: s3a://KEY:SECRET@BUCKET is what other programs take.
+            shown = repr(value) if value.startswith(("file:", "/")) else "it"
             raise ValueError(
-                f"{value!r} is neither file:///FOLDER, with three slashes, nor s3://BUCKET/PREFIX"
+                f"{shown} is neither file:///FOLDER, with three slashes, nor s3://BUCKET/PREFIX"
             )
         if "\0" in path or ".." in path.split("/"):
             raise ValueError(f"{value!r} has .. in it: name the folder itself")

@@ -58,6 +58,8 @@ def test_without_the_setting_it_is_named() -> None:
         "s3://b",
         "s3://Bucket",
         "s3://key:secret@bucket/archive",
+        "s3a://key:secret@bucket/archive",
+        "https://key:secret@s3.example.com/bucket",
         "s3://bucket//archive",
         "s3://bucket/../archive",
         "s3://bucket/archive?x=1",
