@@ -69,9 +69,7 @@ class RetentionSettings(Section):
         ):
             # As above: s3a://KEY:SECRET@BUCKET is what other programs take.
             shown = repr(value) if value.startswith(("file:", "/")) else "it"
-            raise ValueError(
-                f"{shown} is neither file:///FOLDER, with three slashes, nor s3://BUCKET/PREFIX"
-            )
+            raise ValueError(f"{shown} is neither file:///FOLDER, with three slashes, nor s3://BUCKET/PREFIX")
         if "\0" in path or ".." in path.split("/"):
             raise ValueError(f"{value!r} has .. in it: name the folder itself")
         return value
