@@ -84,6 +84,8 @@ def test_what_is_no_place_is_refused(value: str) -> None:
         {"archive": "s3://bucket", "archive_endpoint": "s3.example.com:9000"},
         {"archive": "s3://bucket", "archive_endpoint": "https://key:secret@s3.example.com"},
         {"archive": "s3://bucket", "archive_endpoint": "https://s3.example.com/path"},
+        {"archive": "s3://bucket", "archive_endpoint": "https://[12]"},
+        {"archive": "s3://bucket", "archive_endpoint": "https://s3.example.com:99999"},
         {"archive": "s3://bucket", "archive_region": "EU Central"},
     ],
 )
