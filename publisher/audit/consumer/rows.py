@@ -55,7 +55,7 @@ def forgotten(
     """Return for each input partition the end of the last session of which a consumer has forgotten outputs."""
     numbers = _numbers(state)
     found = {}
-    for source, end in tables.forgotten(consumer).items():
+    for source, end in tables.forgotten(consumer):
         place = _parsed(f"{source}/{end}")
         if isinstance(place, RecordPlace):
             found[_place(place, numbers)] = place.offset
