@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import psycopg
 import typer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
@@ -128,16 +130,32 @@ def psql(context: typer.Context) -> None:
 
     Everything after `psql` is for psql itself: another DSN first, `-c QUERY`, `-f FILE`, `--help`.
     """
-    arguments = context.args
+    arguments, environment = context.args, dict(os.environ)
     if not arguments or arguments[0].startswith("-"):
         dsn = os.environ.get(POSTGRES_VARIABLE)
         if dsn is None and arguments != ["--help"]:
             raise DevstackError(
                 f'{POSTGRES_VARIABLE} is not set: run `eval "$(devstack up)"` first, or give a DSN: devstack psql postgresql://...'
             )
-        arguments = [*([] if dsn is None else [dsn]), *arguments]
+        if dsn is not None:
+            named, password = _without_password(dsn)
+            environment |= password
+            arguments = [named, *arguments]
     program = str(client_program("psql"))
-    os.execv(program, [program, *arguments])
+    os.execve(program, [program, *arguments], environment)
+
+
+def _without_password(dsn: str) -> tuple[str, dict[str, str]]:
+    """Return a DSN for a command line, which others see, and the environment's part of it. Raises DevstackError."""
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        # Its message quotes the text.
+        raise DevstackError(f"{POSTGRES_VARIABLE} is no DSN that libpq can read") from None
+    password = parts.pop("password", None)
+    if password is None:
+        return dsn, {}
+    return make_conninfo("", **parts), {"PGPASSWORD": str(password)}
 
 
 def create_topics(

@@ -20,7 +20,7 @@ from typing import Any
 
 from outbox_consumer.outputs import Output, Place, runs
 from outbox_consumer.partitions import Partitions, Start
-from outbox_consumer.store import Connection, Store
+from outbox_consumer.store import Connection, Store, source_of
 
 _MOST_OUTPUTS = 500
 # Consuming one fetch should take about this long, so that Kafka sees the process alive and locks are short.
@@ -153,7 +153,9 @@ class Loop:
             self._store.rollback()
             return None
         claimed = self._store.claim(place, fresh)
-        forgotten = self._store.forgotten() if any(output.replay for output in fresh) else {}
+        forgotten = self._store.forgotten(
+            output.outbox_id for output in fresh if output.replay is not None and output.outbox_id is not None
+        )
         again = 0
         for output in fresh:
             output.error = output.replaces = None
@@ -231,5 +233,4 @@ def _rolled_back(store: Store) -> Iterator[None]:
 def _is_forgotten(output: Output, forgotten: Mapping[str, int]) -> bool:
     if output.replay is None or output.outbox_id is None:
         return False
-    source = f"{output.outbox_id.topic_id}/{output.outbox_id.partition}"
-    return output.outbox_id.end_offset <= forgotten.get(source, -1)
+    return output.outbox_id.end_offset <= forgotten.get(source_of(output.outbox_id), -1)

@@ -30,6 +30,7 @@ Start = Literal["earliest", "latest"]
 _ANSWER_S = 30.0
 _POLL_S = 1.0
 _SETTLE_S = 10.0
+_QUIET_S = 60.0
 # They pass: the client connects again, or joins the group again.
 _PASSING = {
     KafkaError._ALL_BROKERS_DOWN,
@@ -79,14 +80,15 @@ class Partitions:
         self._start = start
         self._read: dict[Place, int] = {}
         self._ends: dict[Place, int] = {}
-        self._heard = time.monotonic()
+        self._topics = list(topics)
+        self._heard = self._answered = time.monotonic()
         self._failure: Exception | None = None
         # Quiet: it would warn about options that only a consumer knows.
         own = {name: value for name, value in options.items() if name not in (*FORCED, "on_commit")}
         self._admin = admin({**own, "log_level": 0})
         self._consumer = consumer(options)
         self._consumer.subscribe(
-            list(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+            self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
         )
 
     def close(self) -> None:
@@ -106,7 +108,11 @@ class Partitions:
             raise self._failure
         outputs = [output_of(message) for message in messages if not self._is_event(message)]
         if outputs:
-            self._heard = time.monotonic()
+            self._heard = self._answered = time.monotonic()
+        elif time.monotonic() - self._answered > _QUIET_S:
+            # A client that was given metadata without brokers never connects again (librdkafka issue 5301), and says nothing.
+            self._consumer.list_topics(self._topics[0], timeout=_ANSWER_S)
+            self._answered = time.monotonic()
         return outputs
 
     def check(self, place: Place, position: Position) -> None:

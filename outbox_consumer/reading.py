@@ -66,9 +66,9 @@ class ConsumerTables:
             return None
         return [ConsumerPosition(*row) for row in self._rows("all_positions")]
 
-    def forgotten(self, consumer: str) -> dict[str, int]:
-        """Return for each source (topic id/partition) the end of the last session whose outputs were forgotten."""
-        return dict(self._rows("forgotten", consumer=consumer))
+    def forgotten(self, consumer: str) -> Iterator[tuple[str, int]]:
+        """Yield each source (topic id/partition) with the end of the last session of which outputs were forgotten."""
+        yield from self._stream("forgotten", consumer=consumer)
 
     def count(self, consumer: str) -> int:
         """Return how many outputs a consumer remembers."""

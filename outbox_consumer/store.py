@@ -125,9 +125,13 @@ class Store:
         """Take a claim back."""
         self._run("unclaim", **_identity(outbox_id))
 
-    def forgotten(self) -> dict[str, int]:
-        """Return for each source (topic id/partition) the end of the last session whose outputs were forgotten."""
-        return dict(self._all("forgotten"))
+    def forgotten(self, outbox_ids: Iterable[OutboxId]) -> dict[str, int]:
+        """Return for each source of these outputs the end of the last session of which outputs were forgotten.
+
+        Of no other: whoever may write to the topic can make up any number of them.
+        """
+        sources = sorted({source_of(each) for each in outbox_ids})
+        return dict(self._all("forgotten_of", sources=json.dumps(sources))) if sources else {}
 
     def forget(self, before: datetime) -> None:
         """Forget the outputs that were consumed before a time, in a transaction of its own."""
@@ -225,9 +229,13 @@ class Store:
         return rows
 
 
+def source_of(outbox_id: OutboxId) -> str:
+    """Return the partition of the input that an output is from, as the tables have it."""
+    return f"{outbox_id.topic_id}/{outbox_id.partition}"
+
+
 def _identity(outbox_id: OutboxId) -> dict[str, object]:
-    source = f"{outbox_id.topic_id}/{outbox_id.partition}"
-    return {"source": source, "end_offset": outbox_id.end_offset, "output": outbox_id.output}
+    return {"source": source_of(outbox_id), "end_offset": outbox_id.end_offset, "output": outbox_id.output}
 
 
 def _outbox_id(source: str, end_offset: int, output: int) -> OutboxId:

@@ -103,6 +103,10 @@ WHERE consumer = %(consumer)s AND source = %(source)s AND end_offset = %(end_off
 -- name: forgotten
 SELECT source, end_offset FROM outbox_consumer_forgotten WHERE consumer = %(consumer)s
 
+-- name: forgotten_of
+SELECT source, end_offset FROM outbox_consumer_forgotten
+WHERE consumer = %(consumer)s AND source IN (SELECT jsonb_array_elements_text(%(sources)s::jsonb))
+
 -- name: note_forgotten
 INSERT INTO outbox_consumer_forgotten AS forgotten (consumer, source, end_offset)
 SELECT consumer, source, max(end_offset)

@@ -96,6 +96,10 @@ WHERE consumer = :consumer AND source = :source AND end_offset = :end_offset AND
 -- name: forgotten
 SELECT source, end_offset FROM outbox_consumer_forgotten WHERE consumer = :consumer
 
+-- name: forgotten_of
+SELECT source, end_offset FROM outbox_consumer_forgotten
+WHERE consumer = :consumer AND source IN (SELECT value FROM json_each(:sources))
+
 -- name: note_forgotten
 INSERT INTO outbox_consumer_forgotten AS forgotten (consumer, source, end_offset)
 SELECT consumer, source, max(end_offset)

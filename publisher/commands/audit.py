@@ -17,6 +17,7 @@ from publisher.audit.readback.lost_rows import shell_word
 from publisher.audit.scope import Limits
 from publisher.commands.common import database
 from publisher.kafka.clients import check_options
+from publisher.trace.consumers import consumer_tables, is_database
 from service.commands.options import Config, Json
 from service.commands.output import console, document, print_json
 from service.commands.progress import progress_bar
@@ -40,7 +41,7 @@ def audit(
         typer.Option(
             metavar="DSN|GROUP",
             help="With all of --kafka: also compare what a consumer has consumed. The database of `outbox_consumer` (postgresql://…, "
-            "key=value words, sqlite:///PATH), or the consumer group of another client.",
+            "key=value words, sqlite:///PATH, or file:///PATH of a file with the DSN), or the consumer group of another client.",
             show_default=False,
         ),
     ] = None,
@@ -81,6 +82,10 @@ def audit(
     logs.configure(settings.log)
     if kafka:
         check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
+    if consumed is not None and is_database(consumed):
+        # Whether it can be used, before the topics are read.
+        with consumer_tables(consumed, "publisher audit"):
+            pass
     limits = Limits(
         from_batch,
         to_batch,

@@ -44,7 +44,7 @@ _Consumer = Annotated[
         "--consumer",
         metavar="DSN",
         help="Also what became of each output at consumers: the database of `outbox_consumer` (postgresql://…, key=value words, "
-        "sqlite:///PATH).",
+        "sqlite:///PATH, or file:///PATH of a file with the DSN).",
         show_default=False,
     ),
 ]

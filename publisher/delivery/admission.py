@@ -100,12 +100,15 @@ class Admission(ABC):
         )
 
     def _without_refused(self, rows: list[Row], refusals: Mapping[str, str | None]) -> list[Row]:
-        """Return the rows without those for topics that are refused; put these aside."""
-        refused = sorted((topic, why) for topic, why in refusals.items() if why is not None)
-        for topic, why in refused:
-            for row in self._of_topic(rows, topic):
-                self.put_aside((row.batch_id, row.session_key), Refusal("invalid", why))
-        return self._kept(rows) if refused else rows
+        """Return the rows without those for topics that are refused; put these aside, each once."""
+        refused = {topic: why for topic, why in refusals.items() if why is not None}
+        if not refused:
+            return rows
+        for row in rows:
+            topic = min(refused.keys() & self._outgoing.destinations([row]), default=None)
+            if topic is not None:
+                self.put_aside((row.batch_id, row.session_key), Refusal("invalid", refused[topic]))
+        return self._kept(rows)
 
     def _of_topic(self, rows: list[Row], topic: str) -> list[Row]:
         return [row for row in rows if topic in self._outgoing.destinations([row])]

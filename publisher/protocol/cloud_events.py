@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_YEAR_10000_MS = 253_402_300_800_000
 
 
 class CloudEvents(NamedTuple):
@@ -20,7 +21,10 @@ class CloudEvents(NamedTuple):
     def headers(
         self, topic: str, event_id: str, subject: bytes, timestamp_ms: int | None, *, has_data: bool
     ) -> list[tuple[str, bytes]]:
-        """Return one record's. `timestamp_ms` None: the event has no time of its own, and the attribute is left out."""
+        """Return one record's.
+
+        `timestamp_ms` None: the event has no time of its own, and the attribute is left out, as for a year that RFC 3339 does not have.
+        """
         found = [
             ("ce_specversion", b"1.0"),
             ("ce_id", event_id.encode()),
@@ -28,7 +32,7 @@ class CloudEvents(NamedTuple):
             ("ce_type", self.type.replace("{topic}", topic).encode()),
             ("ce_subject", subject),
         ]
-        if timestamp_ms is not None:
+        if timestamp_ms is not None and 0 <= timestamp_ms < _YEAR_10000_MS:
             found.append(("ce_time", _rfc3339(timestamp_ms)))
         if has_data:
             found.append(("content-type", self.content_type.encode()))

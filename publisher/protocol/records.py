@@ -209,7 +209,7 @@ def _own_headers(stored: object) -> Iterator[Header]:
         raise ValueError(f"its headers are not a list of [name, value] but a {type(stored).__name__}")
     for pair in stored:
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise ValueError(f"a header is not [name, value] but {pair!r}")
+            raise ValueError(f"a header is not [name, value] but a {type(pair).__name__} of another form")
         yield pair[0], _header_value(pair[1])
 
 

@@ -3,36 +3,41 @@
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import psycopg
-from pydantic import SecretStr
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import SecretStr, ValidationError
 
 from contract.places import OutboxId, parse_place
 from db.connection import connect, snapshot
 from outbox_consumer.reading import ConsumedAs, ConsumerTables
 from service.errors import SettingsError, UnavailableError
 from service.settings import PostgresSettings
+from service.settings.dsn import dsn_from
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
+_FILE = "file:///"
+_SECRETS = {"password", "sslpassword"}
 
 
 def is_database(text: str) -> bool:
-    """Whether a text names a database: a Postgres URI, `key=value` words of libpq, or `sqlite:///PATH`."""
-    return text.startswith((_SQLITE, *_POSTGRES)) or "=" in text
+    """Whether a text names a database: a Postgres URI, `key=value` words of libpq, `sqlite:///PATH`, or `file:///PATH` of a DSN."""
+    return text.startswith((_SQLITE, _FILE, *_POSTGRES)) or "=" in text
 
 
 @contextmanager
-def consumer_tables(dsn: str, application: str) -> Iterator[ConsumerTables]:
-    """Open it and see one state of it, until the end. Raises SettingsError, UnavailableError."""
+def consumer_tables(named: str, application: str) -> Iterator[ConsumerTables]:
+    """Open what a command line names and see one state of it, until the end. Raises SettingsError, UnavailableError."""
     try:
-        if dsn.startswith(_SQLITE):
-            yield from _sqlite(dsn.removeprefix(_SQLITE))
+        if named.startswith(_SQLITE):
+            yield from _sqlite(named.removeprefix(_SQLITE))
             return
         with (
-            connect(PostgresSettings(dsn=SecretStr(dsn)), application, autocommit=True) as connection,
+            connect(_postgres(named), application, autocommit=True) as connection,
             snapshot(connection),
         ):
             # The kit's tables are where the consumer's own login finds them.
@@ -47,6 +52,27 @@ def consumer_tables(dsn: str, application: str) -> Iterator[ConsumerTables]:
             f"the tables outbox_consumer_* in the consumer's database cannot be read: {str(error).strip()}. Grant SELECT on them, or name "
             "the database whose connection `outbox_consumer.consume` gets"
         ) from error
+
+
+def _postgres(named: str) -> PostgresSettings:
+    """Return how to connect. Without `[postgres] login`: its passwords are for the outbox's server alone. Raises SettingsError."""
+    from_file = named.startswith(_FILE)
+    try:
+        dsn = dsn_from(Path("/", named.removeprefix(_FILE)), "file") if from_file else SecretStr(named)
+        found = PostgresSettings(dsn=dsn)
+    except ValueError as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        # Without its cause, which has the text.
+        raise SettingsError(f"the consumer's database: {said.removeprefix('Value error, ')}") from None
+    given = conninfo_to_dict(found.dsn.get_secret_value())
+    if not given:
+        raise SettingsError(f"the consumer's database: {named!r} holds no DSN")
+    if not from_file and _SECRETS & given.keys():
+        raise SettingsError(
+            "the consumer's database: other users of this machine see the password of a DSN on a command line. Write the DSN into a file "
+            "that only you may read, and name that: file:///PATH; or leave the password to PGPASSFILE"
+        )
+    return found
 
 
 def _sqlite(path: str) -> Iterator[ConsumerTables]:
@@ -86,9 +112,9 @@ Consumptions = Mapping[str, list[Consumption]]
 """By outbox-id: every consumer's row of it."""
 
 
-def consumptions(dsn: str, outbox_ids: Iterable[str]) -> Consumptions:
+def consumptions(named: str, outbox_ids: Iterable[str]) -> Consumptions:
     """Return what the consumers of a database have of some outputs. Raises SettingsError, UnavailableError."""
-    with consumer_tables(dsn, "publisher trace") as tables:
+    with consumer_tables(named, "publisher trace") as tables:
         positions = tables.positions()
         if positions is None:
             raise SettingsError(
@@ -99,8 +125,13 @@ def consumptions(dsn: str, outbox_ids: Iterable[str]) -> Consumptions:
         for text in outbox_ids:
             outbox_id = parse_place(text)
             if isinstance(outbox_id, OutboxId):
+                rows = tables.of_output(outbox_id)
+                for row in rows:
+                    if not isinstance(row.revision, int):  # a column of SQLite holds anything
+                        raise SettingsError(
+                            f"the consumer's database has a row that cannot be read: {row._asdict()}"
+                        )
                 found[text] = [
-                    Consumption(row, ends.get((row.consumer, row.topic, row.partition)))
-                    for row in tables.of_output(outbox_id)
+                    Consumption(row, ends.get((row.consumer, row.topic, row.partition))) for row in rows
                 ]
         return found

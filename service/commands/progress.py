@@ -5,11 +5,21 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    TextColumn,
+    Task,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from service.commands.output import error_console
+from service.printable import printable
+
+
+class _Description(ProgressColumn):
+    """As it is: it may name a consumer, and is no markup. Nothing in it acts on the terminal."""
+
+    def render(self, task: Task) -> Text:
+        """As rich does."""
+        return Text(printable(task.description))
 
 
 def progress_bar(*more: ProgressColumn, quiet: bool = False) -> Progress:
@@ -19,7 +29,7 @@ def progress_bar(*more: ProgressColumn, quiet: bool = False) -> Progress:
     """
     errors = error_console()
     columns = (
-        TextColumn("{task.description}"),
+        _Description(),
         BarColumn(),
         MofNCompleteColumn(),
         *more,

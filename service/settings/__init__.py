@@ -91,10 +91,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _faults_in_tests_only(self) -> Self:
-        if self.testing.fault_file is not None and not self.postgres.database().startswith(_TEST_DATABASE):
+        logins = (None, self.retention.dsn, self.console.dsn)
+        names = sorted({self.postgres.logged_in_by(login).database() for login in logins})
+        if self.testing.fault_file is not None and not all(name.startswith(_TEST_DATABASE) for name in names):
             raise ValueError(
-                f"[testing] makes the service die on purpose: it is refused unless the name of the database, "
-                f"{self.postgres.database()!r}, begins with {_TEST_DATABASE!r}. Remove testing.fault_file."
+                f"[testing] makes the service die on purpose: it is refused unless the name of each database, "
+                f"{', '.join(map(repr, names))}, begins with {_TEST_DATABASE!r}. Remove testing.fault_file."
             )
         return self
 

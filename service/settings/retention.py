@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from service.settings.dsn import Dsn, dsn_from
-from service.settings.section import EmptyIsNone, LoggedAddress, Section
+from service.settings.section import EmptyIsNone, LoggedAddress, Section, require_address
 
 # What needs no escapes in any client's URL.
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.\.?(/|$))[A-Za-z0-9._=-]+)*/?", re.ASCII)
@@ -67,9 +67,9 @@ class RetentionSettings(Section):
             or found.fragment
             or not path.startswith("/")
         ):
-            raise ValueError(
-                f"{value!r} is neither file:///FOLDER, with three slashes, nor s3://BUCKET/PREFIX"
-            )
+            # As above: s3a://KEY:SECRET@BUCKET is what other programs take.
+            shown = repr(value) if value.startswith(("file:", "/")) else "it"
+            raise ValueError(f"{shown} is neither file:///FOLDER, with three slashes, nor s3://BUCKET/PREFIX")
         if "\0" in path or ".." in path.split("/"):
             raise ValueError(f"{value!r} has .. in it: name the folder itself")
         return value
@@ -79,6 +79,8 @@ class RetentionSettings(Section):
     def _endpoint_is_a_server(cls, value: str | None) -> str | None:
         if value is not None and not _ENDPOINT.fullmatch(value):
             raise ValueError(f"{value!r} is not http://HOST:PORT or https://HOST:PORT")
+        if value is not None:
+            require_address(value)
         return None if value is None else value.rstrip("/")
 
     @model_validator(mode="after")

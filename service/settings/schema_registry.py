@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from service.settings.section import ClientOptions, Section, secret_options
+from service.settings.section import ClientOptions, Section, require_address, secret_options
 
 # Spark repeats a failed task several times, and the job begins again after that: the client need not be patient as well.
 _DEFAULTS: ClientOptions = {"max.retries": 1, "retries.wait.ms": 500}
@@ -35,6 +35,8 @@ class SchemaRegistrySettings(Section):
             )
         if value and not all(each.strip().startswith(("http://", "https://")) for each in value.split(",")):
             raise ValueError(f"{value!r} is not http:// or https://")
+        for each in value.split(",") if value else ():
+            require_address(each.strip())
         return value
 
     def client(self) -> ClientOptions:

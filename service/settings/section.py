@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -34,6 +35,17 @@ def _without_login(value: str) -> str:
 def _empty_is_none(given: object) -> object:
     # An environment variable is never absent where a template names it.
     return None if given == "" else given
+
+
+def require_address(url: str) -> None:
+    """Raise ValueError for a URL without a host, or with a port that is no number: the rest of a login without its @ stands there."""
+    try:
+        parts = urlsplit(url)
+        is_address = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ValueError("its host or its port is none (the text is not shown: it may be secret)")
 
 
 EmptyIsNone = BeforeValidator(_empty_is_none)

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from service.settings.section import EmptyIsNone, Section
+from service.settings.section import EmptyIsNone, Section, require_address
 
 
 class TracingSettings(Section):
@@ -16,3 +16,10 @@ class TracingSettings(Section):
     propagate: bool = False
     """Copy the headers `traceparent` and `tracestate` of a session's end event to its outputs (docs/ecosystem.md#trace-context). Costs
     speed; needs neither `endpoint` nor the extra."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _endpoint_is_an_address(cls, value: str | None) -> str | None:
+        if value is not None:
+            require_address(value)
+        return value

@@ -1,24 +1,19 @@
 """The audit of a consumer: what it remembers is spread over the buckets of the outbox's outputs and the topics' records, and compared.
 
 1. The topics are read up to ends that were frozen, and the outbox beyond them (`readback`).
-2. Only then is the consumer asked, in one snapshot: what it consumed beyond those ends is counted, and nothing else of it.
+2. Only then is each consumer asked, in one snapshot: what it consumed beyond those ends is counted, and nothing else of it.
 So the consumer, the publisher and the job may run meanwhile.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from itertools import groupby
-from operator import attrgetter
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.places import OutboxId, parse_place
-from outbox_consumer.reading import ConsumerPosition, ConsumerTables
+from contract.places import OutboxId
+from outbox_consumer.reading import ConsumerPosition
 from publisher.audit.consumer.compare import (
     CONSUMED,
-    ONCE,
-    RETRIED,
-    SET_ASIDE,
     UNKNOWN,
     VISITED,
     ConsumerComparison,
@@ -27,15 +22,9 @@ from publisher.audit.consumer.compare import (
     Remembered,
     Visited,
 )
+from publisher.audit.consumer.rows import StoredRow, forgotten, is_readable, remembered
 from publisher.audit.findings import Check
-from publisher.audit.readback.digest import (
-    NONE,
-    ExpectedOutput,
-    ReceivedOutput,
-    bucket_of,
-    identity_of,
-    place_number,
-)
+from publisher.audit.readback.digest import NONE, ExpectedOutput, ReceivedOutput, bucket_of
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker
@@ -64,70 +53,94 @@ class ConsumerAudit(NamedTuple):
     counted: dict[str, int]
 
 
+class _Consumer(NamedTuple):
+    """What was read of a consumer. `rows`: what it remembers, None where it has no tables."""
+
+    name: str
+    positions: list[ConsumerPosition]
+    forgotten: Mapping[int, int]
+    rows: Spill | None
+
+
 def check_consumed(
     consumed: str, read: ReadBack, broker: Broker, phase: Callable[[str, int], Callable[[int], None]]
 ) -> ConsumerAudit:
     """Compare the consumers of a database, or a group's offsets. Raises SettingsError, UnavailableError."""
     findings = _Findings(read.state)
-    with ExitStack() as opened:
-        if is_database(consumed):
-            tables = opened.enter_context(consumer_tables(consumed, "publisher audit"))
-            positions = tables.positions()
-            if not positions:
-                raise SettingsError(
-                    "--consumed names a database without a position of `outbox_consumer`: name the one whose connection "
-                    "`consume` gets"
-                )
-        else:
-            tables, positions = None, broker.group_positions(consumed, read.state.topics)
-            if not positions:
-                raise SettingsError(
-                    f"the consumer group {consumed!r} has committed no offset in an output topic. A database is named by its DSN, as "
-                    "postgresql://… or sqlite:///PATH"
-                )
+    consumers = (
+        _of_database(consumed, read, phase, findings.unreadable)
+        if is_database(consumed)
+        else iter([_of_group(consumed, read, broker)])
+    )
+    for each in consumers:
         topic_ids = {topic.name: topic.topic_id for topic in broker.describe(read.state.topics)}
-        for consumer, own in groupby(positions, attrgetter("consumer")):
-            compared = _compare(consumer, findings.ranges(own, topic_ids), tables, read, phase)
-            findings.add(consumer, compared)
+        ranges = findings.ranges(each.positions, topic_ids)
+        findings.add(each.name, _compare(each, ranges, read, phase))
     return ConsumerAudit(findings.checks(), findings.counted)
 
 
+def _of_database(
+    consumed: str,
+    read: ReadBack,
+    phase: Callable[[str, int], Callable[[int], None]],
+    unreadable: Callable[[str, str], None],
+) -> Iterator[_Consumer]:
+    """Yield each consumer of a database. No transaction is open there meanwhile: Postgres would end one that is idle for long."""
+    state = read.state
+    with consumer_tables(consumed, "publisher audit") as tables:
+        names = list(dict.fromkeys(each.consumer for each in tables.positions() or ()))
+    if not names:
+        raise SettingsError(
+            "--consumed names a database without a position of `outbox_consumer`: name the one whose connection "
+            "`consume` gets"
+        )
+    for name in names:
+        tell = partial(unreadable, name)
+        spill = Spill(read.folder, "consumed", CONSUMED, state.buckets)
+        spill.restore([])
+        with consumer_tables(consumed, "publisher audit") as tables:
+            positions = [each for each in tables.positions() or () if each.consumer == name]
+            gone = forgotten(tables, name, state, tell)
+            advance = phase(f"reading consumer {name}", tables.count(name))
+            _spill(remembered(tables, name, state, tell), spill, bytes.fromhex(state.seed), advance)
+        yield _Consumer(name, positions, gone, spill)
+
+
+def _of_group(group: str, read: ReadBack, broker: Broker) -> _Consumer:
+    positions = broker.group_positions(group, read.state.topics)
+    if not positions:
+        raise SettingsError(
+            f"the consumer group {group!r} has committed no offset in an output topic. A database is named by its DSN, as "
+            "postgresql://… or sqlite:///PATH"
+        )
+    return _Consumer(group, positions, {}, None)
+
+
 def _compare(
-    consumer: str,
-    positions: Mapping[Partition, Range],
-    tables: ConsumerTables | None,
+    consumer: _Consumer,
+    ranges: Mapping[Partition, Range],
     read: ReadBack,
     phase: Callable[[str, int], Callable[[int], None]],
 ) -> ConsumerComparison:
     state = read.state
-    numbers = {topic_id: number for number, topic_id in enumerate(state.inputs)}
     compared = ConsumerComparison(
-        positions=positions,
+        positions=ranges,
         ends={
             (topic, int(partition)): end
             for topic, offsets in enumerate(state.ends)
             for partition, end in offsets.items()
         },
         judge=read.judge,
-        forgotten={}
-        if tables is None
-        else {_place(source, numbers): end for source, end in tables.forgotten(consumer).items()},
-        remembers=tables is not None,
+        forgotten=consumer.forgotten,
+        remembers=consumer.rows is not None,
     )
-    spill = Spill(read.folder, "consumed", CONSUMED, state.buckets)
-    spill.restore([])
-    if tables is not None:
-        advance = phase(f"reading consumer {consumer}", tables.count(consumer))
-        _spill(
-            _remembered(tables, consumer, state, numbers), spill, bytes.fromhex(state.seed), state, advance
-        )
     order = _Order(read.folder, state)
-    advance = phase(f"comparing consumer {consumer}", state.buckets)
+    advance = phase(f"comparing consumer {consumer.name}", state.buckets)
     for bucket in range(state.buckets):
         for visit in compared.compare_bucket(
             map(ExpectedOutput._make, read.expected.read(bucket)),
             map(ReceivedOutput._make, read.found.read(bucket)),
-            map(Remembered._make, spill.read(bucket)),
+            map(Remembered._make, () if consumer.rows is None else consumer.rows.read(bucket)),
         ):
             order.add(visit)
         advance(1)
@@ -135,80 +148,15 @@ def _compare(
     return compared
 
 
-def _remembered(
-    tables: ConsumerTables, consumer: str, state: AuditState, numbers: Mapping[str, int]
-) -> Iterator[tuple[OutboxId, Remembered]]:
-    topics = {name: number for number, name in enumerate(state.topics)}
-    for row in tables.consumed(consumer):
-        topic_id, _, partition = row.source.rpartition("/")
-        outbox_id = OutboxId(topic_id, int(partition), row.end_offset, row.output)
-        kind = RETRIED if row.retried else ONCE
-        topic = topics.get(row.topic, UNKNOWN)
-        yield (
-            outbox_id,
-            _row(
-                outbox_id, row.revision, numbers, topic, row.partition, row.offset, at_us=row.at_us, kind=kind
-            ),
-        )
-    for text, revision, name, number, offset in tables.set_aside(consumer):
-        try:
-            place = parse_place(text)
-        except ValueError:
-            continue
-        if isinstance(place, OutboxId):
-            topic = topics.get(name, UNKNOWN)
-            yield place, _row(place, revision, numbers, topic, number, offset, at_us=0, kind=SET_ASIDE)
-
-
-def _row(
-    outbox_id: OutboxId,
-    revision: int,
-    numbers: Mapping[str, int],
-    topic: int,
-    partition: int,
-    offset: int,
-    *,
-    at_us: int,
-    kind: int,
-) -> Remembered:
-    place = _place(f"{outbox_id.topic_id}/{outbox_id.partition}", numbers)
-    identity = identity_of(f"{outbox_id}".encode(), revision)
-    return Remembered(
-        identity,
-        place,
-        outbox_id.end_offset,
-        outbox_id.output,
-        revision,
-        topic,
-        partition,
-        offset,
-        at_us,
-        kind,
-    )
-
-
-def _spill(
-    rows: Iterable[tuple[OutboxId, Remembered]],
-    spill: Spill,
-    seed: bytes,
-    state: AuditState,
-    advance: Callable[[int], None],
-) -> None:
+def _spill(rows: Iterable[StoredRow], spill: Spill, seed: bytes, advance: Callable[[int], None]) -> None:
     done = 0
-    for outbox_id, row in rows:
-        session = f"{outbox_id.end}".encode()
-        spill.append(bucket_of(session, state.buckets, seed), CONSUMED.pack(*row))
+    for row in rows:
+        spill.append(bucket_of(row.session, spill.buckets, seed), row.packed)
         done += 1
         if done == _AT_ONCE:
             advance(done)
             done = 0
     advance(done)
-
-
-def _place(source: str, numbers: Mapping[str, int]) -> int:
-    topic_id, _, partition = source.rpartition("/")
-    number = numbers.get(topic_id)
-    return NONE if number is None else place_number(number, int(partition))
 
 
 class _Order:
@@ -248,6 +196,7 @@ class _Findings:
     def __init__(self, state: AuditState) -> None:
         self._state = state
         self.counted: dict[str, int] = {}
+        self._rows = Check("consumer_rows", "Can each row of the consumer's tables be read?")
         self._topics = Check("consumer_topics", "Is each position of the topic that is there now?")
         self._deleted = Check("deleted_unconsumed", "Do the topics still have all that is not consumed?")
         self._missing = Check(
@@ -264,6 +213,7 @@ class _Findings:
 
     def checks(self) -> list[Check]:
         return [
+            self._rows,
             self._topics,
             self._deleted,
             self._missing,
@@ -275,6 +225,10 @@ class _Findings:
             self._aside,
         ]
 
+    def unreadable(self, consumer: str, row: str) -> None:
+        """Count a row that cannot be read."""
+        self._rows.add(f"{consumer}: {row}")
+
     def ranges(
         self, positions: Iterable[ConsumerPosition], topic_ids: Mapping[str, str | None]
     ) -> dict[Partition, Range]:
@@ -282,6 +236,9 @@ class _Findings:
         found = {}
         topics = {name: number for number, name in enumerate(self._state.topics)}
         for each in positions:
+            if not is_readable(each):
+                self.unreadable(each.consumer, f"outbox_consumer_position: {each._asdict()}")
+                continue
             number = topics.get(each.topic)
             if number is None:
                 continue

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,14 +48,19 @@ class AuditState:
 
 
 def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
-    """Return the state that a killed audit left, None where there is none. Raises SettingsError for another audit's, and another user's."""
+    """Return the state that a killed audit left, None where there is none.
+
+    Raises SettingsError for another audit's, and for a folder that another user has or may write to.
+    """
     path = folder / "state.json"
+    found = [each.stat() for each in (folder, path) if each.exists()]
+    if any(each.st_uid != os.geteuid() or each.st_mode & stat.S_IWOTH for each in found):
+        raise SettingsError(
+            f"{folder} is another user's, or everybody may write to it: they would decide what an audit finds that keeps its state there. "
+            "Name another --state"
+        )
     if not path.exists():
         return None
-    if any(each.stat().st_uid != os.geteuid() for each in (folder, path)):
-        raise SettingsError(
-            f"{folder} is another user's, who decides what an audit finds that continues from there. Name another --state"
-        )
     value = orjson.loads(path.read_bytes())
     if value.pop("version", None) != _VERSION or value["asked"] != asked:
         raise SettingsError(

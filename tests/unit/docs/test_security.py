@@ -177,6 +177,42 @@ def test_a_link_that_another_user_has_put_there_overwrites_no_file_of_ours(
     assert ours.read_text("utf-8") == "by our own link"
 
 
+def test_a_pipe_that_another_user_has_put_there_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "keys"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_private(pipe, "by us")
+        assert os.read(reader, 100) == b"by us"
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(SettingsError, match="another user's"):
+            write_private(pipe, "k\n")
+        # Put there only just now.
+        monkeypatch.setattr(os, "lstat", _nothing_there)
+        with pytest.raises(SettingsError, match="another user's"):
+            write_private(pipe, "k\n")
+    finally:
+        os.close(reader)
+
+
+def test_a_link_that_is_put_there_only_just_now_overwrites_no_file_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, file = tmp_path / "ours", tmp_path / "keys"
+    ours.write_text("ours")
+    file.symlink_to(ours)
+    monkeypatch.setattr(os, "lstat", _nothing_there)
+    with pytest.raises(OSError, match="symbolic link"):
+        write_private(file, "k\n")
+    assert ours.read_text("utf-8") == "ours"
+
+
+def _nothing_there(path: str) -> os.stat_result:
+    raise FileNotFoundError(path)
+
+
 def test_no_page_puts_a_token_into_a_command_line() -> None:
     """`ps` and `docker inspect` show it, and one that is written out is somebody's real one soon."""
     shown = re.compile(r"OUTBOX_CONSOLE__TOKEN=\S|^\s*token\s*=\s*\"[^\"]+\"", re.MULTILINE)

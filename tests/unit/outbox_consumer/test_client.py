@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
-from outbox_consumer import Output
+from outbox_consumer import Output, partitions
 from outbox_consumer.loop import Loop
 from outbox_consumer.partitions import Partitions
 from outbox_consumer.store import Store
@@ -32,6 +32,30 @@ def broker() -> tuple[str, Send]:
         assert producer.flush(30) == 0
 
     return f"{found.host}:{found.port}", send
+
+
+def test_a_kafka_that_gives_no_sign_of_life_ends_the_loop_and_a_quiet_one_does_not(
+    broker: tuple[str, Send], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "_QUIET_S", 0.0)
+    topics = Broker(orders=4)
+
+    def fetch(servers: str) -> None:
+        options = {"bootstrap.servers": servers, "group.id": "quiet", "log_level": 0}
+        with closing(sqlite3.connect(tmp_path / "consumer.db")) as connection:
+            store = Store(connection, "billing")
+            store.prepare()
+            reading = Partitions(store, options, ["orders"], "earliest", admin=topics.admin)
+            try:
+                for _ in range(3):
+                    assert reading.fetch(10) == []
+            finally:
+                reading.close()
+
+    fetch(broker[0])
+    monkeypatch.setattr(partitions, "_ANSWER_S", 1.0)
+    with pytest.raises(KafkaException):
+        fetch("127.0.0.1:1")
 
 
 def test_a_position_with_its_leader_epoch_is_where_the_next_start_continues(

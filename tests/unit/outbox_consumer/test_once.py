@@ -1,5 +1,6 @@
 """Each output has its effect once, whatever is sent again and wherever the consumer dies."""
 
+import tracemalloc
 from contextlib import closing, suppress
 from datetime import timedelta
 
@@ -215,6 +216,25 @@ def test_what_is_forgotten_is_not_guessed(broker: Broker, database: Database) ->
     assert database.letters() == [("a", "whether this replayed output was consumed is forgotten")]
     with closing(database.connect()) as connection:
         assert [each.value for each in retry(connection, "billing")] == [b"a"]
+
+
+def test_what_others_have_made_up_and_is_forgotten_fills_no_memory(
+    broker: Broker, database: Database
+) -> None:
+    broker.append("orders", 0, output("a", 1))
+    consume_all(broker, database)
+    with closing(database.connect()) as connection, connection:
+        rows = (("billing", f"{number:022}/0", 7) for number in range(100_000))
+        connection.executemany("INSERT INTO outbox_consumer_forgotten VALUES (?, ?, ?)", rows)
+    broker.append("orders", 0, output("b", 2, replay="r"))
+    tracemalloc.start()
+    try:
+        consume_all(broker, database)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert database.effects() == ["a", "b"]
+    assert most < 5_000_000
 
 
 def test_two_consumers_of_a_database_know_nothing_of_each_other(broker: Broker, database: Database) -> None:

@@ -58,6 +58,8 @@ def test_without_the_setting_it_is_named() -> None:
         "s3://b",
         "s3://Bucket",
         "s3://key:secret@bucket/archive",
+        "s3a://key:secret@bucket/archive",
+        "https://key:secret@s3.example.com/bucket",
         "s3://bucket//archive",
         "s3://bucket/../archive",
         "s3://bucket/archive?x=1",
@@ -82,6 +84,8 @@ def test_what_is_no_place_is_refused(value: str) -> None:
         {"archive": "s3://bucket", "archive_endpoint": "s3.example.com:9000"},
         {"archive": "s3://bucket", "archive_endpoint": "https://key:secret@s3.example.com"},
         {"archive": "s3://bucket", "archive_endpoint": "https://s3.example.com/path"},
+        {"archive": "s3://bucket", "archive_endpoint": "https://[12]"},
+        {"archive": "s3://bucket", "archive_endpoint": "https://s3.example.com:99999"},
         {"archive": "s3://bucket", "archive_region": "EU Central"},
     ],
 )

@@ -23,3 +23,19 @@ def test_the_state_of_another_user_or_of_another_audit_is_not_taken_up(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(SettingsError, match="another user's"):
         load(tmp_path, asked)
+
+
+def test_no_audit_begins_in_a_folder_that_another_user_may_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "state"
+    assert load(folder, {}) is None
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(SettingsError, match="everybody may write to it"):
+        load(folder, {})
+    folder.chmod(0o700)
+    assert load(folder, {}) is None
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(SettingsError, match="another user's"):
+        load(folder, {})

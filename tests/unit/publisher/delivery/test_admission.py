@@ -121,6 +121,15 @@ def test_a_row_for_a_topic_that_is_not_allowed_is_parked_before_kafka_is_asked_f
     assert admission.reasons == {"invalid"}
 
 
+def test_a_row_for_several_topics_that_are_not_allowed_is_parked_once(topics: NamedTopics) -> None:
+    admission = ParkingAdmission(topics, decided=False)
+    admission.begin([])
+    # Postgres takes a parked row once, and a lane that parks it again fails.
+    rows = [row(1, "a", "elsewhere", "there", "nowhere"), row(1, "b", "there"), row(1, "c", "nowhere")]
+    assert admission.admit(rows) == rows[1:2]
+    assert admission.parked == [(1, "a"), (1, "c")]
+
+
 def test_what_the_cursor_has_passed_is_forgotten_so_that_memory_does_not_grow(topics: NamedTopics) -> None:
     admission = ParkingAdmission(topics, decided=True)
     admission.begin([(1, "z")])

@@ -1,5 +1,9 @@
 """CloudEvents in the binary content mode: each record describes itself in headers."""
 
+from datetime import datetime
+
+import pytest
+
 from publisher.protocol.records import NO_EXTRAS, ExtraHeaders, Row, is_plain, records
 from service.settings import PublisherSettings
 
@@ -39,6 +43,21 @@ def test_a_record_carries_every_attribute_and_a_tombstone_has_no_content_type() 
     ]
     names = [name for name, _ in second.headers]
     assert names == ["outbox-id", "ce_specversion", "ce_id", "ce_source", "ce_type", "ce_subject"]
+
+
+@pytest.mark.parametrize(
+    ("at", "time"),
+    [
+        (datetime.fromisoformat("9999-12-31T23:59:59.999+00:00"), b"9999-12-31T23:59:59.999Z"),
+        (datetime.fromisoformat("9999-12-31T23:59:59.9999+00:00"), None),
+        (datetime.fromisoformat("9999-12-31T23:59:59-14:00"), None),
+        (datetime.fromisoformat("1970-01-01T00:00:00.001+00:00"), b"1970-01-01T00:00:00.001Z"),
+    ],
+)
+def test_a_time_that_an_event_may_name_stops_no_lane(at: datetime, time: bytes | None) -> None:
+    row = ROW._replace(timestamps_ms=[round(at.timestamp() * 1000), None])
+    first, _ = records(row, EXTRAS)
+    assert dict(first.headers).get("ce_time") == time
 
 
 def test_source_and_id_are_distinct_for_each_revision_of_an_event_and_the_same_in_every_batch() -> None:

@@ -97,6 +97,17 @@ def test_a_row_that_contradicts_itself_is_refused() -> None:
     assert found.reason == "invalid"
 
 
+@pytest.mark.parametrize(
+    "pair", [["secret"], "secret", {"name": "secret"}, ["name", "secret", "more"], [7, "secret"]]
+)
+def test_what_is_logged_of_a_header_that_cannot_be_read_is_not_its_bytes(pair: object) -> None:
+    found = refusal(
+        PLAIN._replace(headers=[[pair], None, None]), {"out": TopicLimits(1, None)}, 1_000_000, Outgoing()
+    )
+    assert found is not None
+    assert "secret" not in found.detail
+
+
 @pytest.mark.parametrize(("partition", "fits"), [(None, True), (0, True), (2, True), (3, False), (-2, False)])
 def test_a_partition_outside_the_topic_is_refused(partition: int | None, fits: bool) -> None:
     row = PLAIN._replace(partitions=[None, partition, None])

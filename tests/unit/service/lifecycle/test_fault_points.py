@@ -146,6 +146,10 @@ def test_faults_are_refused_for_every_database_that_is_not_a_tests(
         load_settings()
     monkeypatch.setenv("OUTBOX_POSTGRES__DSN", "postgresql://localhost/test_1")
     assert load_settings().testing.fault_file == Path("/anywhere")
+    # The login of retention may lead elsewhere.
+    monkeypatch.setenv("OUTBOX_RETENTION__DSN", dsn)
+    with pytest.raises(SettingsError, match="makes the service die on purpose"):
+        load_settings()
 
 
 def test_every_point_is_passed_by_a_service_and_every_point_of_a_service_is_known() -> None:

@@ -17,6 +17,7 @@ from service.settings import (
     PostgresSettings,
     RetentionSettings,
     SchemaRegistrySettings,
+    TracingSettings,
     load_settings,
 )
 
@@ -167,6 +168,10 @@ def test_a_file_in_another_encoding_is_named_without_its_text(
         (KafkaSettings, "bootstrap_servers", "broker:9092,user:s3cret@broker:9092"),
         (JobSettings, "master", "spark://user:s3cret@master:7077"),
         (SchemaRegistrySettings, "url", "https://user:s3cret@registry"),
+        (SchemaRegistrySettings, "url", "http://first,http://user:s3cret/registry"),
+        (SchemaRegistrySettings, "url", "http://[s3cret"),
+        (TracingSettings, "endpoint", "http://user:s3cret/v1/traces"),
+        (TracingSettings, "endpoint", "http://[s3cret/v1/traces"),
     ],
 )
 def test_an_address_that_is_logged_holds_no_login(section: type[BaseModel], key: str, value: str) -> None:

@@ -1,0 +1,120 @@
+"""A consumer's rows as the audit compares them.
+
+The tables are the consumer's own, and a column of SQLite holds anything: a row that cannot be read is a finding, and the audit continues.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from contract.places import OutboxId, RecordPlace, parse_place
+from outbox_consumer.reading import ConsumerPosition, ConsumerTables
+from publisher.audit.consumer.compare import CONSUMED, ONCE, RETRIED, SET_ASIDE, UNKNOWN, Remembered
+from publisher.audit.readback.digest import NONE, identity_of, place_number
+from publisher.audit.readback.state import AuditState
+
+Unreadable = Callable[[str], None]
+"""Told of each row that cannot be read, by its table and what it says."""
+
+
+class StoredRow(NamedTuple):
+    """What a consumer remembers, as CONSUMED packs it. `session`: by which it belongs into a bucket."""
+
+    session: bytes
+    packed: bytes
+
+
+def remembered(
+    tables: ConsumerTables, consumer: str, state: AuditState, unreadable: Unreadable
+) -> Iterator[StoredRow]:
+    """Yield what a consumer has consumed, and what it has set aside."""
+    topics = {name: number for number, name in enumerate(state.topics)}
+    numbers = _numbers(state)
+    for row in tables.consumed(consumer):
+        text = f"{row.source}/{row.end_offset}/{row.output}"
+        kind = RETRIED if row.retried else ONCE
+        topic = topics.get(f"{row.topic}", UNKNOWN)
+        found = _stored(text, numbers, row.revision, topic, row.partition, row.offset, row.at_us, kind)
+        if found is None:
+            unreadable(f"outbox_consumer_seen: {row._asdict()}")
+        else:
+            yield found
+    for outbox_id, revision, name, partition, offset in tables.set_aside(consumer):
+        topic = topics.get(f"{name}", UNKNOWN)
+        found = _stored(f"{outbox_id}", numbers, revision, topic, partition, offset, 0, SET_ASIDE)
+        if found is None:
+            place = f"topic {name!r}, partition {partition!r}, offset {offset!r}"
+            unreadable(f"outbox_consumer_letter: {place}: outbox_id {outbox_id!r}, revision {revision!r}")
+        else:
+            yield found
+
+
+def forgotten(
+    tables: ConsumerTables, consumer: str, state: AuditState, unreadable: Unreadable
+) -> dict[int, int]:
+    """Return for each input partition the end of the last session of which a consumer has forgotten outputs."""
+    numbers = _numbers(state)
+    found = {}
+    for source, end in tables.forgotten(consumer):
+        place = _parsed(f"{source}/{end}")
+        if isinstance(place, RecordPlace):
+            found[_place(place, numbers)] = place.offset
+        else:
+            unreadable(f"outbox_consumer_forgotten: source {source!r}, end_offset {end!r}")
+    return found
+
+
+def is_readable(position: ConsumerPosition) -> bool:
+    """Whether its numbers are numbers."""
+    numbers: tuple[Any, ...] = (position.partition, position.first_offset, position.next_offset)
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _stored(
+    text: str,
+    numbers: Mapping[str, int],
+    revision: int,
+    topic: int,
+    partition: int,
+    offset: int,
+    at_us: int,
+    kind: int,
+) -> StoredRow | None:
+    """Return what is kept of an output that was consumed or set aside, by the text of its outbox-id; None where that is none."""
+    outbox_id = _parsed(text)
+    if not isinstance(outbox_id, OutboxId):
+        return None
+    try:
+        found = Remembered(
+            identity_of(f"{outbox_id}".encode(), revision),
+            _place(outbox_id.end, numbers),
+            outbox_id.end_offset,
+            outbox_id.output,
+            revision,
+            topic,
+            partition,
+            offset,
+            at_us,
+            kind,
+        )
+        return StoredRow(f"{outbox_id.end}".encode(), CONSUMED.pack(*found))
+    except (struct.error, TypeError, UnicodeEncodeError):
+        return None
+
+
+def _parsed(text: str) -> OutboxId | RecordPlace | None:
+    try:
+        place = parse_place(text)
+    except ValueError:
+        return None
+    where = place.end if isinstance(place, OutboxId) else place
+    return place if where.is_possible else None
+
+
+def _numbers(state: AuditState) -> dict[str, int]:
+    return {topic_id: number for number, topic_id in enumerate(state.inputs)}
+
+
+def _place(place: RecordPlace, numbers: Mapping[str, int]) -> int:
+    number = numbers.get(place.topic)
+    return NONE if number is None else place_number(number, place.partition)
