@@ -194,7 +194,11 @@ def _add(pool: "DescriptorPool", name: str, text: str) -> None:
 
 
 def _check_names(file: "FileDescriptorProto") -> None:
-    """Refuse names that would be part of the names of a hundred thousand others: the library keeps each in full."""
+    """Refuse names that would be part of the names of a hundred thousand others: the library keeps each in full. And those that a value has
+    however often, though they take none of its bytes.
+    """
+    enums: list[Any] = list(file.enum_type)
+    in_values: list[int] = []
     todo: list[tuple[int, Any]] = [(len(file.package), None)]
     todo += [(len(file.package), each) for each in (*file.message_type, *file.service)]
     while todo:
@@ -205,3 +209,10 @@ def _check_names(file: "FileDescriptorProto") -> None:
                 f"its package or a message has a full name of over {MOST_NAME_CHARS} characters"
             )
         todo += [(size, each) for each in getattr(of, "nested_type", ())]
+        enums += getattr(of, "enum_type", ())
+        in_values += [len(each.name) for each in getattr(of, "field", ())]
+    in_values += [len(each.name) for enum in enums for each in enum.value]
+    if max(in_values, default=0) > MOST_NAME_CHARS:
+        raise SchemaUnusableError(
+            f"a field or an enum's value has a name of over {MOST_NAME_CHARS} characters"
+        )

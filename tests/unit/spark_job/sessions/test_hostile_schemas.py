@@ -235,6 +235,30 @@ def test_the_names_in_a_protobuf_value_are_there_once_however_many_of_them_it_ha
     assert len({id(name) for each in found["n"] for name in each}) == 1
 
 
+@pytest.mark.parametrize("place", ["field", "symbol", "nested symbol"])
+def test_a_protobuf_name_that_takes_no_byte_of_a_value_is_refused_where_it_is_long(place: str) -> None:
+    """Else a value of some kilobytes is a text of gigabytes, wherever a transform sends it on."""
+    file, message = proto_event()
+    match place:
+        case "field":
+            message.nested_type.add(name="N").field.add(
+                name="f" * 1_001, number=1, type=OF.TYPE_INT32, label=OF.LABEL_OPTIONAL
+            )
+        case "symbol":
+            file.enum_type.add(name="E").value.add(name="s" * 1_001)
+        case "nested symbol":
+            message.enum_type.add(name="E").value.add(name="s" * 1_001)
+    why = formats.why_unusable(proto_schema(file), AssemblySettings(format="protobuf"))
+    assert why == "a field or an enum's value has a name of over 1000 characters"
+
+
+def test_an_avro_name_that_takes_no_byte_of_a_value_is_refused_where_it_is_long() -> None:
+    below = {"type": "record", "name": "S", "fields": [{"name": "f" * 1_001, "type": "int"}]}
+    schema = WriterSchema("AVRO", json.dumps(avro_event({"type": "array", "items": below})))
+    why = formats.why_unusable(schema, AssemblySettings(format="avro"))
+    assert why == "not an Avro schema: it has a name of over 1000 characters"
+
+
 @pytest.mark.parametrize("names", [{"namespace": "n" * 1_001}, {"name": f"{'n' * 1_000}.R"}])
 def test_an_avro_name_that_would_be_in_those_of_many_others_is_refused(names: dict[str, str]) -> None:
     schema = WriterSchema("AVRO", json.dumps(avro_event() | names))
