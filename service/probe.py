@@ -4,13 +4,16 @@ The standard library only, so that it starts in a moment.
 """
 
 import sys
+import time
 from http.client import HTTPException
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, build_opener
 
 from service.printable import printable
 
 _TIMEOUT_S = 5.0
+_MOST_BYTES = 1 << 20
 
 
 def probe(url: str) -> tuple[int, str]:
@@ -18,12 +21,24 @@ def probe(url: str) -> tuple[int, str]:
     try:
         try:
             with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT_S) as answer:
-                status, body = answer.status, answer.read()
+                status, body = answer.status, _body(answer)
         except HTTPError as error:
-            status, body = error.code, error.read()
+            status, body = error.code, _body(error)
     except (URLError, OSError, ValueError, HTTPException) as error:
         return 1, f"{url}: {getattr(error, 'reason', None) or error}"
     return int(status != 200), body.decode("utf-8", "replace").strip()
+
+
+def _body(answer: Any) -> bytes:
+    """The whole of it. Raises ValueError where it is too large, or does not come to its end: anybody may answer there."""
+    body, until = b"", time.monotonic() + _TIMEOUT_S
+    while piece := answer.read1(_MOST_BYTES):
+        body += piece
+        if len(body) > _MOST_BYTES:
+            raise ValueError(f"the answer has over {_MOST_BYTES} bytes")
+        if time.monotonic() > until:
+            raise ValueError(f"no whole answer within {_TIMEOUT_S:g} s")
+    return body
 
 
 def main(arguments: list[str]) -> int:

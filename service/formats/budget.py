@@ -10,8 +10,8 @@ MOST_MORE: Final = 1_000_000
 MOST_DECIMAL_BYTES: Final = 1_000
 """Of an Avro decimal, which takes time by their square."""
 MOST_NAME_CHARS: Final = 1_000
-"""Of an enum's symbol: it takes a byte or two in a value. And of what stands in front of other names, a namespace, a package or a message:
-the libraries keep the full name of each.
+"""Of the names of fields and of an enum's symbols: they take no byte in a value, or one or two. And of what stands in front of other names,
+a namespace, a package or a message: the libraries keep the full name of each.
 """
 MOST_TEXT: Final = 1 << 20
 """Characters of a value as text for people beyond 64 for each of its bytes: names of fields take none of these."""

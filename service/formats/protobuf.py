@@ -65,23 +65,47 @@ def decode(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> dict[str
 
     Raises as `parse`.
     """
-    found: dict[str, Any] = plain(parse(schema, path, body))
+    found: dict[str, Any] = _PlainMessages().of(parse(schema, path, body))
     return found
 
 
-def plain(message: "Message") -> Any:
-    """See `decode`."""
-    of = type(
-        message
-    )  # a field may have the name of a method, which a message no longer has then, but its class
-    if of.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
-        return timestamp(message)
-    found = {}
-    for each in of.DESCRIPTOR.fields:
-        if each.has_presence and not of.HasField(message, each.name):
-            continue
-        found[each.name] = _field(each, getattr(message, each.name))
-    return found
+class _PlainMessages:
+    """See `decode`. A name is there once in a value: the library makes another text of it for each message that has it."""
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+
+    def of(self, message: Any) -> Any:
+        """A message, and all that is in it."""
+        # A field may have the name of a method, which a message no longer has then, but its class.
+        made = type(message)
+        if made.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
+            return timestamp(message)
+        found = {}
+        for each in made.DESCRIPTOR.fields:
+            name = self._name(each)
+            if not each.has_presence or made.HasField(message, name):
+                found[name] = self._field(each, getattr(message, name))
+        return found
+
+    def _field(self, each: Any, value: Any) -> Any:
+        if not each.is_repeated:
+            return self._one(each, value)
+        if each.message_type is not None and each.message_type.GetOptions().map_entry:
+            of = each.message_type.fields_by_name["value"]
+            return {key: self._one(of, value[key]) for key in value}
+        return [self._one(each, item) for item in value]
+
+    def _one(self, each: Any, value: Any) -> Any:
+        if each.message_type is not None:
+            return self.of(value)
+        found = None if each.enum_type is None else each.enum_type.values_by_number.get(value)
+        return value if found is None else self._name(found)
+
+    def _name(self, of: Any) -> str:
+        if (found := self._names.get(of)) is None:
+            found = self._names[of] = str(of.name)
+        return found
 
 
 def timestamp(message: Any) -> datetime:
@@ -93,21 +117,6 @@ def timestamp(message: Any) -> datetime:
         return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
     except OverflowError as error:
         raise ValueError(f"a Timestamp of {message.seconds} seconds is out of range") from error
-
-
-def _field(each: Any, value: Any) -> Any:
-    if not each.is_repeated:
-        return _one(each, value)
-    if each.message_type is not None and each.message_type.GetOptions().map_entry:
-        of = each.message_type.fields_by_name["value"]
-        return {key: _one(of, value[key]) for key in value}
-    return [_one(each, item) for item in value]
-
-
-def _one(each: Any, value: Any) -> Any:
-    if each.message_type is not None:
-        return plain(value)
-    return enum_name(each, value) if each.enum_type is not None else value
 
 
 def enum_name(each: Any, number: int) -> str | int:
@@ -185,7 +194,11 @@ def _add(pool: "DescriptorPool", name: str, text: str) -> None:
 
 
 def _check_names(file: "FileDescriptorProto") -> None:
-    """Refuse names that would be part of the names of a hundred thousand others: the library keeps each in full."""
+    """Refuse names that would be part of the names of a hundred thousand others: the library keeps each in full. And those that a value has
+    however often, though they take none of its bytes.
+    """
+    enums: list[Any] = list(file.enum_type)
+    in_values: list[int] = []
     todo: list[tuple[int, Any]] = [(len(file.package), None)]
     todo += [(len(file.package), each) for each in (*file.message_type, *file.service)]
     while todo:
@@ -196,3 +209,10 @@ def _check_names(file: "FileDescriptorProto") -> None:
                 f"its package or a message has a full name of over {MOST_NAME_CHARS} characters"
             )
         todo += [(size, each) for each in getattr(of, "nested_type", ())]
+        enums += getattr(of, "enum_type", ())
+        in_values += [len(each.name) for each in getattr(of, "field", ())]
+    in_values += [len(each.name) for enum in enums for each in enum.value]
+    if max(in_values, default=0) > MOST_NAME_CHARS:
+        raise SchemaUnusableError(
+            f"a field or an enum's value has a name of over {MOST_NAME_CHARS} characters"
+        )

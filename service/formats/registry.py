@@ -40,6 +40,8 @@ _MAX_BODY = 2 * _MAX_CHARS
 """Bytes of an answer, unpacked: JSON writes a character as two where it must."""
 _LONGEST_BODY_S = 30.0
 """Seconds that an answer may take to come in, once it has begun: the client's own timeout is that of a piece."""
+_MOST_SAID = 2_000
+"""Characters of its words in an error."""
 _UNUSABLE_S = 1.0
 """Seconds for which it is remembered that an id cannot be used."""
 _MOST_REMEMBERED = 10_000
@@ -388,7 +390,8 @@ def registry_errors(where: str) -> Iterator[None]:
     try:
         yield
     except SchemaRegistryError as error:
-        told = f"the schema registry at {where} answers HTTP {error.http_status_code}, code {error.error_code}: {error.error_message}"
+        said = str(error.error_message)[:_MOST_SAID]
+        told = f"the schema registry at {where} answers HTTP {error.http_status_code}, code {error.error_code}: {said}"
         if error.http_status_code >= 500 or error.http_status_code in _PASSING:
             raise RegistryAwayError(told) from error
         raise RegistryRefusedError(told) from error

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import methodcaller
-from typing import Any
+
+import pyarrow as pa
 
 from service.lifecycle.fault_points import reach
 from spark_job.assembly.errors import OpenSessionsDifferError
@@ -60,13 +61,13 @@ def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
 
 
 def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Rebuilt) -> None:
-    for applied, messages in _pieces(of, task):
+    for applied, new in _pieces(of, task):
         # What was ended for want of room had begun below the safe offset: see sessions/open_limits.py.
-        new, rules = applied.columns.table(messages), replace(applied.rules, max_open_bytes=None)
+        rules = replace(applied.rules, max_open_bytes=None)
         again = judged_again(schemas_for(rules, task), new, rules, of.refused, budget)
         assembled = assemble(found.state, again.records, rules, again.schemas)
         found.state = assembled.state
-        found.events += len(messages)
+        found.events += len(new)
         reach("task.during_rebuild")
         if of.keep_timed_out:
             found.timed_out += [each for each in assembled.letters if each.reason == "timed_out"]
@@ -94,23 +95,26 @@ def _difference(of: Slice, found: Rebuilt) -> str:
     )
 
 
-def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[RulesFrom, list[Any]]]:
-    """Records of [safe, start) with the rules that apply to them, in bounded pieces."""
+def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[RulesFrom, pa.Table]]:
+    """Records of [safe, start) with the rules that apply to them, in bounded pieces. What is not read of a record is let go at once: its
+    keys and headers may be a thousand times its value.
+    """
     # To an offset apply the last rules that begin at or before it.
     borders = [each.from_offset for each in of.lineage[1:]] + [of.start]
-    number, size, piece = 0, 0, list[Any]()
+    number, events, size, piece = 0, 0, 0, list[pa.Table]()
     for records in committed_records(
         task.kafka, of.topic, of.partition, of.safe, of.start, task.kafka_timeout_s
     ):
         while records:
             mine = bisect_left(records, borders[number], key=methodcaller("offset"))
-            piece += records[:mine]
-            size += sum(map(len, records[:mine]))
+            if mine:
+                piece.append(of.lineage[number].columns.table(records[:mine]))
+                events, size = events + mine, size + piece[-1].nbytes
             records = records[mine:]
-            if records or len(piece) >= PIECE_EVENTS or size > _PIECE_BYTES:
+            if records or events >= PIECE_EVENTS or size > _PIECE_BYTES:
                 if piece:
-                    yield of.lineage[number], piece
-                size, piece = 0, []
+                    yield of.lineage[number], pa.concat_tables(piece)
+                events, size, piece = 0, 0, []
             number += bool(records)
     if piece:
-        yield of.lineage[number], piece
+        yield of.lineage[number], pa.concat_tables(piece)

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from db.statements import queries
 from service.lifecycle.process import host_name
+from service.printable import printable
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.batch_size import PastRun
 from spark_job.ledger.generations import Connection, Generation
@@ -140,7 +141,8 @@ def because(error: BaseException | None, failed_at: int | None) -> str:
     if error is None:
         return STOPPED
     size = "" if failed_at is None else _OF_SIZE.format(failed_at)
-    return f"{type(error).__name__}: {size}{error}"[:_BECAUSE_CHARS]
+    # A server may have said it, with what Postgres does not take.
+    return printable(f"{type(error).__name__}: {size}{error}", keep="\n\t")[:_BECAUSE_CHARS]
 
 
 def sizes(connection: Connection, end: Offsets, attempt: int) -> list[PastRun]:

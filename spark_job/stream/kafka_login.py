@@ -9,8 +9,11 @@ import functools
 import hmac
 import json
 import secrets
+import socket
 import threading
 import time
+from collections import deque
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
@@ -27,7 +30,7 @@ from spark_job.spark.jars import resolve
 _LOOPBACK = "127.0.0.1"
 _CLIENT = "spark"
 _READ_WITHIN_S = 5
-_MOST_CONNECTIONS = 16
+_MOST_STRANGERS = 16
 _MOST_BODY_BYTES = 65_536
 _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _AWS_MODULE = "software.amazon.msk.auth.iam"
@@ -68,25 +71,36 @@ def _allow(session: SparkSession, url: str) -> None:
 
 
 class _Server(ThreadingHTTPServer):
-    """Of a few connections at once: anybody on this machine may open some."""
+    """Of a few connections at once: anybody on this machine may open some. The oldest makes room for a new one, unless it has the secret:
+    whoever asks at once is answered.
+    """
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__((_LOOPBACK, 0), handler)
-        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._strangers: deque[Any] = deque()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, or close the connection at once."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Answer in a thread of its own."""
+        with self._lock:
+            self._strangers.append(request)
+            oldest = self._strangers.popleft() if len(self._strangers) > _MOST_STRANGERS else None
+        if oldest is not None:
+            with suppress(OSError):  # it has just ended
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """In that thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self.keep(request)
+
+    def keep(self, request: Any) -> None:
+        """A connection that has the secret, or has ended, makes no room."""
+        with self._lock, suppress(ValueError):  # it has made room before
+            self._strangers.remove(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that leaves is no news."""
@@ -116,10 +130,14 @@ class TokenEndpoint:
             "sasl.oauthbearer.client.secret": self._secret,
         }
 
+    def is_known(self, authorization: str) -> bool:
+        """Whether a request has the secret."""
+        known = base64.b64encode(f"{_CLIENT}:{self._secret}".encode()).decode()
+        return hmac.compare_digest(authorization.encode(), f"Basic {known}".encode())
+
     def answer(self, authorization: str) -> tuple[int, dict[str, Any]]:
         """Return the status and the body for a request."""
-        known = base64.b64encode(f"{_CLIENT}:{self._secret}".encode()).decode()
-        if not hmac.compare_digest(authorization.encode(), f"Basic {known}".encode()):
+        if not self.is_known(authorization):
             return 401, {"error": "invalid_client"}
         try:
             token = self._source.token()
@@ -135,10 +153,13 @@ class TokenEndpoint:
             timeout = _READ_WITHIN_S
 
             def do_POST(self) -> None:
+                authorization = self.headers.get("Authorization", "")
+                if endpoint.is_known(authorization):
+                    endpoint._server.keep(self.connection)
                 # An answer to what was not read would be lost when the connection ends.
                 length = self.headers.get("Content-Length", "")
                 self.rfile.read(min(int(length), _MOST_BODY_BYTES) if length.isdecimal() else 0)
-                status, found = endpoint.answer(self.headers.get("Authorization", ""))
+                status, found = endpoint.answer(authorization)
                 body = json.dumps(found).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")

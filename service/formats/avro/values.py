@@ -10,7 +10,6 @@ from service.formats.remembered import SchemaCache
 from service.formats.writer import SchemaUnusableError, WriterSchema
 
 MOST_SCHEMA_LEVELS = 500
-_NAMED = ["record", "error", "enum", "fixed"]
 
 
 _parsed: SchemaCache[WriterSchema, tuple[Any, dict[str, Any]]] = SchemaCache()
@@ -42,7 +41,7 @@ def _parse(schema: WriterSchema) -> tuple[Any, dict[str, Any]]:
 
 def _document(text: str) -> Any:
     """A schema's JSON. Nested deeper than MOST_SCHEMA_LEVELS it is refused, and not where Python's stack happens to end; so it is with a
-    name that would be part of the names of a hundred thousand others.
+    name that would be part of the names of a hundred thousand others, or in a value however often without taking any of its bytes.
     """
     document = json.loads(text)
     level, below = 0, [document]
@@ -60,8 +59,8 @@ def _document(text: str) -> Any:
 
 
 def _has_long_name(document: dict[str, Any]) -> bool:
-    """Whether a type's namespace, which its name may have in front, is too long. A field's name is nobody's."""
-    names = [document.get("namespace"), document.get("name") if document.get("type") in _NAMED else None]
+    """Whether a namespace, or the name of a type or a field, is too long."""
+    names = [document.get("namespace"), document.get("name")]
     return any(isinstance(each, str) and len(each) > MOST_NAME_CHARS for each in names)
 
 

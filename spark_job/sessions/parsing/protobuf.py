@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
 
-from service.formats.budget import MOST_NAME_CHARS
 from service.formats.faults import fault
 from service.formats.proto_budget import always_fits, check_claims
 from service.formats.protobuf import enum_name, message_class, why_unusable
@@ -133,10 +132,7 @@ class ProtobufReader:
         if isinstance(message, str) and (kept == "text" or self._texts_are_times):
             return message
         if each is not None and each.enum_type is not None and not each.is_repeated and kept == "text":
-            name = str(enum_name(each, message))
-            if len(name) > MOST_NAME_CHARS:
-                raise ValueError(f"field {'.'.join(path)} is an enum with a name of {len(name)} characters")
-            return name
+            return str(enum_name(each, message))
         if kept == "time":
             if type(message) is int and not self._texts_are_times and message < 2**63:
                 return message

@@ -11,11 +11,12 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from service.errors import SettingsError
 from service.formats import registry as registry_module
 from service.formats.proto_text import descriptors
-from service.formats.registry import RegistrySchemas, schemas_of
+from service.formats.registry import RegistrySchemas, registry_errors, schemas_of
 from service.formats.remembered import SchemaCache
 from service.formats.values import decoded, readable
 from service.formats.wire import WireFormatError, framed, message_path, split
@@ -351,6 +352,18 @@ def test_a_registry_that_is_not_there_is_away() -> None:
     with pytest.raises(RegistryAwayError, match="does not answer"):
         schemas[1]
     schemas.client.close()
+
+
+@pytest.mark.parametrize("status", [400, 503])
+def test_what_a_registry_says_is_told_as_far_as_people_read_it(status: int) -> None:
+    """Its words go through the worker's text, Spark's log and the job's, at each attempt."""
+    said = SchemaRegistryError(status, 50_001, "so it is, " + "x" * 5_000_000)
+    with pytest.raises((RegistryAwayError, RegistryRefusedError)) as told, registry_errors("http://here"):
+        raise said
+    assert str(told.value).startswith(
+        f"the schema registry at http://here answers HTTP {status}, code 50001: so it is, xxx"
+    )
+    assert len(str(told.value)) < 3_000
 
 
 def test_an_option_that_the_client_does_not_know_is_refused_without_its_value() -> None:

@@ -218,6 +218,47 @@ def test_the_symbols_of_an_enum_are_there_once_however_many_fields_have_it() -> 
     assert {id(each) for each in symbols} == {id(symbols[0])}
 
 
+def test_the_names_in_a_protobuf_value_are_there_once_however_many_of_them_it_has() -> None:
+    """Else a value of some kilobytes takes gigabytes, and so does each attempt to give it to a transform."""
+    file, message = proto_event()
+    file.enum_type.add(name="E").value.add(name="e" * 1_000)
+    message.nested_type.add(name="N").field.add(
+        name="n" * 1_000, number=1, type=OF.TYPE_INT32, label=OF.LABEL_OPTIONAL
+    )
+    message.field.add(name="e", number=3, type=OF.TYPE_ENUM, type_name=".E", label=OF.LABEL_REPEATED)
+    message.field.add(name="n", number=4, type=OF.TYPE_MESSAGE, type_name=".M.N", label=OF.LABEL_REPEATED)
+    value = framed(ID, b"\0" + PROTO_EVENT + b"\x1a\x64" + b"\0" * 100 + b"\x22\0" * 100)
+    found = decoded(value, {ID: proto_schema(file)})
+    assert found["e"] == ["e" * 1_000] * 100
+    assert found["n"] == [{"n" * 1_000: 0}] * 100
+    assert len({id(symbol) for symbol in found["e"]}) == 1
+    assert len({id(name) for each in found["n"] for name in each}) == 1
+
+
+@pytest.mark.parametrize("place", ["field", "symbol", "nested symbol"])
+def test_a_protobuf_name_that_takes_no_byte_of_a_value_is_refused_where_it_is_long(place: str) -> None:
+    """Else a value of some kilobytes is a text of gigabytes, wherever a transform sends it on."""
+    file, message = proto_event()
+    match place:
+        case "field":
+            message.nested_type.add(name="N").field.add(
+                name="f" * 1_001, number=1, type=OF.TYPE_INT32, label=OF.LABEL_OPTIONAL
+            )
+        case "symbol":
+            file.enum_type.add(name="E").value.add(name="s" * 1_001)
+        case "nested symbol":
+            message.enum_type.add(name="E").value.add(name="s" * 1_001)
+    why = formats.why_unusable(proto_schema(file), AssemblySettings(format="protobuf"))
+    assert why == "a field or an enum's value has a name of over 1000 characters"
+
+
+def test_an_avro_name_that_takes_no_byte_of_a_value_is_refused_where_it_is_long() -> None:
+    below = {"type": "record", "name": "S", "fields": [{"name": "f" * 1_001, "type": "int"}]}
+    schema = WriterSchema("AVRO", json.dumps(avro_event({"type": "array", "items": below})))
+    why = formats.why_unusable(schema, AssemblySettings(format="avro"))
+    assert why == "not an Avro schema: it has a name of over 1000 characters"
+
+
 @pytest.mark.parametrize("names", [{"namespace": "n" * 1_001}, {"name": f"{'n' * 1_000}.R"}])
 def test_an_avro_name_that_would_be_in_those_of_many_others_is_refused(names: dict[str, str]) -> None:
     schema = WriterSchema("AVRO", json.dumps(avro_event() | names))

@@ -2,11 +2,17 @@
 
 import base64
 import json
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,6 +21,7 @@ from service.logins.kafka import KafkaToken, LoginFailedError
 from service.settings import KafkaSettings
 from spark_job.stream import kafka_login
 from spark_job.stream.kafka_login import TokenEndpoint, java_login
+from tests.support.waiting import DEADLINE_S, wait_until
 
 
 class Source:
@@ -51,6 +58,44 @@ def test_only_who_knows_the_secret_gets_a_token() -> None:
     source.failure = LoginFailedError("the endpoint is away")
     status, found = ask(endpoint, secret)
     assert (status, found["error_description"]) == (503, "the endpoint is away")
+
+
+def has_threads(least: int) -> bool:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate()) >= least
+
+
+def test_whoever_connects_and_does_not_know_the_secret_keeps_nobody_out() -> None:
+    """Any user of the machine may connect: with some silent connections Spark had no token, and the job no input."""
+    source: Any = Source()
+    endpoint = TokenEndpoint(source)
+    secret = endpoint.client()["sasl.oauthbearer.client.secret"]
+    with ExitStack() as strangers:
+        connect(strangers, endpoint)
+        assert ask(endpoint, secret)[0] == 200
+        asked, found = threading.Event(), threading.Event()
+
+        def slow() -> KafkaToken:
+            asked.set()
+            assert found.wait(DEADLINE_S)
+            return KafkaToken("a.b.c", time.time() + 600)
+
+        source.token = slow
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(ask, endpoint, secret)
+            assert asked.wait(DEADLINE_S)
+            connect(strangers, endpoint)
+            found.set()
+            assert answer.result()[0] == 200
+
+
+def connect(strangers: ExitStack, endpoint: TokenEndpoint) -> None:
+    """As many as it answers at once, none of which ends its request."""
+    port = urlsplit(endpoint.url).port
+    assert port is not None
+    for number in range(16):
+        stranger = strangers.enter_context(socket.create_connection(("127.0.0.1", port)))
+        stranger.sendall(b"POST /token HTTP/1.1\r\n")
+        wait_until(partial(has_threads, number + 1), "a thread for each connection")
 
 
 def spark(master: str) -> Any:
