@@ -12,7 +12,7 @@ app = command_line(
         ),
         DeferredCommand(
             "check-cluster",
-            "Try what both services rely on in Kafka, on a scratch topic of its own that is deleted at the end. Needs no database.",
+            "Try what both services rely on in Kafka, on a scratch topic that is deleted at the end. Needs no database.",
             "publisher.commands.check_cluster:check_cluster",
         ),
         DeferredCommand(
@@ -27,7 +27,7 @@ app = command_line(
         ),
         DeferredCommand(
             "audit",
-            "Prove that ledger, rows and deliveries agree, with --archive that the archive is complete and unaltered, and with "
+            "Prove that ledger, rows and deliveries agree, with --archive also that the archive is unaltered, with "
             "--kafka that every output is in its topic exactly once.",
             "publisher.commands.audit:audit",
         ),
@@ -60,7 +60,7 @@ app = command_line(
         ),
         DeferredCommand(
             "parked",
-            "Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
+            "List, show, requeue or discard rows that Kafka refuses or whose topic does not exist.",
             "publisher.commands.rows.parked:app",
         ),
         DeferredCommand(

@@ -42,17 +42,17 @@ app = command_line(
         ),
         DeferredCommand(
             "fork",
-            "Open the first generation of an empty outbox at an exported savepoint: red/blue deployment, an A/B test, another database.",
+            "Open the first generation of an empty outbox at an exported savepoint.",
             "spark_job.commands.fork:fork",
         ),
         DeferredCommand(
             "dead-letters",
-            "Input that made no output: look at it, put it through the current transform once more, or put it away.",
+            "List, show, retry or discard input that made no output.",
             "spark_job.dead_letters.cli:app",
         ),
         DeferredCommand(
             "clock",
-            "Write a clock record into each input partition that has had no new record for a while, so that silence ends its sessions.",
+            "Write a clock record into each quiet input partition, so that silence ends its sessions.",
             "spark_job.commands.clock:clock",
         ),
         DeferredCommand(
@@ -62,7 +62,7 @@ app = command_line(
         ),
         DeferredCommand(
             "prepare",
-            "Download the connector's jars and make an archive of Spark's classes, so that each start takes some five seconds less.",
+            "Download the connector's jars and archive Spark's classes: each start takes some five seconds less.",
             "spark_job.commands.prepare:prepare",
         ),
     ],

@@ -67,8 +67,8 @@ def audit(
         typer.Option(help="Where the session keys go that the replay command names, when there are many."),
     ] = Path("lost-keys.txt"),
 ) -> None:
-    """Prove that ledger, rows and deliveries agree, with --archive that the archive is complete and unaltered, and with --kafka that every
-    output is in its topic exactly once.
+    """Prove that ledger, rows and deliveries agree, with --archive also that the archive is unaltered, with --kafka that every output is in
+    its topic exactly once.
 
     With --consumed also that a consumer has consumed each of them, once and in order, and what waits for it.
 

@@ -37,7 +37,7 @@ def clock(
         typer.Option(help="Run until SIGTERM or SIGINT, and check the partitions at this interval: 10s, 1m."),
     ] = "",
 ) -> None:
-    """Write a clock record into each input partition that has had no new record for a while, so that silence ends its sessions.
+    """Write a clock record into each quiet input partition, so that silence ends its sessions.
 
     Without --every it watches the partitions for as long as --quiet-for, writes once and ends. Needs [session] clock_records = true, which
     the job must run with already, and the right to write to the input topics.

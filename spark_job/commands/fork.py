@@ -33,7 +33,7 @@ def fork(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Open the first generation of an empty outbox at an exported savepoint: red/blue deployment, an A/B test, another database.
+    """Open the first generation of an empty outbox at an exported savepoint.
 
     The outbox is the one that the settings name; it must be migrated and empty. `spark-job run` continues from there.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Input that made no output: look at it, put it through the current transform once more, or put it away.",
+    help="List, show, retry or discard input that made no output.",
 )
 
 Ids = Annotated[list[int] | None, typer.Argument(help="Letters by their ids.", show_default=False)]
@@ -108,7 +108,7 @@ def show(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show all of a letter: why, the traceback, and each kept event with its value (as hex where it is not UTF-8)."""
+    """Show a letter: reason, traceback, and each kept event with its value (as hex where it is not UTF-8)."""
     from spark_job.ledger.assembly_rules import (
         applied_rules,  # Arrow's imports cost time that `list` need not pay
     )
@@ -177,7 +177,7 @@ def retry(
     ] = 500,
     as_json: Json = False,
 ) -> None:
-    """Put the kept events of open letters through the current transform; their outputs go out once, the letters are resolved.
+    """Pass the kept events of open letters through the current transform again, and send their outputs exactly once.
 
     The job may run meanwhile. Letters that are no whole session, and those that the job is about to judge again, are refused and left as
     they are. Exits with 1 when the transform failed again for one, or a letter named by its id was refused; the other letters are
@@ -214,7 +214,7 @@ def discard(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Put open letters away: they no longer count as open and cannot be retried. Their events are kept.
+    """Discard open letters: they cannot be retried any more. Their events are kept.
 
     Exits with 1 when a letter named by its id was not open.
     """

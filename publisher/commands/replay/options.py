@@ -19,7 +19,7 @@ KeysFile = Annotated[
 Topic = Annotated[
     list[str] | None, typer.Option("--topic", help="Only the outputs for this topic. Repeatable.")
 ]
-Everything = Annotated[bool, typer.Option("--all", help="No filter: all that was delivered.")]
+Everything = Annotated[bool, typer.Option("--all", help="Without a filter: all that was delivered.")]
 FromArchive = Annotated[
     bool,
     typer.Option(

@@ -34,7 +34,7 @@ _PARKED = queries("publisher", "parked")
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Rows that Kafka refuses for themselves, or whose topic does not exist: look at them, send them again, or put them away.",
+    help="List, show, requeue or discard rows that Kafka refuses or whose topic does not exist.",
 )
 
 _COUNT_LIMIT = 1_000_000
@@ -96,7 +96,7 @@ def show(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show all of a parked row: why, since when, and each of its outputs (values as hex where they are not UTF-8)."""
+    """Show a parked row: reason, time, and each of its outputs (values as hex where they are not UTF-8)."""
     name = _parsed([row])[0]
     with database(load_settings(config), "parked show") as connection:
         found = _rows(connection, _PARKED["row"], batch_id=name.batch_id, session_key=name.session_key)
@@ -128,10 +128,10 @@ def requeue_rows(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Send parked rows again: they are copied into new batches of the ledger, and go out exactly once by the ordinary cursor.
+    """Send parked rows again, exactly once, in new batches of the ledger.
 
-    Mend first what they were refused for; a row that is refused again is parked again, under its new batch. Run it again after a kill:
-    what is done is done, what is left is still parked. The order within a session key is not promised for requeued rows.
+    Remove the cause first: a row that is refused again is parked again, under its new batch. After a kill, run the command again. The
+    order within a session key is not promised for requeued rows.
     Exits with 1 when a row that was named is not parked or no longer there; the others are requeued all the same.
     """
     settings = load_settings(config)
@@ -161,7 +161,7 @@ def discard_rows(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Put parked rows away for good: they are kept until retention drops them, but cannot be sent by requeue any more.
+    """Discard parked rows: they are kept until retention drops them, but cannot be requeued any more.
 
     Exits with 1 when a row that was named is not parked; the others are discarded all the same.
     """
