@@ -1,20 +1,15 @@
 """How long does anybody wait while retention drops partitions? A writer and a reader, timed; plain DETACH and nothing at all as baselines.
 
-    python -m benchmarks.retention drops [--partitions 20] [--seconds 20]
-    python -m benchmarks.retention archive [--megabytes 200]
+    python -m benchmarks.retention [--partitions 20] [--seconds 20]
 
 One writer commits batches as the sink does (advisory lock, binary COPY, ledger row), one reader reads as a lane does, and a report holds a
 transaction on the outputs for two seconds, again and again: what makes a plain DETACH hurt. Prints a table.
-
-`archive`: how fast is a partition archived (read, written, read back, proven, dropped), into a folder and into S3? Values are random, so
-nothing is gained by compression. The server of S3 is the tests' (`make s3-server`), or `--s3 s3://BUCKET/PREFIX --endpoint URL`.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -29,9 +24,8 @@ from db.statements import queries
 from publisher.retention.drop import drop_partition
 from publisher.retention.keeper import run_once
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
-from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.old_outputs import add_batches, deliver_all
-from tests.support.s3.server import BUCKET, CREDENTIALS, s3_server
 
 _ROWS = queries("publisher", "rows")
 
@@ -152,11 +146,7 @@ def plain(dsn: str, names: list[str]) -> None:
             connection.commit()
 
 
-app = typer.Typer(help=__doc__, rich_markup_mode=None)
-
-
-@app.command()
-def drops(
+def main(
     partitions: Annotated[int, typer.Option(min=1, help="Partitions that each way takes out.")] = 10,
     seconds: Annotated[float, typer.Option(min=1, help="Length of the run without any drop.")] = 15.0,
 ) -> None:
@@ -194,45 +184,5 @@ def drops(
             print(f"| {name} | {' | '.join(figures)} | {took_s:.1f} s |")
 
 
-@app.command()
-def archive(
-    megabytes: Annotated[int, typer.Option(min=1, help="Values of the partition.")] = 200,
-    s3: Annotated[str, typer.Option(help="Where in S3; empty: a server that is started here.")] = "",
-    endpoint: Annotated[str, typer.Option(help="Its server; empty: AWS.")] = "",
-) -> None:
-    """Measure the archive, in megabytes of values in a second."""
-    with started_servers() as servers, ExitStack() as closing:
-        folder = servers.folder / "archive"
-        folder.mkdir(mode=0o700)
-        places = {"a folder": {"archive": f"file://{folder}"}}
-        if not s3:
-            os.environ.update(CREDENTIALS)
-            endpoint = f"http://127.0.0.1:{closing.enter_context(s3_server(servers.folder / 's3.log'))}"
-            s3 = f"s3://{BUCKET}"
-        places["S3"] = {"archive": s3, "archive_endpoint": endpoint, "archive_region": "us-east-1"}
-        print("| | MB/s | took |\n| --- | --- | --- |")
-        for number, (name, place) in enumerate(places.items()):
-            dsn = servers.stack.create_database(f"outbox_{number}")
-            upgrade(dsn)
-            outbox = Outbox(dsn, "pages")
-            for batch in range(1, megabytes + 1):
-                outbox.batch(
-                    {f"key-{n}": [Session([os.urandom(10_000)], batch * 1_000 + n)] for n in range(100)}
-                )
-            add_batches(dsn, 10_001, every=1_000)
-            deliver_all(dsn, 10_001)
-            settings = Settings.model_construct(
-                postgres=PostgresSettings(dsn=SecretStr(dsn)),
-                retention=RetentionSettings.model_validate({"keep_s": 86_400} | place),
-                publisher=PublisherSettings(),
-            )
-            began = time.perf_counter()
-            report = run_once(settings)
-            took_s = time.perf_counter() - began
-            if report.failed is not None or report.archived_rows != megabytes * 100:
-                raise RuntimeError(f"it was not archived: {report.failed}")
-            print(f"| {name} | {megabytes / took_s:,.1f} | {took_s:.1f} s |")
-
-
 if __name__ == "__main__":
-    app()
+    typer.run(main)

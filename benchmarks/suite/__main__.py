@@ -7,10 +7,22 @@ import typer
 
 from benchmarks.suite import smoke
 from benchmarks.suite.campaign import START_S, campaign
-from benchmarks.suite.measures import capacity, faults, growth, latency, outage, small_batch, throughput
+from benchmarks.suite.measures import (
+    archive,
+    capacity,
+    consumer,
+    faults,
+    growth,
+    latency,
+    outage,
+    small_batch,
+    throughput,
+)
 from benchmarks.suite.options import Asked, Folder, Rounds, measurement, numbers
 from benchmarks.suite.report import page
 from benchmarks.suite.results import RESULTS
+from benchmarks.suite.results import measurement as kept_rounds
+from benchmarks.support.outbox import EVENTS
 from benchmarks.support.rounds import announce
 from benchmarks.support.servers import started_servers
 
@@ -219,6 +231,52 @@ def measure_catch_up(
             ),
             expected_s=START_S + outage.expected_catch_up_s(seconds, rate, hurry),
         )
+
+
+@app.command("archive")
+def measure_archive(
+    megabytes: Annotated[int, typer.Option(min=1, help="Values of the partition.")] = 200,
+    s3: Annotated[str, typer.Option(help="s3://BUCKET/PREFIX; empty: a server that is started here.")] = "",
+    endpoint: Annotated[str, typer.Option(help="Its server; empty: AWS.")] = "",
+    rounds: Rounds = 1,
+    folder: Folder = RESULTS,
+) -> None:
+    """How fast a partition is archived, into a folder and into S3."""
+    parameters = {"megabytes": megabytes, "S3": s3 or "moto"}
+    with (
+        kept_rounds(folder, "archive", archive.TITLE, archive.LABELS, parameters) as (kept, failures),
+        started_servers() as servers,
+        archive.places(servers, s3, endpoint) as places,
+    ):
+        turns = [point for _, left in kept.missing(["ours"], rounds, list(places)) for point in left]
+        announce(len(turns) * archive.expected_s(megabytes), len(turns))
+        for point in turns:
+            with failures.tolerated(point) as load:
+                found = archive.measure(servers, places[point], megabytes)
+                kept.add("ours", found, point, load_before=load)
+
+
+@app.command("consumer")
+def measure_consumer(
+    events: Annotated[int, typer.Option(min=20, help="Outputs in the topic.")] = 1_000_000,
+    rounds: Rounds = 1,
+    folder: Folder = RESULTS,
+) -> None:
+    """What exactly once costs a consumer: ours, a bare one with the same inserts, and one that only reads."""
+    events -= events % EVENTS
+    with (
+        kept_rounds(folder, "consumer", consumer.TITLE, consumer.LABELS, {"events": events}) as (
+            kept,
+            failures,
+        ),
+        started_servers() as servers,
+    ):
+        turns = [name for name, _ in kept.missing(list(consumer.CONTENDERS), rounds)]
+        announce(len(turns) * consumer.expected_s(events), len(turns))
+        topic = consumer.fill(servers, events)
+        for name in turns:
+            with failures.tolerated(name) as load:
+                kept.add(name, consumer.measure(servers, name, topic, events), load_before=load)
 
 
 @app.command("smoke")

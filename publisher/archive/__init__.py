@@ -5,7 +5,7 @@ Files, below `[retention] archive`, which is a folder (folder.py) or a bucket (b
     outbox=<uuid>/day=YYYY-MM-DD/session_output_p<number>-<file>-<random>.parquet   rows of batches committed on that day
     outbox=<uuid>/_manifests/session_output_p<number>-<digest>.json                 what one partition's files are
     outbox=<uuid>/_manifests/owner.json                                             which database writes (owner.py)
-    outbox=<uuid>/_writing/...                                                      in a folder: what is written, or what a kill has left
+    outbox=<uuid>/_writing/...                                                      what is not whole yet, or what a failure has left
 
 State: `outbox.archived` has a row for each partition that is in the archive and no longer in Postgres, with the SHA-256 of its manifest;
 the manifest has the SHA-256 of each file. A manifest that no row names does not count, and a file that no such manifest names is garbage:

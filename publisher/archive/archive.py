@@ -13,8 +13,9 @@ from publisher.archive.catalogue import ArchivedPartition
 from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, manifest_name
 from publisher.archive.manifest import MOST_BYTES, DataFile, Manifest, Origin, decode, digest_of
 from publisher.archive.owner import ArchiveClaim, claim, has_owner, require_owner
-from publisher.archive.parquet import ArchivedRow, matching, row_groups
+from publisher.archive.parquet import matching, row_groups
 from publisher.archive.writing import archive_partition, drop, proven
+from publisher.protocol.stored_row import StoredRow
 
 
 class Archive:
@@ -68,7 +69,7 @@ class Archive:
 
     def rows(
         self, of: ArchivedPartition, after: Cursor, last: int, keys: Sequence[str] | None = None
-    ) -> Iterator[tuple[list[ArchivedRow], Cursor]]:
+    ) -> Iterator[tuple[list[StoredRow], Cursor]]:
         """Yield the rows after a cursor up to batch `last`, of these session keys (None: of all), a row group at a time, and the cursor
         after the group.
         """

@@ -1,19 +1,28 @@
 """The files of one outbox's archive in a bucket. Only this module talks to S3.
 
-S3 needs neither rename nor fsync: an object has its name when it is whole, never in parts, and what was answered is durable and read by
-everybody from then on. What is missing: a write that is refused where the object is there already (pyarrow has none; see owner.py), and the
-removal of the parts of an upload that a kill has cut off (nobody sees them; a rule of the bucket removes them, docs/archive.md).
+S3 needs neither rename nor fsync: what was answered is durable, and read by everybody from then on. What is missing: a write that is
+refused where the object is there already (pyarrow has none; see owner.py), and a way to give an upload up (pyarrow completes it with what
+was sent). So a large object is sent to `_writing/`, where no query looks, and copied by the server when it is whole. The parts of an upload
+that a kill has cut off are seen by nobody, and removed by a rule of the bucket (docs/archive.md).
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from typing import BinaryIO, cast
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from pyarrow import fs
 
-from publisher.archive.files import FileMissingError, is_listed, require_readable, require_writable
+from publisher.archive.files import (
+    FileMissingError,
+    is_data,
+    is_listed,
+    require_readable,
+    require_writable,
+    writing_name,
+)
 from service.errors import SettingsError
 
 _READ_BYTES = 8 << 20
@@ -63,18 +72,27 @@ class ArchiveBucket:
         """Write an object. See ArchiveFiles."""
         require_writable(name)
         path = f"{self._own}/{name}"
+        if not is_data(name):
+            # Small: one request, and none before the block has ended.
+            text = BytesIO()
+            yield text
+            with self._explained(), self._s3.open_output_stream(path) as stream:
+                stream.write(text.getbuffer())
+            return
+        sent = f"{self._own}/{writing_name(name)}"
         with self._explained():
-            stream = self._s3.open_output_stream(path)
+            stream = self._s3.open_output_stream(sent)
             try:
                 yield cast("BinaryIO", stream)
+                stream.close()
+                self._s3.copy_file(sent, path)
             except BaseException:
-                # pyarrow cannot give an upload up. So the half object is completed, and removed.
                 with suppress(OSError):
                     stream.close()
                 with suppress(OSError):
-                    self._s3.delete_file(path)
+                    self._s3.delete_file(sent)
                 raise
-            stream.close()
+            self._s3.delete_file(sent)
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:

@@ -5,6 +5,7 @@ A name is relative to the outbox's folder, and has one of the forms below; so no
 
 import re
 from contextlib import AbstractContextManager
+from pathlib import PurePosixPath
 from typing import BinaryIO, Protocol
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ OWNER = "_manifests/owner.json"
 
 _DATA = re.compile(r"day=\d{4}-\d{2}-\d{2}/session_output_p\d{8}-\d{4}-[0-9a-f]{16}\.parquet", re.ASCII)
 _MANIFEST = re.compile(r"_manifests/session_output_p\d{8}-[0-9a-f]{16}\.json", re.ASCII)
-_WRITING = re.compile(r"_writing/session_output_p\d{8}(-\d{4})?\.tmp", re.ASCII)
+_WRITING = re.compile(r"_writing/session_output_p\d{8}(-\d{4}(-[0-9a-f]{16})?)?\.tmp", re.ASCII)
 
 
 class ArchiveDamagedError(ContinuityError):
@@ -56,6 +57,16 @@ def data_name(day: str, partition: str, number: int) -> str:
 def manifest_name(partition: str, digest: str) -> str:
     """Return the name of a manifest; `digest` in hexadecimal."""
     return f"_manifests/{partition}-{digest[:16]}.json"
+
+
+def writing_name(name: str) -> str:
+    """Return the name under which a file is written where it cannot be renamed: as long as it is not whole, no query sees it."""
+    return f"_writing/{PurePosixPath(name).stem}.tmp"
+
+
+def is_data(name: str) -> bool:
+    """Whether it is the name of a file with rows."""
+    return _DATA.fullmatch(name) is not None
 
 
 def partition_of(name: str) -> str:

@@ -1,5 +1,7 @@
 """Opens the archive that the settings name. Nothing else of the publisher imports what needs the extra `archive`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -33,12 +35,8 @@ def open_archive(
         raise SettingsError(
             "[retention] archive (OUTBOX_RETENTION__ARCHIVE) is not set here: name the archive, file:///FOLDER or s3://BUCKET/PREFIX"
         )
-    try:
+    with extra_for("the archive cannot be used"):
         from publisher.archive.archive import Archive
-    except ImportError as error:
-        raise SettingsError(
-            f"the archive cannot be used: install the extra `archive` (pip install 'spark-outbox[archive]') ({error})"
-        ) from error
     row = connection.execute(_ARCHIVE["identity"]).fetchone()
     if row is None:
         raise SchemaError("outbox.identity has no row: the schema is damaged. Restore it, or create it again")
@@ -57,6 +55,17 @@ def open_archive(
     except (ArchiveDamagedError, OSError) as error:
         raise UnavailableError(f"the archive cannot be used: {error}") from error
     return Archive(files, outbox_uuid, origin)
+
+
+@contextmanager
+def extra_for(problem: str) -> Iterator[None]:
+    """Import what needs pyarrow. Raises SettingsError with the problem where it is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise SettingsError(
+            f"{problem}: install the extra `archive` (pip install 'spark-outbox[archive]') ({error})"
+        ) from error
 
 
 def _files(settings: RetentionSettings, outbox_uuid: UUID) -> ArchiveFiles:

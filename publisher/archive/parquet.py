@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, Self
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from publisher.archive.files import ArchiveDamagedError
-from publisher.protocol.records import Row
+from publisher.protocol.stored_row import StoredRow
 
 SCHEMA = pa.schema(
     [
@@ -44,52 +43,9 @@ SCHEMA = pa.schema(
 )
 
 
-class ArchivedRow(NamedTuple):
-    """One row, in the order of the columns."""
-
-    batch_id: int
-    session_key: str
-    committed_at: datetime
-    lane: int
-    revision: int
-    was_parked: bool
-    session_topic_ids: list[str]
-    session_partitions: list[int]
-    session_starts: list[int]
-    session_ends: list[int]
-    session_started_ms: list[int]
-    session_ended_ms: list[int]
-    session_events: list[int]
-    session_outputs: list[int]
-    topics: list[str]
-    values: list[bytes | None]
-    keys: list[bytes | None] | None
-    headers: list[str | None] | None
-    partitions: list[int | None] | None
-    timestamps_ms: list[int | None] | None
-
-    def output_bytes(self) -> int:
-        """Return the bytes of all values."""
-        return sum(len(value) for value in self.values if value is not None)
-
-    def row(self) -> Row:
-        """Return what a replay sends, as Postgres would have given it. Raises ValueError for headers that are no JSON."""
-        headers = self.headers
-        return Row(
-            self.batch_id,
-            self.session_key,
-            self.revision,
-            self.session_topic_ids,
-            self.session_partitions,
-            self.session_ends,
-            self.session_outputs,
-            self.topics,
-            self.values,
-            self.keys,
-            None if headers is None else [None if each is None else orjson.loads(each) for each in headers],
-            self.partitions,
-            self.timestamps_ms,
-        )
+GROUP_BYTES = 32_000_000
+GROUP_ROWS = 20_000
+"""A row group ends at the first of both."""
 
 
 def table_of(rows: Sequence[Sequence[Any]]) -> pa.Table:
@@ -104,9 +60,9 @@ def table_of(rows: Sequence[Sequence[Any]]) -> pa.Table:
         raise ArchiveDamagedError(f"a row does not fit the archive's columns: {error}") from error
 
 
-def rows_of(table: pa.Table) -> Iterator[ArchivedRow]:
+def rows_of(table: pa.Table) -> Iterator[StoredRow]:
     """Yield the rows of a table with all columns."""
-    return map(ArchivedRow._make, zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return map(StoredRow._make, zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 class Contents:
@@ -214,7 +170,7 @@ def row_groups(source: BinaryIO, columns: Sequence[str] | None = None) -> Iterat
 
 def matching(
     source: BinaryIO, keys: Sequence[str] | None
-) -> Iterator[tuple[list[ArchivedRow], tuple[int, str]]]:
+) -> Iterator[tuple[list[StoredRow], tuple[int, str]]]:
     """Yield the rows of these session keys (None: all) for each row group, and the place of the group's last row, whatever its key.
 
     Raises ArchiveDamagedError, OSError.

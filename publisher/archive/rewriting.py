@@ -16,8 +16,9 @@ from publisher.archive.archive import Archive
 from publisher.archive.catalogue import ArchivedPartition, read_catalogue
 from publisher.archive.files import ArchiveDamagedError, data_name, partition_of
 from publisher.archive.manifest import DataFile, Manifest, digest_of, name_of
-from publisher.archive.parquet import ArchivedRow, FileWriter, matching, row_groups, rows_of, without
+from publisher.archive.parquet import FileWriter, matching, row_groups, rows_of, without
 from publisher.archive.writing import described, prove, write_manifest
+from publisher.protocol.stored_row import StoredRow
 from service.lifecycle.fault_points import reach
 
 _ARCHIVE = queries("publisher.archive", "archive")
@@ -30,7 +31,7 @@ class ArchiveRewriting:
     """A partition's archive without some rows. `erased`: {session key: its rows}; `replays`: which need the old files."""
 
     manifest: Manifest
-    erased: dict[str, list[ArchivedRow]] = field(default_factory=dict)
+    erased: dict[str, list[StoredRow]] = field(default_factory=dict)
     replays: list[int] = field(default_factory=list)
 
 
@@ -51,7 +52,7 @@ def write_without(
     """Write a partition's archive without the keys; it is not in force yet. Raises ArchiveDamagedError, OSError."""
     old = archive.manifest(of)
     files: list[DataFile] = []
-    found: dict[str, list[ArchivedRow]] = {}
+    found: dict[str, list[StoredRow]] = {}
     for number, file in enumerate(old.files):
         with archive.open(file) as source:
             has_some = any(rows for rows, _ in matching(source, keys))

@@ -18,7 +18,7 @@ from db.statements import queries
 from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, data_name, partition_of
 from publisher.archive.manifest import DataFile, Manifest, day_of, digest_of, name_of
 from publisher.archive.owner import ArchiveClaim
-from publisher.archive.parquet import Contents, FileWriter, row_groups, table_of
+from publisher.archive.parquet import GROUP_BYTES, GROUP_ROWS, Contents, FileWriter, row_groups, table_of
 from publisher.protocol.chunk_limits import FetchSize
 from service.lifecycle.fault_points import reach
 
@@ -26,8 +26,6 @@ _ARCHIVE = queries("publisher.archive", "archive")
 
 _LISTED_ROWS = 10_000
 _FETCHED_BYTES = 8_000_000
-_GROUP_BYTES = 32_000_000
-_GROUP_ROWS = 20_000
 _FILE_BYTES = 1_000_000_000
 """After so many bytes another file is begun, because a reader may have to copy a file first."""
 _READ_BYTES = 1 << 20
@@ -46,7 +44,7 @@ class _Group:
 
     @property
     def is_full(self) -> bool:
-        return self.bytes >= _GROUP_BYTES or len(self.rows) >= _GROUP_ROWS
+        return self.bytes >= GROUP_BYTES or len(self.rows) >= GROUP_ROWS
 
 
 def archive_partition(

@@ -16,6 +16,7 @@ from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.remediation import Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
+from publisher.protocol.stored_row import StoredRow
 from publisher.replay import store
 from publisher.replay.filters import Filters
 from publisher.replay.reader import ReplayChunk
@@ -25,7 +26,6 @@ from service.errors import UnavailableError
 
 if TYPE_CHECKING:
     from publisher.archive.archive import Archive
-    from publisher.archive.parquet import ArchivedRow
 
 _MOST_S = 5.0
 """How long to look for a row before the place is recorded: the lease must be renewed."""
@@ -90,20 +90,18 @@ def count(
 
 def rows_of_plan(
     archive: "Archive", partitions: Sequence[ArchivedPartition], batches: ReplayRange, filters: Filters
-) -> Iterator[Row]:
+) -> Iterator[StoredRow]:
     """Yield the rows that `count` has counted, in order, whatever their topics. Raises ArchiveDamagedError, UnavailableError."""
     try:
         for of in partitions:
             at = Cursor(max(of.from_batch, batches.first) - 1)
             for rows, _ in archive.rows(of, at, batches.last, filters.keys):
-                yield from (row.row() for row in rows if not row.was_parked)
+                yield from (row for row in rows if not row.was_parked)
     except OSError as error:
         raise UnavailableError(f"the archive cannot be read: {error}") from error
-    except ValueError as error:
-        raise ArchiveDamagedError(f"a row of the archive cannot be read: {error}") from error
 
 
-def _add(found: Count, row: "ArchivedRow", filters: Filters) -> None:
+def _add(found: Count, row: StoredRow, filters: Filters) -> None:
     topics: dict[str, TopicCount] = {}
     for topic, value in zip(row.topics, row.values, strict=True):
         if filters.topics is None or topic in filters.topics:
@@ -133,7 +131,7 @@ class ArchiveReader:
         self._remediation = remediation
         self._keys = store.keys(connection, replay.replay_id) if replay.only_keys else None
         self._partitions: list[ArchivedPartition] | None = None
-        self._groups: Iterator[tuple[list[ArchivedRow], Cursor]] = iter(())
+        self._groups: Iterator[tuple[list[StoredRow], Cursor]] = iter(())
         self._pending: deque[Row] = deque()
         self._end = Cursor(0)
         """After the last of the pending rows."""
@@ -178,7 +176,7 @@ class ArchiveReader:
 
     def _read(
         self, partitions: Sequence[ArchivedPartition], after: Cursor
-    ) -> Iterator[tuple[list["ArchivedRow"], Cursor]]:
+    ) -> Iterator[tuple[list[StoredRow], Cursor]]:
         for of in partitions:
             yield from self._archive.rows(of, after, self._replay.to_batch, self._keys)
 

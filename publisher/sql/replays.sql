@@ -184,9 +184,11 @@ WHERE coalesce(r.before, 0) < %(bytes)s
 ORDER BY r.batch_id, r.session_key
 
 -- name: rows_between
--- Whole rows of a range of batches, in order, for a file.
-SELECT o.batch_id, o.session_key, o.revision, o.session_topic_ids, o.session_partitions, o.session_ends, o.session_outputs,
-       o.topics, o."values", o.keys, o.headers, o.partitions, o.timestamps_ms
+-- Whole rows of a range of batches, in order, for a file, with the columns of the archive. One look into the ledger for each row: a join
+-- could read all of it.
+SELECT o.batch_id, o.session_key, (SELECT b.created_at FROM outbox.batch b WHERE b.batch_id = o.batch_id), o.lane, o.revision, false,
+       o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events,
+       o.session_outputs, o.topics, o."values", o.keys, o.headers::text[], o.partitions, o.timestamps_ms
 FROM outbox.session_output o
 WHERE o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
   AND (%(keys)s::text[] IS NULL OR o.session_key = ANY (%(keys)s::text[]))

@@ -1,13 +1,14 @@
-"""`publisher replay start --to-file`: what a replay would send, as JSON lines.
+"""`publisher replay start --to-file`: what a replay would send, as JSON lines or as Parquet.
 
-The lines are in `PATH.part` until all of them are on the disk; only then the file has its name. So it is whole, or it is not there, and
-the command can be given again after a kill.
+It is written to `PATH.part` until all of it is on the disk; only then the file has its name. So it is whole, or it is not there, and the
+command can be given again after a kill.
 """
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 import psycopg
@@ -16,9 +17,10 @@ from db import windows
 from db.connection import snapshot
 from db.statements import queries
 from publisher.archive.catalogue import read_catalogue
-from publisher.archive.opening import open_archive
+from publisher.archive.opening import extra_for, open_archive
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import ANY_PARTITION, SENT_NOW, ExtraHeaders, OutputRecord, Row
+from publisher.protocol.records import ANY_PARTITION, SENT_NOW, ExtraHeaders, OutputRecord
+from publisher.protocol.stored_row import StoredRow
 from publisher.replay import archived
 from publisher.replay.starting import ReplayPlan
 from publisher.retention.hold_off import hold_off_retention
@@ -27,8 +29,22 @@ from service.printable import bytes_json
 from service.private_file import private
 from service.settings import Settings
 
+Write = Callable[[StoredRow], int]
+"""Writes what goes out of a row; returns how many outputs that is. Raises ValueError where the row cannot be read."""
+FileFormat = Callable[[BinaryIO, Outgoing], AbstractContextManager[Write]]
+"""Begins a file; after the block it is complete."""
+
 _REPLAYS = queries("publisher", "replays")
 _FETCH_ROWS = 500
+
+
+def format_of(path: Path) -> FileFormat:
+    """Return how to write a file of this name. Raises SettingsError for Parquet without its library."""
+    if path.suffix.lower() != ".parquet":
+        return _json_lines
+    with extra_for(f"--to-file {str(path)!r}"):
+        from publisher.commands.replay.parquet_file import parquet_file
+    return parquet_file
 
 
 def write_file(
@@ -36,11 +52,12 @@ def write_file(
     settings: Settings,
     plan: ReplayPlan,
     path: Path,
+    form: FileFormat,
     advance: Callable[[int], None],
 ) -> None:
     """Write the outputs of a plan, in the outbox's order; `advance` is called with the number of outputs of each row.
 
-    Raises SettingsError where the file cannot be written, ContinuityError where rows are gone meanwhile, psycopg.Error.
+    Raises SettingsError where the file cannot be written, ContinuityError where rows are gone meanwhile or cannot be read, psycopg.Error.
     For the archive: also ArchiveDamagedError, UnavailableError.
     """
     filters = plan.request.filters
@@ -54,13 +71,11 @@ def write_file(
     written = 0
     try:
         with open(part, "wb", opener=private) as file:
-            for row in _rows(connection, settings, plan):
-                events = 0
-                for record in outgoing.records(row):
-                    file.write(orjson.dumps(_line(row, record), option=orjson.OPT_APPEND_NEWLINE))
-                    events += 1
-                written += events
-                advance(events)
+            with form(file, outgoing) as write:
+                for row in _rows(connection, settings, plan):
+                    events = _written(write, row)
+                    written += events
+                    advance(events)
             file.flush()
             os.fsync(file.fileno())
         if written != plan.count.events:
@@ -73,7 +88,7 @@ def write_file(
         raise SettingsError(f"--to-file {str(path)!r} cannot be written: {error}") from error
 
 
-def _rows(connection: psycopg.Connection[Any], settings: Settings, plan: ReplayPlan) -> Iterator[Row]:
+def _rows(connection: psycopg.Connection[Any], settings: Settings, plan: ReplayPlan) -> Iterator[StoredRow]:
     """Yield the rows of the plan. Retention and erasures are held off, so an archive stays as it is."""
     filters = plan.request.filters
     if plan.request.from_archive:
@@ -86,10 +101,31 @@ def _rows(connection: psycopg.Connection[Any], settings: Settings, plan: ReplayP
         with snapshot(connection), connection.cursor(name="replay_rows", binary=True) as cursor:
             cursor.itersize = _FETCH_ROWS
             cursor.execute(_REPLAYS["rows_between"], window.bounds | {"keys": keys})
-            yield from (Row(*columns) for columns in cursor)
+            yield from map(StoredRow._make, cursor)
 
 
-def _line(row: Row, record: OutputRecord) -> dict[str, Any]:
+def _written(write: Write, row: StoredRow) -> int:
+    try:
+        return write(row)
+    except ValueError as error:
+        raise ContinuityError(
+            f"the row of session key {row.session_key!r} in batch {row.batch_id} cannot be read: {error}"
+        ) from error
+
+
+@contextmanager
+def _json_lines(file: BinaryIO, outgoing: Outgoing) -> Iterator[Write]:
+    def write(row: StoredRow) -> int:
+        events = 0
+        for record in outgoing.records(row.row()):
+            file.write(orjson.dumps(_line(row, record), option=orjson.OPT_APPEND_NEWLINE))
+            events += 1
+        return events
+
+    yield write
+
+
+def _line(row: StoredRow, record: OutputRecord) -> dict[str, Any]:
     return {
         "topic": record.topic,
         "partition": None if record.partition == ANY_PARTITION else record.partition,

@@ -40,7 +40,7 @@ ToFile = Annotated[
     Path | None,
     typer.Option(
         "--to-file",
-        help="Write JSON lines into this new file instead of sending anything.",
+        help="Write this new file instead of sending anything: JSON lines, or Parquet if its name ends in .parquet.",
         dir_okay=False,
         show_default=False,
     ),

@@ -8,7 +8,7 @@ import typer
 
 from contract.output_topics import OutputTopics
 from publisher.commands.common import database
-from publisher.commands.replay.file import write_file
+from publisher.commands.replay.file import FileFormat, format_of, write_file
 from publisher.commands.replay.options import (
     AcceptCompacted,
     CreateTopics,
@@ -97,6 +97,7 @@ def start(
         raise SettingsError("--to-file sends nothing: leave out what is for a target in Kafka")
     if to_file is not None and to_file.exists():
         raise SettingsError(f"--to-file {str(to_file)!r} is there already: name a new file")
+    form = None if to_file is None else format_of(to_file)
     settings = begin(config)
     if settings.schema_registry.url and (to_config or to_servers) and not keep_schema_ids:
         raise SettingsError(
@@ -120,11 +121,11 @@ def start(
             console().print("nothing to send")
         if not plan.count.events:
             raise typer.Exit(1 if plan.only_unknown_keys else 0)
-    elif to_file is None:
+    elif form is None:
         confirm(yes, "Send them once more?", "a replay sends events once more")
-    if to_file is not None:
+    if to_file is not None and form is not None:
         if not dry_run:
-            _to_file(settings, plan, to_file, as_json)
+            _to_file(settings, plan, to_file, form, as_json)
         return
     with answering():
         making, names = create_topics and not dry_run, plan.destinations
@@ -146,10 +147,10 @@ def start(
     work(target, replay, as_json, paused_too=False, skip_refused=skip_refused)
 
 
-def _to_file(settings: Settings, plan: ReplayPlan, path: Path, as_json: bool) -> None:
+def _to_file(settings: Settings, plan: ReplayPlan, path: Path, form: FileFormat, as_json: bool) -> None:
     with database(settings, "replay start") as connection, progress_bar(quiet=as_json) as bar:
         task = bar.add_task("writing", total=plan.count.events)
-        write_file(connection, settings, plan, path, lambda events: bar.advance(task, events))
+        write_file(connection, settings, plan, path, form, lambda events: bar.advance(task, events))
     if as_json:
         print_json(plan.as_json() | {"file": str(path)})
     else:

@@ -14,13 +14,11 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a run wrote its results."""
-    target = tmp_path_factory.mktemp("suite")
+def run(target: Path, *command: str) -> None:
+    """Run a command of the suite that writes into a folder."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.suite", "smoke", "--results", str(target)],
+        [sys.executable, "-m", "benchmarks.suite", *command, "--results", str(target)],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -29,6 +27,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=500,
     )
     assert ran.returncode == 0, ran.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run wrote its results."""
+    target = tmp_path_factory.mktemp("suite")
+    run(target, "smoke")
     return target
 
 
@@ -70,3 +75,25 @@ def test_the_page_and_its_pictures_are_rendered(folder: Path) -> None:
     assert "latency p50, s" in page
     assert "Not measured yet" not in page
     assert (folder / "throughput.svg").read_text("utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (("archive", "--megabytes", "2"), ["ours folder", "ours S3"]),
+        (
+            ("consumer", "--events", "4000"),
+            ["ours ", "bare consumer, the same inserts ", "bare consumer, reads only "],
+        ),
+    ],
+    ids=["archive", "consumer"],
+)
+def test_the_two_steps_after_the_publisher_have_figures(
+    tmp_path: Path, command: tuple[str, ...], names: list[str]
+) -> None:
+    run(tmp_path, *command)
+    document = json.loads((tmp_path / f"{command[0]}.json").read_text("utf-8"))
+    assert [f"{one['contender']} {one['point']}" for one in document["rounds"]] == names
+    for one in document["rounds"]:
+        assert one["measured"].keys() == document["labels"].keys()
+        assert min(one["measured"].values()) > 0

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from contract.cursor import Cursor
@@ -69,11 +70,19 @@ def test_a_file_from_the_archive_is_the_file_that_was_written_before_the_drop(
         " WHERE o.batch_id = 2 AND o.session_key = 'k0001'",
     )
     arguments = ("start", "--from-batch", "2", "--to-batch", "3", "--to-topic", f"{outbox.topic}=elsewhere")
-    assert replay(small, *arguments, "--to-file", str(tmp_path / "before")).exit_code == 0
+    for name in ("before", "before.parquet"):
+        assert replay(small, *arguments, "--to-file", str(tmp_path / name)).exit_code == 0
     settings = archived(outbox, small, folder)
     done = replayed(settings, *arguments, "--from-archive", "--to-file", str(tmp_path / "after"))
     assert done["events"] > 0
     assert (tmp_path / "after").read_bytes() == (tmp_path / "before").read_bytes()
+    replayed(settings, *arguments, "--from-archive", "--to-file", str(tmp_path / "after.parquet"))
+    # The helper has made the batches older meanwhile.
+    tables = [
+        pyarrow.parquet.read_table(tmp_path / f"{name}.parquet").drop_columns("committed_at")
+        for name in ("before", "after")
+    ]
+    assert (tables[0].num_rows > 0, tables[0].equals(tables[1])) == (True, True)
     of_key = (*arguments, "--key", "k0003", "--from-archive", "--to-file", str(tmp_path / "key"))
     assert replayed(settings, *of_key)["events"] == 6
     assert (tmp_path / "key").read_bytes().count(b'"topic":"elsewhere"') == 6

@@ -1,14 +1,17 @@
 """An archive in S3 keeps the promises of one in a folder: on a real server, and through a proxy that makes it fail."""
 
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 from uuid import UUID, uuid4
 
 import psycopg
 import pyarrow.dataset
 import pytest
 
+from devstack.processes.port import LOOPBACK
 from publisher.archive.bucket import ArchiveBucket
 from publisher.archive.files import OWNER, FileMissingError, data_name
 from service.lifecycle.fault_points import Action, Fault
@@ -77,6 +80,28 @@ def keys(server: int, prefix: str) -> list[str]:
         pyarrow.fs.FileSelector(prefix, recursive=True, allow_not_found=True)
     )
     return sorted(each.path.removeprefix(f"{prefix}/").partition("/")[2] for each in found if each.is_file)
+
+
+def add_large_rows(outbox: Outbox) -> list[dict[str, object]]:
+    """Add rows that take more than one row group, and so an upload in parts; return what is to be archived."""
+    values = random.Random(0).randbytes
+    query(
+        outbox.dsn,
+        'UPDATE outbox.session_output SET "values" = ARRAY[%s, %s, %s]::bytea[] WHERE batch_id < 3 AND cardinality("values") = 3',
+        *(values(3_000_000) for _ in range(3)),
+    )
+    return stored_rows(outbox.dsn, 19_999)
+
+
+def sent_parts(proxy: s3_proxy.S3Proxy) -> int:
+    return sum(method == "PUT" and "partNumber=" in path for method, path in proxy.requests)
+
+
+def unfinished(server: int, prefix: str) -> int:
+    """How many uploads nobody has completed."""
+    bucket, _, below = prefix.partition("/")
+    with urlopen(f"http://{LOOPBACK}:{server}/{bucket}?uploads&prefix={below}") as answer:
+        return int(answer.read().count(b"<UploadId>"))
 
 
 def assert_archived(server: int, prefix: str, stored: list[dict[str, object]]) -> None:
@@ -166,6 +191,51 @@ def test_a_server_that_fails_keeps_the_partition_until_it_works_again(
     assert_archived(server, prefix, stored)
 
 
+@pytest.mark.guarantee(184)
+def test_a_kill_in_the_middle_of_an_upload_leaves_nothing_that_a_query_sees(
+    old: Outbox, retention: Command, proxy: s3_proxy.S3Proxy, server: int, prefix: str
+) -> None:
+    stored = add_large_rows(old)
+    code, output = retention.run("run", "--yes", fault=Fault("archive.during_file", Action.KILL, hit=1))
+    assert code == -signal.SIGKILL, output
+    assert sent_parts(proxy) > 0
+    assert unfinished(server, prefix) == 1
+    assert [key for key in keys(server, prefix) if key != OWNER] == []
+    assert partitions(old.dsn)[0] == "0"
+    code, output = retention.run("run", "--yes")
+    assert (code, partitions(old.dsn)[0]) == (0, "2"), output
+    assert unfinished(server, prefix) == 1, "a rule of the bucket removes it, see docs/archive.md"
+    assert_archived(server, prefix, stored)
+
+
+@pytest.mark.guarantee(184)
+@pytest.mark.parametrize("failing", ["a part", "the end", "the name"])
+def test_an_upload_that_fails_leaves_nothing_that_a_query_sees(
+    old: Outbox, retention: Command, proxy: s3_proxy.S3Proxy, server: int, prefix: str, failing: str
+) -> None:
+    """Not even where nothing can be removed any more."""
+    stored = add_large_rows(old)
+
+    def fault(method: str, path: str) -> tuple[int, str] | None:
+        fails = {
+            "a part": method == "PUT" and "partNumber=2&" in path,
+            "the end": method == "POST" and "uploadId=" in path,
+            "the name": method == "PUT" and "/day" in path,
+        }[failing]
+        return (403, "AccessDenied") if fails or method == "DELETE" else None
+
+    proxy.fault = fault
+    code, output = retention.run("run", "--yes")
+    assert (code, "needs to list the bucket" in output) == (6, True), output
+    assert sent_parts(proxy) > 0
+    assert [key for key in keys(server, prefix) if key.startswith("day")] == []
+    assert partitions(old.dsn)[0] == "0"
+    proxy.fault = lambda method, path: None
+    code, output = retention.run("run", "--yes")
+    assert (code, partitions(old.dsn)[0]) == (0, "2"), output
+    assert_archived(server, prefix, stored)
+
+
 def test_a_server_or_a_bucket_that_is_not_there_is_named(
     old: Outbox, settings: Settings, tmp_path: Path
 ) -> None:
@@ -180,7 +250,9 @@ def test_a_server_or_a_bucket_that_is_not_there_is_named(
     assert partitions(old.dsn)[0] == "0"
 
 
-def test_a_large_object_comes_back_and_half_of_one_is_gone(bucket: ArchiveBucket) -> None:
+def test_a_large_object_comes_back_and_half_of_one_never_has_its_name(
+    bucket: ArchiveBucket, proxy: s3_proxy.S3Proxy
+) -> None:
     name, half = data_name("2026-01-31", _PARTITION, 0), data_name("2026-01-31", _PARTITION, 1)
     content = bytes(range(256)) * 100_000
     with bucket.create(name) as sink:
@@ -197,7 +269,12 @@ def test_a_large_object_comes_back_and_half_of_one_is_gone(bucket: ArchiveBucket
     with pytest.raises(psycopg.OperationalError):
         fail()
     assert bucket.names() == [name]
-    bucket.remove([name, half])
+    proxy.fault = lambda method, path: (403, "AccessDenied") if method == "DELETE" else None
+    with pytest.raises(psycopg.OperationalError):
+        fail()
+    proxy.fault = lambda method, path: None
+    assert [each.split("/")[0] for each in bucket.names()] == ["_writing", "day=2026-01-31"]
+    bucket.remove([*bucket.names(), half])
     assert bucket.names() == []
     with pytest.raises(FileMissingError), bucket.open(name):
         pass

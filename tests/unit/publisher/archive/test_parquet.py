@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from publisher.archive.files import ArchiveDamagedError
 from publisher.archive.parquet import (
     SCHEMA,
-    ArchivedRow,
     Contents,
     FileWriter,
     matching,
     row_groups,
     table_of,
 )
+from publisher.protocol.stored_row import StoredRow
 
 _INT32 = st.integers(0, 2**31 - 1)
 _INT64 = st.integers(0, 2**63 - 1)
@@ -29,7 +29,7 @@ _HEADERS = st.lists(st.tuples(_TEXT, st.none() | _TEXT).map(list), max_size=3).m
 
 
 @st.composite
-def archived_rows(draw: st.DrawFn, batch_id: int) -> ArchivedRow:
+def archived_rows(draw: st.DrawFn, batch_id: int) -> StoredRow:
     sessions, outputs = draw(st.integers(1, 3)), draw(st.integers(0, 4))
 
     def several(values: st.SearchStrategy[Any], number: int) -> list[Any]:
@@ -38,7 +38,7 @@ def archived_rows(draw: st.DrawFn, batch_id: int) -> ArchivedRow:
     def optional(values: st.SearchStrategy[Any]) -> list[Any] | None:
         return several(st.none() | values, outputs) if draw(st.booleans()) else None
 
-    return ArchivedRow(
+    return StoredRow(
         batch_id,
         draw(_TEXT),
         datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=draw(st.integers(0, 2**50))),
@@ -65,7 +65,7 @@ def archived_rows(draw: st.DrawFn, batch_id: int) -> ArchivedRow:
 _ROWS = st.integers(1, 6).flatmap(lambda n: st.tuples(*(archived_rows(batch) for batch in range(1, n + 1))))
 
 
-def written(*groups: list[ArchivedRow]) -> tuple[BytesIO, Contents]:
+def written(*groups: list[StoredRow]) -> tuple[BytesIO, Contents]:
     file = BytesIO()
     writer = FileWriter(file)
     for group in groups:
@@ -76,7 +76,7 @@ def written(*groups: list[ArchivedRow]) -> tuple[BytesIO, Contents]:
 
 
 @given(_ROWS, st.integers(0, 6))
-def test_rows_come_back_as_they_were(rows: tuple[ArchivedRow, ...], cut: int) -> None:
+def test_rows_come_back_as_they_were(rows: tuple[StoredRow, ...], cut: int) -> None:
     file, contents = written(list(rows[:cut]), list(rows[cut:]))
     assert [row for found, _ in matching(file, None) for row in found] == list(rows)
     again = Contents()
@@ -90,12 +90,12 @@ def test_rows_come_back_as_they_were(rows: tuple[ArchivedRow, ...], cut: int) ->
         sum(row.output_bytes() for row in rows),
     )
     assert (contents.first_batch, contents.last_batch) == (1, len(rows))
-    times = [row.committed_at for row in rows]
+    times = [row.committed_at for row in rows if row.committed_at is not None]
     assert (contents.committed_from, contents.committed_to) == (min(times), max(times))
 
 
 @given(archived_rows(1), archived_rows(1))
-def test_the_digest_tells_any_two_rows_apart(one: ArchivedRow, other: ArchivedRow) -> None:
+def test_the_digest_tells_any_two_rows_apart(one: StoredRow, other: StoredRow) -> None:
     assert (written([one])[1].digest() == written([other])[1].digest()) == (one == other)
 
 
@@ -109,7 +109,7 @@ def test_the_digest_tells_apart_what_has_the_same_bytes(
     def digest(values: list[bytes | None]) -> str:
         row = (1, "k", datetime(2026, 1, 1, tzinfo=UTC), 0, 0, False, ["t"], [0], [1], [2], [3], [4], [5])
         outputs = len(values)
-        return written([ArchivedRow(*row, [outputs], ["out"] * outputs, values, None, None, None, None)])[
+        return written([StoredRow(*row, [outputs], ["out"] * outputs, values, None, None, None, None)])[
             1
         ].digest()
 
@@ -117,7 +117,7 @@ def test_the_digest_tells_apart_what_has_the_same_bytes(
 
 
 @given(_ROWS)
-def test_only_rows_of_the_named_keys_are_read(rows: tuple[ArchivedRow, ...]) -> None:
+def test_only_rows_of_the_named_keys_are_read(rows: tuple[StoredRow, ...]) -> None:
     key = rows[-1].session_key
     file, _ = written(list(rows[:1]), list(rows[1:]))
     found = list(matching(file, [key]))

@@ -13,20 +13,21 @@ from publisher.archive.files import ArchiveDamagedError, data_name
 from publisher.archive.folder import ArchiveFolder
 from publisher.archive.manifest import DataFile
 from publisher.archive.owner import ArchiveClaim
-from publisher.archive.parquet import ArchivedRow, FileWriter, row_groups, table_of
+from publisher.archive.parquet import FileWriter, row_groups, table_of
 from publisher.archive.writing import described, prove, proven, remove_left
+from publisher.protocol.stored_row import StoredRow
 from service.errors import UnavailableError
 
 _PARTITION = "session_output_p00000001"
 
 
-def row(key: str, value: bytes) -> ArchivedRow:
+def row(key: str, value: bytes) -> StoredRow:
     sessions = (["t"], [0], [1], [2], [3], [4], [5], [1])
     at = datetime(2026, 1, 31, tzinfo=UTC)
-    return ArchivedRow(10_000, key, at, 0, 0, False, *sessions, ["out"], [value], None, None, None, None)
+    return StoredRow(10_000, key, at, 0, 0, False, *sessions, ["out"], [value], None, None, None, None)
 
 
-def write(folder: ArchiveFolder, *rows: ArchivedRow) -> DataFile:
+def write(folder: ArchiveFolder, *rows: StoredRow) -> DataFile:
     name = data_name("2026-01-31", _PARTITION, 0)
     with folder.create(name) as sink, FileWriter(sink) as writer:
         writer.write(table_of(rows))
@@ -75,7 +76,7 @@ def test_a_disk_that_gives_other_bytes_is_noticed(folder: ArchiveFolder, tmp_pat
 @pytest.mark.parametrize(
     "others", [[row("k", b"VALUE")], [row("l", b"value")], [], [row("k", b"value"), row("l", b"value")]]
 )
-def test_a_library_that_wrote_other_rows_is_noticed(folder: ArchiveFolder, others: list[ArchivedRow]) -> None:
+def test_a_library_that_wrote_other_rows_is_noticed(folder: ArchiveFolder, others: list[StoredRow]) -> None:
     wanted = write(folder, row("k", b"value"))
     with folder.create(wanted.name) as sink, FileWriter(sink) as writer:
         writer.write(table_of(others))
