@@ -106,7 +106,7 @@ class Broker:
         a new cluster's first group (librdkafka issue 5040).
         """
         deadline = time.monotonic() + self._settings.request_timeout_s
-        options = QUIET | self._settings.client(**{"group.id": group, "enable.auto.commit": False})
+        options = QUIET | self._settings.client() | {"group.id": group, "enable.auto.commit": False}
         consumer = Consumer(logged_in(options))
         try:
             while True:

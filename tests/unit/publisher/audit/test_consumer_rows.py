@@ -15,7 +15,7 @@ from publisher.audit.consumer.checks import ReadBack, check_consumed
 from publisher.audit.findings import Check
 from publisher.audit.readback.digest import (
     EXPECTED,
-    FOUND,
+    RECEIVED,
     NONE,
     NOT_REPLAYED,
     Mark,
@@ -71,12 +71,14 @@ def audited(consumer: Path, folder: Path, begun: Callable[[str], None] = lambda 
     )
     state.inputs = ["T"]
     identity, content = identity_of(b"T/0/3/0", 0), content_of(None, b"", [])
-    expected, found = Spill(folder, "expected", EXPECTED, 1), Spill(folder, "found", FOUND, 1)
+    expected, found = Spill(folder, "expected", EXPECTED, 1), Spill(folder, "found", RECEIVED, 1)
     expected.append(
         0,
         EXPECTED.pack(identity, content, bytes(8), bytes(8), 1, 0, 0, 0, 0, NONE, NONE, Mark.DEMANDED, 1),
     )
-    found.append(0, FOUND.pack(identity, content, 0, 0, 4, NONE, 0, 3, place_number(0, 0), NOT_REPLAYED, 0))
+    found.append(
+        0, RECEIVED.pack(identity, content, 0, 0, 4, NONE, 0, 3, place_number(0, 0), NOT_REPLAYED, 0)
+    )
     broker: Any = type(
         "Broker", (), {"describe": lambda _, names: [Topic(name, "id", 2) for name in names]}
     )()
