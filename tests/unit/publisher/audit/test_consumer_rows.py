@@ -15,9 +15,9 @@ from publisher.audit.consumer.checks import ReadBack, check_consumed
 from publisher.audit.findings import Check
 from publisher.audit.readback.digest import (
     EXPECTED,
-    RECEIVED,
     NONE,
     NOT_REPLAYED,
+    RECEIVED,
     Mark,
     content_of,
     identity_of,
