@@ -9,7 +9,7 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes
 
 
 class Authority:
-    """Signs certificates for 127.0.0.1. `certificate`: the file by which clients know it."""
+    """Signs certificates. `certificate`: the file by which clients know it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -19,14 +19,14 @@ class Authority:
         names = ("-keyout", self._key, "-out", self.certificate, "-days", "7", "-subj", "/CN=authority")
         openssl("req", "-x509", *_NEW_KEY, *names)
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Return a new key and its certificate, as files."""
+    def issue(self, name: str, subject: str = "", names: str = f"IP:{LOOPBACK}") -> tuple[Path, Path]:
+        """Return a new key and its certificate, as files NAME.key and NAME.crt. `names`: where a server with it answers."""
         key, request, certificate = (self._folder / f"{name}.{kind}" for kind in ("key", "csr", "crt"))
-        names = self._folder / "names"
-        names.write_text(f"subjectAltName = IP:{LOOPBACK}\n", "utf-8")
-        openssl("req", *_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+        extensions = self._folder / "names"
+        extensions.write_text(f"subjectAltName = {names}\n", "utf-8")
+        openssl("req", *_NEW_KEY, "-keyout", key, "-out", request, "-subj", subject or f"/CN={name}")
         signed_by = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", "7")
-        openssl("x509", "-req", "-in", request, *signed_by, "-extfile", names, "-out", certificate)
+        openssl("x509", "-req", "-in", request, *signed_by, "-extfile", extensions, "-out", certificate)
         return key, certificate
 
 

@@ -1,0 +1,50 @@
+"""A node for the whole run, and the shipped pipeline on it."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from tests.support.cluster import images
+from tests.support.cluster.binaries import cluster_cache, programs
+from tests.support.cluster.cluster import Cluster, running
+from tests.support.cluster.pipeline import EXAMPLE, OVERLAY, Pipeline
+from tests.support.engine.engine import open_engine
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The node, with every image. That there can be none is an error, never a skip. The tests are in its network."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(line: str) -> None:
+        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            print(f"\n{line}", file=sys.stderr, flush=True)
+
+    with running(cluster_cache(), say) as node:
+        with open_engine(os.environ, say) as engine:
+            images.hand_over(engine, images.build(engine, programs(cluster_cache(), say)), node)
+        node.kubectl("--namespace", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=10m")
+        with node.network():
+            yield node
+
+
+@pytest.fixture(scope="session")
+def servers(cluster: Cluster) -> Pipeline:
+    """Postgres and Kafka, and the namespace and the Secrets of the pipeline."""
+    made = Pipeline(cluster)
+    made.start_servers()
+    cluster.kubectl("apply", "--filename", str(EXAMPLE / "namespace.yaml"))
+    made.write_secrets()
+    return made
+
+
+@pytest.fixture(scope="session")
+def pipeline(servers: Pipeline) -> Pipeline:
+    """The pipeline, as kustomize builds it, up and ready."""
+    applied = servers.cluster.asked("apply", "--server-side", "--kustomize", str(OVERLAY))
+    assert applied.stderr == "", "a warning of the API server"
+    servers.wait_until_deployed()
+    return servers

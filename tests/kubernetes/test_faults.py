@@ -1,0 +1,130 @@
+"""Containers killed, pods deleted, Kafka away, the kubelet stopped, memory exhausted: everything comes out exactly."""
+
+import pytest
+
+from tests.support.cluster.pipeline import SERVERS, SERVICES, Pipeline, is_ready, name_of, restarts
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(3_600)]
+
+_LIVENESS_PROBES = 7
+"""More than the six failures after which the kubelet restarts a container."""
+_HOG = "import mmap; m = mmap.mmap(-1, {size}); [m.__setitem__(at, 1) for at in range(0, {size}, 4096)]"
+
+
+def test_exactly_once_whatever_container_is_killed(pipeline: Pipeline) -> None:
+    """Each container of the namespaces, by SIGKILL under load; its pod stays, and the kubelet starts it again."""
+    with pipeline.fed(1) as feeder:
+        for name in (*SERVICES, *SERVERS):
+            before = pipeline.progress()
+            [pod] = pipeline.pods(name)
+            pipeline.kill(pod)
+            assert feeder.is_writing()
+            pipeline.wait_for_progress(before, f"batches and deliveries after the death of {name}")
+    pipeline.assert_exact()
+
+
+@pytest.mark.parametrize("options", [["--grace-period=0", "--force"], []], ids=["at once", "in order"])
+@pytest.mark.parametrize("name", SERVICES)
+def test_exactly_once_when_a_pod_is_deleted(pipeline: Pipeline, name: str, options: list[str]) -> None:
+    """Its Deployment makes another one, without the job's cache."""
+    with pipeline.fed(2):
+        [pod] = pipeline.pods(name)
+        pipeline.kubectl("delete", "pod", name_of(pod), "--wait=false", *options)
+        before = pipeline.progress()
+
+        def another() -> bool:
+            return [(name_of(now) != name_of(pod), is_ready(now)) for now in pipeline.pods(name)] == [(True, True)]
+
+        pipeline.wait_until(another, f"another pod of {name}")
+        pipeline.wait_for_progress(before, f"batches and deliveries of the other pod of {name}")
+    pipeline.assert_exact()
+
+
+def test_a_standby_continues_where_the_owner_was_deleted(pipeline: Pipeline) -> None:
+    with pipeline.fed(3):
+        [owner] = pipeline.pods("spark-job")
+        pipeline.kubectl("scale", "deployment/spark-job", "--replicas=2")
+        pipeline.kubectl("rollout", "status", "deployment/spark-job", "--timeout=10m")
+        [standby] = [pod for pod in pipeline.pods("spark-job") if name_of(pod) != name_of(owner)]
+        pipeline.kubectl("delete", "pod", name_of(owner), "--grace-period=0", "--force")
+        before = pipeline.progress()
+        pipeline.wait_for_progress(before, "batches and deliveries after the takeover")
+        assert restarts(pipeline.again(standby)) == restarts(standby)
+        pipeline.kubectl("scale", "deployment/spark-job", "--replicas=1")
+        pipeline.wait_until(lambda: len(pipeline.pods("spark-job")) == 1, "one pod of the job")
+        pipeline.kubectl("rollout", "status", "deployment/spark-job", "--timeout=10m")
+    pipeline.assert_exact()
+
+
+def test_without_kafka_the_pods_are_alive_but_not_ready_and_recover_by_themselves(pipeline: Pipeline) -> None:
+    cluster, before = pipeline.cluster, pipeline.restarts()
+
+    def passed() -> dict[str, float]:
+        return liveness_probes(cluster.kubectl("get", "--raw", "/api/v1/nodes/node/proxy/metrics/probes"))
+
+    with pipeline.fed(4):
+        cluster.kubectl("--namespace=servers", "scale", "deployment/kafka", "--replicas=0")
+
+        def none_is_ready() -> bool:
+            return not any(is_ready(pod) for name in SERVICES for pod in pipeline.pods(name))
+
+        pipeline.wait_until(none_is_ready, "no pod to be ready without Kafka")
+        begun = passed()
+        assert begun.keys() == before.keys()
+        pipeline.wait_until(
+            lambda: all(now >= begun[pod] + _LIVENESS_PROBES for pod, now in passed().items()),
+            "liveness probes without Kafka",
+        )
+        assert none_is_ready()
+        cluster.kubectl("--namespace=servers", "scale", "deployment/kafka", "--replicas=1")
+        pipeline.wait_until(pipeline.all_ready, "every pod to be ready again")
+        pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries after Kafka came back")
+    assert pipeline.restarts() == before, "started again because of Kafka"
+    pipeline.assert_exact()
+
+
+def liveness_probes(metrics: str) -> dict[str, float]:
+    """{pod of a service: probes that it has passed}, of the kubelet's metrics."""
+    found = {}
+    for line in metrics.splitlines():
+        name, _, rest = line.partition("{")
+        labels, _, value = rest.partition("} ")
+        given = dict(label.split("=", 1) for label in labels.split(",") if "=" in label)
+        of = {key: text.strip('"') for key, text in given.items()}
+        wanted = ("prober_probe_total", "Liveness", "successful", "outbox")
+        if wanted == (name, of.get("probe_type"), of.get("result"), of.get("namespace")):
+            found[of["pod"]] = float(value.split()[0])
+    return found
+
+
+def test_the_pipeline_delivers_while_the_kubelet_does_not_answer(pipeline: Pipeline) -> None:
+    """The node is NotReady, but its containers run; when the kubelet continues it restarts none."""
+    before = pipeline.restarts()
+
+    def node_is(status: str) -> bool:
+        [node] = pipeline.cluster.read("nodes")["items"]
+        [found] = [each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready"]
+        return bool(found == status)
+
+    with pipeline.fed(5):
+        with pipeline.cluster.frozen("kubelet"):
+            pipeline.wait_until(lambda: node_is("Unknown"), "the node to be NotReady")
+            pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries without the kubelet")
+        pipeline.wait_until(lambda: node_is("True"), "the node to be Ready again")
+        pipeline.wait_until(pipeline.all_ready, "every pod to be ready again")
+    assert pipeline.restarts() == before
+    pipeline.assert_exact()
+
+
+@pytest.mark.parametrize(("name", "limit"), [("publisher", 1 << 30), ("spark-job", 4 << 30)])
+def test_nothing_gets_beyond_a_pods_memory_limit(pipeline: Pipeline, name: str, limit: int) -> None:
+    """What asks for more than the limit is killed; the service goes on, or is started again."""
+    with pipeline.fed(6):
+        [pod] = pipeline.pods(name)
+        ended = pipeline.cluster.asked(
+            *("--namespace=outbox", "exec", name_of(pod), "--", "python", "-c", _HOG.format(size=limit)), check=False
+        )
+        assert ended.returncode == 137, ended.stderr
+        pipeline.wait_until(lambda: is_ready(pipeline.again(pod)), f"{name} to be ready")
+        pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries after the kill")
+    pipeline.assert_exact()

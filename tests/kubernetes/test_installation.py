@@ -1,0 +1,49 @@
+"""What docs/kubernetes.md says to apply, on a real API server and a real node: the clickstream comes out exactly."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from examples.clickstream.topics import CLICKS
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.pipeline import BOOTSTRAP, EXAMPLE, Pipeline
+from tests.support.paths import ROOT
+from tests.support.reading import end_offsets
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(3_600)]
+
+_SAMPLE_EVENTS = 38_316
+
+
+def test_the_example_is_applied_without_a_warning(cluster: Cluster) -> None:
+    """Every object of the overlay that users copy, validated strictly by the API server."""
+    cluster.kubectl("apply", "--filename", str(EXAMPLE / "namespace.yaml"))
+    applied = cluster.asked(
+        *("apply", "--server-side", "--dry-run=server", "--validate=strict", "--kustomize", str(EXAMPLE))
+    )
+    assert applied.stderr == ""
+    assert len(applied.stdout.splitlines()) == 12
+
+
+def test_the_namespace_refuses_a_pod_that_is_root(servers: Pipeline) -> None:
+    refused = servers.cluster.asked(
+        "--namespace=outbox", "run", "root", "--image=spark-outbox/publisher:test", check=False
+    )
+    assert refused.returncode != 0
+    assert 'violates PodSecurity "restricted' in refused.stderr
+    assert "runAsNonRoot" in refused.stderr
+
+
+def test_the_clickstream_comes_out_exactly(pipeline: Pipeline) -> None:
+    loader = [sys.executable, "-m", "examples.clickstream.loader", "--unless-played"]
+    environment = os.environ | {"OUTBOX_KAFKA__BOOTSTRAP_SERVERS": BOOTSTRAP}
+    subprocess.run(loader, check=True, cwd=ROOT, env=environment)
+    assert sum(end_offsets(BOOTSTRAP, [CLICKS], committed=True).values()) == _SAMPLE_EVENTS
+    whole = pipeline.assert_exact()
+    assert whole.records >= _SAMPLE_EVENTS
+    assert len(whole.outputs) > 0
+    found = pipeline.audit()
+    assert found["clean"], [check for check in found["checks"] if check["result"] != "ok"]
+    assert found["counted"]["output_events"] == len(whole.outputs)
