@@ -110,6 +110,10 @@ check-workflows: ## .github/workflows as actionlint reads them; needs Go, or ACT
 test-containers: $(INSTALLED) ## What needs a container engine: docker-compose.yml, a part of the integration tests on containers (tests/containers/README.md)
 	CI=1 $(BIN)/pytest tests/containers -m containers
 
+.PHONY: test-kubernetes
+test-kubernetes: $(INSTALLED) ## deploy/kubernetes on a real node that the tests start: kills, rollouts, policies; needs root on Debian and Go (tests/kubernetes/README.md)
+	$(BIN)/pytest tests/kubernetes -m kubernetes
+
 .PHONY: integration-on-containers
 integration-on-containers: $(INSTALLED) ## All integration tests on Postgres and Kafka in containers (tests/containers/README.md)
 	OUTBOX_TEST_SERVERS=containers $(BIN)/pytest tests/containers/test_servers.py tests/integration/db tests/integration/spark_job tests/integration/publisher -m 'not faults'

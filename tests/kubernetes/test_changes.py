@@ -50,7 +50,9 @@ def test_a_rollout_that_cannot_start_leaves_the_old_pod_alone(
             )
 
         pipeline.wait_until(new_pod_waits, "the new pod to fail")
-        pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries beside a pod that cannot start")
+        pipeline.wait_for_progress(
+            pipeline.progress(), "batches and deliveries beside a pod that cannot start"
+        )
         assert is_ready(now := pipeline.again(old))
         pipeline.kubectl("rollout", "undo", f"deployment/{name}")
         pipeline.kubectl("rollout", "status", f"deployment/{name}", "--timeout=10m")
@@ -66,7 +68,7 @@ def test_publishers_share_the_lanes_as_they_are_scaled(pipeline: Pipeline) -> No
         for replicas, lanes in ((3, [1, 1, 2]), (2, [2, 2]), (1, [4])):
             before = pipeline.progress()
             pipeline.kubectl("scale", "deployment/publisher", f"--replicas={replicas}")
-            pipeline.wait_until(lambda lanes=lanes: spread(pipeline.dsn) == lanes, f"lanes shared as {lanes}")
+            pipeline.wait_until(lambda lanes=lanes: spread(pipeline.dsn) == lanes, f"lanes shared as {lanes}")  # type: ignore[misc]
             pipeline.wait_for_progress(before, f"batches and deliveries with {replicas} publishers")
     pipeline.assert_exact()
 

@@ -33,7 +33,9 @@ def test_exactly_once_when_a_pod_is_deleted(pipeline: Pipeline, name: str, optio
         before = pipeline.progress()
 
         def another() -> bool:
-            return [(name_of(now) != name_of(pod), is_ready(now)) for now in pipeline.pods(name)] == [(True, True)]
+            return [(name_of(now) != name_of(pod), is_ready(now)) for now in pipeline.pods(name)] == [
+                (True, True)
+            ]
 
         pipeline.wait_until(another, f"another pod of {name}")
         pipeline.wait_for_progress(before, f"batches and deliveries of the other pod of {name}")
@@ -122,7 +124,8 @@ def test_nothing_gets_beyond_a_pods_memory_limit(pipeline: Pipeline, name: str, 
     with pipeline.fed(6):
         [pod] = pipeline.pods(name)
         ended = pipeline.cluster.asked(
-            *("--namespace=outbox", "exec", name_of(pod), "--", "python", "-c", _HOG.format(size=limit)), check=False
+            *("--namespace=outbox", "exec", name_of(pod), "--", "python", "-c", _HOG.format(size=limit)),
+            check=False,
         )
         assert ended.returncode == 137, ended.stderr
         pipeline.wait_until(lambda: is_ready(pipeline.again(pod)), f"{name} to be ready")

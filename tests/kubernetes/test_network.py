@@ -28,9 +28,11 @@ def stranger(pipeline: Pipeline) -> Iterator[str]:
     """The address of somebody else's pod, which listens on port 8080."""
     listen = "import http.server as s; s.HTTPServer(('', 8080), s.SimpleHTTPRequestHandler).serve_forever()"
     _run(pipeline, "stranger", "default", {}, ["python", "-c", listen])
-    [pod] = [each for each in pipeline.cluster.read("pods", "--namespace=default")["items"]]
+    [pod] = pipeline.cluster.read("pods", "--namespace=default")["items"]
     yield f"{pod['status']['podIP']}:8080"
-    pipeline.cluster.kubectl("delete", "pod", "stranger", "--namespace=default", "--grace-period=0", "--force")
+    pipeline.cluster.kubectl(
+        "delete", "pod", "stranger", "--namespace=default", "--grace-period=0", "--force"
+    )
 
 
 def test_a_pod_with_the_label_reaches_names_and_the_servers_and_nothing_else(
@@ -40,7 +42,9 @@ def test_a_pod_with_the_label_reaches_names_and_the_servers_and_nothing_else(
     metrics = f"{service['status']['podIP']}:9464"
     places = [_KAFKA, _POSTGRES, _API, stranger, metrics]
     with_label = {"app.kubernetes.io/part-of": "spark-outbox", "app.kubernetes.io/name": "publisher"}
-    assert _reached(pipeline, "outbox", {}, places) == [_KAFKA, _POSTGRES, _API, stranger], "without the label"
+    assert _reached(pipeline, "outbox", {}, places) == [_KAFKA, _POSTGRES, _API, stranger], (
+        "without the label"
+    )
     assert _reached(pipeline, "outbox", with_label, places) == [_KAFKA, _POSTGRES]
     migrate = with_label | {"app.kubernetes.io/name": "outbox-migrate"}
     assert _reached(pipeline, "outbox", migrate, places) == [_POSTGRES]
@@ -58,16 +62,16 @@ def _reached(pipeline: Pipeline, namespace: str, labels: dict[str, str], places:
     _run(pipeline, "probe", namespace, labels, ["sleep", "infinity"])
     command = ("exec", "probe", f"--namespace={namespace}", "--", "python", "-c", _PROGRAM, *places)
     said = pipeline.cluster.kubectl(*command)
-    pipeline.cluster.kubectl("delete", "pod", "probe", f"--namespace={namespace}", "--grace-period=0", "--force")
+    pipeline.cluster.kubectl(
+        "delete", "pod", "probe", f"--namespace={namespace}", "--grace-period=0", "--force"
+    )
     lines = dict(line.split(" ", 1) for line in said.splitlines())
     assert list(lines) == places
     assert set(lines.values()) <= {"reached", "TimeoutError", "ConnectionRefusedError"}, said
     return [place for place, outcome in lines.items() if outcome == "reached"]
 
 
-def _run(
-    pipeline: Pipeline, name: str, namespace: str, labels: dict[str, str], command: list[str]
-) -> None:
+def _run(pipeline: Pipeline, name: str, namespace: str, labels: dict[str, str], command: list[str]) -> None:
     """Start a pod of the publisher's image, as confined as the publisher's own."""
     pod = {
         "apiVersion": "v1",

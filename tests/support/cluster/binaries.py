@@ -76,9 +76,7 @@ def _go(*arguments: str) -> str:
 def _call(*command: str) -> str:
     """Run a command among the sources and return what it printed."""
     environment = os.environ | {"CGO_ENABLED": "0"}
-    done = subprocess.run(
-        command, cwd=_SOURCES, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=_SOURCES, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ClusterError(f"'{' '.join(command)}' failed:\n{done.stderr[-_LAST_CHARACTERS:].strip()}")
     return done.stdout.strip()

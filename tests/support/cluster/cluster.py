@@ -51,7 +51,7 @@ class Cluster:
     # Commands
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
-        """Run `kubectl ARGUMENTS` as the cluster's administrator; return what it printed. Raises ClusterError when it fails, unless not `check`."""
+        """Run `kubectl ARGUMENTS` as an administrator; return what it printed. Raises ClusterError when it fails, unless not `check`."""
         return self.asked(*arguments, stdin=stdin, check=check).stdout
 
     def asked(

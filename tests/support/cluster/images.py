@@ -72,7 +72,10 @@ def hand_over(engine: Engine, images: Mapping[str, str], cluster: Cluster) -> No
 
 def _import(engine: Engine, references: list[str], cluster: Cluster) -> None:
     saving = subprocess.Popen(
-        ["docker", "save", *references], env=engine.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ["docker", "save", *references],
+        env=engine.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     with saving:
         assert saving.stderr is not None

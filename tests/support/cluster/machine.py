@@ -25,11 +25,13 @@ _PACKAGES = {
 
 
 def prepare(say: Callable[[str], None]) -> None:
-    """Make the machine ready for a node: what is missing is installed, after a line to `say`. Raises ClusterError where that is impossible."""
+    """Install what is missing, after a line to `say`. Raises ClusterError where this machine cannot have a node."""
     if platform.system() != "Linux" or os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise ClusterError("a node of our own needs root on Debian")
     if not Path("/sys/fs/cgroup/memory").exists():
-        raise ClusterError("a node of our own was made for version 1 of control groups, which this machine does not mount")
+        raise ClusterError(
+            "a node of our own was made for version 1 of control groups, which this machine does not mount"
+        )
     packages = {package for program, package in _PACKAGES.items() if shutil.which(program) is None}
     if packages:
         try:

@@ -168,7 +168,11 @@ def _start(programs: Path) -> None:
     )
     _wait_for("ctr", "version")
     run(
-        *("kubelet", f"--config={_NODE / 'settings/kubelet.yaml'}", f"--kubeconfig={_PKI / 'kubelet.kubeconfig'}"),
+        *(
+            "kubelet",
+            f"--config={_NODE / 'settings/kubelet.yaml'}",
+            f"--kubeconfig={_PKI / 'kubelet.kubeconfig'}",
+        ),
         *("--hostname-override=node", f"--node-ip={ADDRESS}"),
     )
     run("kube-proxy", f"--config={_NODE / 'settings/kube-proxy.yaml'}")

@@ -63,7 +63,9 @@ class Pipeline:
         """Postgres with its logins, Kafka with its topics."""
         self.cluster.kubectl("apply", "--filename", str(_SERVERS_FILE))
         for name in SERVERS:
-            self.cluster.kubectl("--namespace", "servers", "rollout", "status", f"deployment/{name}", "--timeout=10m")
+            self.cluster.kubectl(
+                "--namespace", "servers", "rollout", "status", f"deployment/{name}", "--timeout=10m"
+            )
         self.make_logins()
         create_topics(BOOTSTRAP, INPUT | OUTPUT)
 
@@ -80,7 +82,14 @@ class Pipeline:
         for secret, login in _LOGINS.items():
             dsn = f"postgresql://{login}:{self.passwords[login]}@postgres.servers.svc/outbox"
             made = self.kubectl(
-                *("create", "secret", "generic", secret, f"--from-literal=dsn={dsn}", "--from-literal=kafka.toml="),
+                *(
+                    "create",
+                    "secret",
+                    "generic",
+                    secret,
+                    f"--from-literal=dsn={dsn}",
+                    "--from-literal=kafka.toml=",
+                ),
                 *("--dry-run=client", "--output=yaml"),
             )
             self.kubectl("apply", "--filename=-", stdin=made)
@@ -95,8 +104,10 @@ class Pipeline:
 
     def pods(self, name: str) -> list[Pod]:
         """Those of a service or a server that are not about to end, by name."""
-        where = ("--namespace=servers", f"--selector=app={name}") if name in SERVERS else (
-            "--namespace=outbox", f"--selector=app.kubernetes.io/name={name}"
+        where = (
+            ("--namespace=servers", f"--selector=app={name}")
+            if name in SERVERS
+            else ("--namespace=outbox", f"--selector=app.kubernetes.io/name={name}")
         )
         found = self.cluster.read("pods", *where)["items"]
         return sorted(
@@ -206,4 +217,5 @@ def is_ready(pod: Pod) -> bool:
 
 
 def _statuses(pod: Pod) -> Sequence[Mapping[str, Any]]:
-    return pod["status"].get("containerStatuses", [])
+    found: Sequence[Mapping[str, Any]] = pod["status"].get("containerStatuses", [])
+    return found
