@@ -10,7 +10,7 @@ import pytest
 from tests.support.cluster import images
 from tests.support.cluster.binaries import cluster_cache, programs
 from tests.support.cluster.cluster import Cluster, running
-from tests.support.cluster.pipeline import EXAMPLE, OVERLAY, Pipeline
+from tests.support.cluster.pipeline import EXAMPLE, Pipeline
 from tests.support.engine.engine import open_engine
 
 
@@ -44,7 +44,5 @@ def servers(cluster: Cluster) -> Pipeline:
 @pytest.fixture(scope="session")
 def pipeline(servers: Pipeline) -> Pipeline:
     """The pipeline, as kustomize builds it, up and ready."""
-    applied = servers.cluster.asked("apply", "--server-side", "--kustomize", str(OVERLAY))
-    assert applied.stderr == "", "a warning of the API server"
-    servers.wait_until_deployed()
+    servers.install()
     return servers

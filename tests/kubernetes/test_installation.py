@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from examples.clickstream.topics import CLICKS
-from tests.support.cluster.cluster import Cluster
-from tests.support.cluster.pipeline import BOOTSTRAP, EXAMPLE, Pipeline
+from tests.support.cluster.pipeline import BOOTSTRAP, Pipeline
 from tests.support.paths import ROOT
 from tests.support.reading import end_offsets
 
@@ -17,14 +16,10 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(3_600)]
 _SAMPLE_EVENTS = 38_316
 
 
-def test_the_example_is_applied_without_a_warning(cluster: Cluster) -> None:
-    """Every object of the overlay that users copy, validated strictly by the API server."""
-    cluster.kubectl("apply", "--filename", str(EXAMPLE / "namespace.yaml"))
-    applied = cluster.asked(
-        *("apply", "--server-side", "--dry-run=server", "--validate=strict", "--kustomize", str(EXAMPLE))
-    )
-    assert applied.stderr == ""
-    assert len(applied.stdout.splitlines()) == 12
+def test_every_object_is_applied_without_a_warning(pipeline: Pipeline) -> None:
+    """Of the API server, which validates strictly, and knows the Pod Security Standard of the namespace."""
+    assert pipeline.applied.stderr == ""
+    assert len(pipeline.applied.stdout.splitlines()) == 12
 
 
 def test_the_namespace_refuses_a_pod_that_is_root(servers: Pipeline) -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import psycopg
@@ -44,6 +45,8 @@ class Pipeline:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.applied: CompletedProcess[str]
+        """What kubectl said of the installation."""
         self.passwords = dict.fromkeys(
             ("postgres", *_LOGINS.values(), "auditor", "retention"), "of-the-first-day"
         )
@@ -94,8 +97,11 @@ class Pipeline:
             )
             self.kubectl("apply", "--filename=-", stdin=made)
 
-    def wait_until_deployed(self) -> None:
-        """Wait for the schema and the pods."""
+    def install(self) -> None:
+        """Apply what kustomize builds of OVERLAY; return when the schema is there and the pods are ready."""
+        self.applied = self.cluster.asked(
+            "apply", "--server-side", "--validate=strict", "--kustomize", str(OVERLAY)
+        )
         self.kubectl("wait", "--for=condition=complete", "--timeout=10m", "job/outbox-migrate")
         for name in SERVICES:
             self.kubectl("rollout", "status", f"deployment/{name}", "--timeout=10m")
