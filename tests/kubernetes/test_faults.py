@@ -64,11 +64,19 @@ def test_without_kafka_the_pods_are_alive_but_not_ready_and_recover_by_themselve
     def passed() -> dict[str, float]:
         return liveness_probes(cluster.kubectl("get", "--raw", "/api/v1/nodes/node/proxy/metrics/probes"))
 
+    def no_kafka() -> bool:
+        return not cluster.read("pods", "--namespace=servers", "--selector=app=kafka")["items"]
+
     with pipeline.fed(4):
-        cluster.kubectl("--namespace=servers", "scale", "deployment/kafka", "--replicas=0")
-        pipeline.wait_until(lambda: pipeline.pods("kafka") == [], "the end of Kafka")
-        # A publisher that has nothing to deliver stays ready; one that starts now cannot take its lanes.
-        pipeline.kubectl("delete", "pod", "--selector=app.kubernetes.io/name=publisher")
+        # A publisher that has nothing to deliver stays ready: it is paused until something waits for it.
+        [publisher] = pipeline.pods("publisher")
+        with cluster.paused(publisher):
+            batch, _ = pipeline.progress()
+            pipeline.wait_until(
+                lambda: pipeline.progress()[0] > batch + 1, "batches to wait for the publisher"
+            )
+            cluster.kubectl("--namespace=servers", "scale", "deployment/kafka", "--replicas=0")
+            pipeline.wait_until(no_kafka, "the end of Kafka")
 
         def none_is_ready() -> bool:
             return not any(is_ready(pod) for name in SERVICES for pod in pipeline.pods(name))

@@ -106,8 +106,17 @@ class Cluster:
 
     def kill(self, pod: Mapping[str, Any]) -> None:
         """SIGKILL to the first process of the pod's container."""
-        (status,) = pod["status"]["containerStatuses"]
-        self.ctr("tasks", "kill", "--signal", "SIGKILL", status["containerID"].removeprefix("containerd://"))
+        self.ctr("tasks", "kill", "--signal", "SIGKILL", _container(pod))
+
+    @contextmanager
+    def paused(self, pod: Mapping[str, Any]) -> Iterator[None]:
+        """Within the block no process of the pod's container runs (the freezer of the control groups)."""
+        task = _container(pod)
+        self.ctr("tasks", "pause", task)
+        try:
+            yield
+        finally:
+            self.ctr("tasks", "resume", task)
 
     @contextmanager
     def frozen(self, program: str) -> Iterator[None]:
@@ -118,6 +127,12 @@ class Cluster:
             yield
         finally:
             process.resume()
+
+
+def _container(pod: Mapping[str, Any]) -> str:
+    """The identity of the pod's only container."""
+    (status,) = pod["status"]["containerStatuses"]
+    return str(status["containerID"]).removeprefix("containerd://")
 
 
 @contextmanager
