@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -165,7 +166,7 @@ def _node(state: Path, folder: Path, containerd: Path) -> Iterator[Cluster]:
     shutil.copytree(_HERE / "settings", state / "settings")
     (state / "logs").mkdir()
     log = state / "logs/node.log"
-    # A killed run's control groups are empty, but there.
+    # Those of a killed run.
     _remove_groups()
     try:
         command = (sys.executable, "-I", "-S", node.__file__, *map(str, (state, folder, containerd)))
@@ -217,12 +218,19 @@ def _write_certificates(folder: Path) -> None:
 
 
 def _remove_groups() -> None:
+    """Wait until the last process of a node has ended: after SIGKILL to its run some still end while the next run starts."""
     for group in node.control_groups():
-        folders = [*group.rglob("*/"), group] if group.exists() else []
-        # The deepest first.
-        for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
-            with suppress(FileNotFoundError):
-                folder.rmdir()
+        wait_until(partial(_is_removed, group), f"the end of the processes in {group}", LONG_DEADLINE_S)
+
+
+def _is_removed(group: Path) -> bool:
+    """Whether nothing is left of the group; a folder that has processes stays."""
+    folders = [*group.rglob("*/"), group] if group.exists() else []
+    # The deepest first.
+    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+        with suppress(OSError):
+            folder.rmdir()
+    return not group.exists()
 
 
 def _last_words(logs: Path) -> str:
