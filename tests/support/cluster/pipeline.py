@@ -169,6 +169,7 @@ class Pipeline:
     def assert_exact(self) -> Expectation:
         """Wait until everything of the input is delivered; fail unless outbox and topics have exactly what the model says."""
         parts = of_inputs(BOOTSTRAP)
+        self.wait_until(lambda: self.progress()[0] > 0, "the first batch")
         self.wait_until(lambda: is_dealt_with(self.dsn, parts), "the delivery of everything")
         whole = together(parts)
         with Watcher(BOOTSTRAP, *TOPICS) as watcher:
