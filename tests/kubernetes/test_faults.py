@@ -1,4 +1,4 @@
-"""Containers killed, pods deleted, Kafka away, the kubelet stopped, memory exhausted: everything comes out exactly."""
+"""Containers killed, pods deleted, Kafka away, memory exhausted: everything comes out exactly."""
 
 import pytest
 
@@ -109,25 +109,6 @@ def liveness_probes(metrics: str) -> dict[str, float]:
         if wanted == (name, of.get("probe_type"), of.get("result"), of.get("namespace")):
             found[of["pod"]] = float(value.split()[0])
     return found
-
-
-def test_the_pipeline_delivers_while_the_kubelet_does_not_answer(pipeline: Pipeline) -> None:
-    """The node is NotReady, but its containers run; when the kubelet continues it restarts none."""
-    before = pipeline.restarts()
-
-    def node_is(status: str) -> bool:
-        [node] = pipeline.cluster.read("nodes")["items"]
-        [found] = [each["status"] for each in node["status"]["conditions"] if each["type"] == "Ready"]
-        return bool(found == status)
-
-    with pipeline.fed(5):
-        with pipeline.cluster.frozen("kubelet"):
-            pipeline.wait_until(lambda: node_is("Unknown"), "the node to be NotReady")
-            pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries without the kubelet")
-        pipeline.wait_until(lambda: node_is("True"), "the node to be Ready again")
-        pipeline.wait_until(pipeline.all_ready, "every pod to be ready again")
-    assert pipeline.restarts() == before
-    pipeline.assert_exact()
 
 
 @pytest.mark.parametrize(("name", "limit"), [("publisher", 1 << 30), ("spark-job", 4 << 30)])

@@ -1,4 +1,4 @@
-"""A node that runs, and what a test does with it: kubectl, kills, its kubelet stopped."""
+"""A node that runs, and what a test does with it: kubectl, kills, pauses."""
 
 import ctypes
 import fcntl
@@ -118,16 +118,6 @@ class Cluster:
             yield
         finally:
             self.ctr("tasks", "resume", task)
-
-    @contextmanager
-    def frozen(self, program: str) -> Iterator[None]:
-        """Within the block this program of the node is stopped (SIGSTOP)."""
-        (process,) = [each for each in self._first.children() if each.name() == program[:15]]
-        process.suspend()
-        try:
-            yield
-        finally:
-            process.resume()
 
 
 def _container(pod: Mapping[str, Any]) -> str:
