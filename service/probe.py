@@ -38,6 +38,8 @@ def _body(answer: Any) -> bytes:
             raise ValueError(f"the answer has over {_MOST_BYTES} bytes")
         if time.monotonic() > until:
             raise ValueError(f"no whole answer within {_TIMEOUT_S:g} s")
+    if answer.length:
+        raise ValueError(f"the answer was cut off {answer.length} bytes before its end")
     return body
 
 
