@@ -87,7 +87,7 @@ def test_a_day_of_many_rows_is_several_files(
     stored = stored_rows(old.dsn, 19_999)
     # More than the four bytes that every file begins with.
     monkeypatch.setattr(writing, "_FILE_BYTES", 5)
-    monkeypatch.setattr(writing, "_GROUP_ROWS", 1)
+    monkeypatch.setattr(writing, "GROUP_ROWS", 1)
     assert run_once(archive_settings(old.dsn, folder)).archived_rows == 15
     archived = read_archive(folder)
     assert [{name: row[name] for name in stored[0]} for row in archived] == stored

@@ -276,9 +276,9 @@ def test_rows_that_were_parked_after_the_dump_are_not_passed(
 
 
 def test_the_commands_of_a_wrong_use_are_refused(outbox: Outbox, settings: Settings) -> None:
-    with pytest.raises(SettingsError, match="--from batch N"):
+    with pytest.raises(SettingsError, match="N is required with `--from batch`"):
         resume(settings, "--from", "batch")
-    with pytest.raises(SettingsError, match="--from batch N"):
+    with pytest.raises(SettingsError, match="N is required with `--from batch`"):
         resume(settings, "--from", "kafka", "7")
     with pytest.raises(SettingsError, match="never delivered to that topic"):
         resume(settings, "--from", "kafka", "--accept-new-topic", "unheard-of")
