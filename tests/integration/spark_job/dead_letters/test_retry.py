@@ -337,7 +337,7 @@ def test_of_two_judgements_on_the_same_events_the_newer_is_retried_and_resolves_
     assert states(connection) == {"a": ("open", None)}
     connection.execute("UPDATE outbox.dead_letter SET state = 'open', resolved_batch = NULL")
     outcome = retry(connection, database)
-    assert "letter 2 says" in reasons(outcome)[1]
+    assert "letter 2 is a newer judgement" in reasons(outcome)[1]
     assert outcome.superseded == 1
     assert [(row[1], row[2]) for row in outputs(connection)] == [("a", 1)]
     rows = connection.execute("SELECT state, resolved_batch FROM outbox.dead_letter").fetchall()
