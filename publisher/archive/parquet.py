@@ -6,6 +6,7 @@ went out as a copy in a later batch, if at all), and `headers` as a list of JSON
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, BinaryIO, Self
@@ -42,10 +43,8 @@ SCHEMA = pa.schema(
     ]
 )
 
-
-GROUP_BYTES = 32_000_000
-GROUP_ROWS = 20_000
-"""A row group ends at the first of both."""
+_GROUP_BYTES = 32_000_000
+_GROUP_ROWS = 20_000
 
 
 def table_of(rows: Sequence[Sequence[Any]]) -> pa.Table:
@@ -58,6 +57,28 @@ def table_of(rows: Sequence[Sequence[Any]]) -> pa.Table:
         )
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ArchiveDamagedError(f"a row does not fit the archive's columns: {error}") from error
+
+
+@dataclass(slots=True)
+class RowGroup:
+    """Rows that make the next row group."""
+
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another group must begin."""
+        return self.bytes >= _GROUP_BYTES or len(self.rows) >= _GROUP_ROWS
+
+    def add(self, row: Sequence[Any], size: int) -> None:
+        """Add a row of about so many bytes."""
+        self.rows.append(row)
+        self.bytes += size
+
+    def table(self) -> pa.Table:
+        """See table_of."""
+        return table_of(self.rows)
 
 
 def rows_of(table: pa.Table) -> Iterator[StoredRow]:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from tempfile import SpooledTemporaryFile
@@ -18,7 +17,7 @@ from db.statements import queries
 from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, data_name, partition_of
 from publisher.archive.manifest import DataFile, Manifest, day_of, digest_of, name_of
 from publisher.archive.owner import ArchiveClaim
-from publisher.archive.parquet import GROUP_BYTES, GROUP_ROWS, Contents, FileWriter, row_groups, table_of
+from publisher.archive.parquet import Contents, FileWriter, RowGroup, row_groups
 from publisher.protocol.chunk_limits import FetchSize
 from service.lifecycle.fault_points import reach
 
@@ -32,19 +31,6 @@ _READ_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 64 << 20
 
 Connection = psycopg.Connection[Any]
-
-
-@dataclass(slots=True)
-class _Group:
-    """Rows of one day that make the next row group."""
-
-    day: str
-    rows: list[tuple[Any, ...]] = field(default_factory=list)
-    bytes: int = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self.bytes >= GROUP_BYTES or len(self.rows) >= GROUP_ROWS
 
 
 def archive_partition(
@@ -61,17 +47,17 @@ def archive_partition(
     remove_left(connection, claim, partition)
     files: list[DataFile] = []
     groups = _groups(_rows(connection, first, last))
-    group = next(groups, None)
-    while group is not None:
-        day = group.day
+    following = next(groups, None)
+    while following is not None:
+        day = following[0]
         name = data_name(day, partition, len(files))
         with place.create(name) as sink, FileWriter(sink) as writer:
-            while group is not None and group.day == day and writer.size < _FILE_BYTES:
-                writer.write(table_of(group.rows))
+            while following is not None and following[0] == day and writer.size < _FILE_BYTES:
+                writer.write(following[1].table())
                 reach("archive.during_file")
                 # Else Postgres would end a transaction that is idle for long; and a lost one is noticed.
                 connection.execute(_ARCHIVE["alive"])
-                group = next(groups, None)
+                following = next(groups, None)
             size, digest = writer.close()
         file = described(name, size, digest, writer.contents)
         prove(place, file, connection)
@@ -242,22 +228,22 @@ def _rows(connection: Connection, first: int, last: int) -> Iterator[tuple[Any, 
                 places = places[len(found) :]
 
 
-def _groups(rows: Iterator[tuple[Any, ...]]) -> Iterator[_Group]:
-    group: _Group | None = None
+def _groups(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[str, RowGroup]]:
+    """Yield the row groups, each with the day that its rows are of."""
+    day, group = "", RowGroup()
     for row in rows:
         if row[2] is None:
             raise ArchiveDamagedError(
                 f"batch {row[0]} has rows and no ledger row: `publisher audit` says more. Nothing of it is archived"
             )
-        day = day_of(row[2])
-        if group is None or group.day != day or group.is_full:
-            if group is not None:
-                yield group
-            group = _Group(day)
-        group.rows.append(row[:-1])
-        group.bytes += row[-1]
-    if group is not None:
-        yield group
+        its_day = day_of(row[2])
+        if group.rows and (its_day != day or group.is_full):
+            yield day, group
+            group = RowGroup()
+        day = its_day
+        group.add(row[:-1], row[-1])
+    if group.rows:
+        yield day, group
 
 
 def _now(connection: Connection) -> datetime:

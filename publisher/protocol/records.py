@@ -4,12 +4,12 @@ Every record carries the header `outbox-id` = `<topic id>/<partition>/<offset of
 which is the same after any restart or replay. `outbox-revision` comes with it when the revision is above 0.
 """
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message
 
+from contract import header_values
 from publisher.protocol.cloud_events import CloudEvents
 from service.settings import PublisherSettings
 
@@ -210,17 +210,7 @@ def _own_headers(stored: object) -> Iterator[Header]:
     for pair in stored:
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
             raise ValueError(f"a header is not [name, value] but a {type(pair).__name__} of another form")
-        yield pair[0], _header_value(pair[1])
-
-
-def _header_value(value: object) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
-        return base64.b64decode(value["base64"], validate=True)
-    raise ValueError(f'a header value is neither text, {{"base64": …}} nor null but a {type(value).__name__}')
+        yield pair[0], header_values.read(pair[1])
 
 
 def batch_size(record: OutputRecord) -> int:

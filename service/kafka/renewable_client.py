@@ -177,22 +177,11 @@ class RenewableClient(Generic[C]):
         A request that librdkafka hands to a connection just as its broker dies stays there until its timeout, so none waits for longer than
         a client lasts: the next one may be asked by another client.
         """
-        left_s = timeout_s
-        while True:
-            wait_s = min(left_s, self._lasts_s)
 
-            def ask(client: C, wait_s: float = wait_s) -> "Mapping[K, Future[T]]":
-                return request(client, wait_s)
+        def ask(wait_s: float) -> "dict[K, Answer[T]]":
+            return self.answers(lambda client: request(client, wait_s), give_up, check)
 
-            began = time.monotonic()
-            try:
-                return self.answers(ask, give_up, check)
-            except KafkaException as error:
-                waited_s = time.monotonic() - began
-                left_s -= waited_s
-                has_waited = error.args[0].code() == KafkaError._TIMED_OUT and waited_s >= wait_s
-                if not has_waited or left_s <= 0 or give_up():
-                    raise
+        return self._ask_again(timeout_s, ask, give_up)
 
     def coordinator_answers(
         self,
@@ -206,25 +195,23 @@ class RenewableClient(Generic[C]):
         twice (librdkafka issues 4605 and 3663, pull request 5397, open). So `request` is given a timeout that is never reached: the wait
         ends here, and the client that still waits is dropped.
         """
-        deadline = time.monotonic() + timeout_s
-        while True:
-            asked: list[C] = []
-            ends = min(deadline, time.monotonic() + self._lasts_s)
 
-            def ask(client: C, asked: list[C] = asked) -> "Mapping[K, Future[T]]":
+        def ask(wait_s: float) -> "dict[K, Answer[T]]":
+            asked: list[C] = []
+            ends = time.monotonic() + wait_s
+
+            def begin(client: C) -> "Mapping[K, Future[T]]":
                 asked.append(client)
                 return request(client, _NEVER_S)
 
-            def has_ended(ends: float = ends) -> bool:
-                return give_up() or time.monotonic() >= ends
-
             try:
-                return self.answers(ask, has_ended)
+                return self.answers(begin, lambda: give_up() or time.monotonic() >= ends)
             except KafkaException as error:
-                self._drop(asked, error.args[0])
-                has_waited = error.args[0].code() == KafkaError._TIMED_OUT and time.monotonic() >= ends
-                if not has_waited or ends == deadline or give_up():
-                    raise
+                for client in asked:
+                    self._drop(client, error.args[0])
+                raise
+
+        return self._ask_again(timeout_s, ask, give_up)
 
     def close(self) -> None:
         """End the client, with its threads. Another request would make another one."""
@@ -232,6 +219,23 @@ class RenewableClient(Generic[C]):
             held, self._held = self._held, None
         if held is not None:
             held.client.__exit__(None, None, None)
+
+    def _ask_again(
+        self, timeout_s: float, ask: "Callable[[float], dict[K, Answer[T]]]", give_up: Callable[[], bool]
+    ) -> "dict[K, Answer[T]]":
+        """Call `ask` with the seconds that it may wait, at most as long as a client lasts, until it has waited for `timeout_s` in all."""
+        left_s = timeout_s
+        while True:
+            wait_s = min(left_s, self._lasts_s)
+            began = time.monotonic()
+            try:
+                return ask(wait_s)
+            except KafkaException as error:
+                waited_s = time.monotonic() - began
+                left_s -= waited_s
+                has_waited = error.args[0].code() == KafkaError._TIMED_OUT and waited_s >= wait_s
+                if not has_waited or left_s <= 0 or give_up():
+                    raise
 
     def _ask(self, request: Callable[[_Held[C]], T]) -> T:
         held, began = self._hold(), time.monotonic()
@@ -254,9 +258,9 @@ class RenewableClient(Generic[C]):
                 self._held = _Held(self._make, self._dropped)
             return self._held
 
-    def _drop(self, clients: "list[C]", error: KafkaError) -> None:
+    def _drop(self, client: C, error: KafkaError) -> None:
         with self._lock:
-            if self._held is not None and self._held.client in clients:
+            if self._held is not None and self._held.client is client:
                 self._held, self._dropped = None, error.str()
 
     def _note(self, held: _Held[C], error: KafkaError | None, began: float) -> None:
@@ -270,9 +274,7 @@ class RenewableClient(Generic[C]):
         held.failing_since = min(began, held.failing_since or began)
         lasts = time.monotonic() - held.failing_since >= self._lasts_s
         if lasts or held.complaints.refusal is not None:
-            with self._lock:
-                if self._held is held:
-                    self._held, self._dropped = None, error.str()
+            self._drop(held.client, error)
 
 
 def answer(future: "Future[T]", give_up: Callable[[], bool]) -> T:

@@ -1,6 +1,5 @@
 """Check what a transform returns, and encode it as elements of the outbox's arrays."""
 
-import base64
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import orjson
 
+from contract import header_values
 from contract.output_topics import OutputTopics
 from spark_job.api import OutputColumns, OutputEvent, WithSchema
 from spark_job.outputs import pgcopy
@@ -222,11 +222,7 @@ def _header_value(value: object, name: str, index: int) -> object:
         raise InvalidOutputError(
             f"output {index}: header {name!r} is {type(value).__name__}, not bytes or str"
         )
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    return text if "\0" not in text else {"base64": base64.b64encode(raw).decode()}
+    return header_values.stored(raw)
 
 
 def _partition(partition: object, index: int) -> int | None:

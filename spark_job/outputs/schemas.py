@@ -1,7 +1,7 @@
 """Outputs in Confluent's wire format, by confluent-kafka's own serializers. A schema's id is looked up once in a worker's life.
 
-Nothing is registered unless `[schema_registry] auto_register` says so: the schema that the transform names must be registered under the
-output's subject. A refusal by the registry stops the job, with the registry's message: no session is at fault. A value that does not fit
+The schema that the transform names must be registered under the output's subject; only with `[schema_registry] auto_register` does a
+worker register it. A refusal by the registry stops the job, with the registry's message: no session is at fault. A value that does not fit
 its schema fails its session.
 """
 

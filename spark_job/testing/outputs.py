@@ -1,6 +1,5 @@
 """Outputs as the outbox stores them, and how two lists of them differ."""
 
-import base64
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from contract import header_values
 from service.printable import shown_bytes
 from spark_job.api import OutputEvent, utc
 from spark_job.outputs.encoding import EncodedOutputs, EncodeValue, encode
@@ -64,13 +64,7 @@ def stored(encoded: EncodedOutputs, session_key: str) -> list[StoredOutput]:
 
 def stored_headers(found: Sequence[Sequence[Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
     """Return the headers of an output from the outbox's JSON, `[[name, text or {"base64": ...} or null], ...]`."""
-    return tuple((name, _header_value(value)) for name, value in found or ())
-
-
-def _header_value(value: Any) -> bytes | None:
-    if isinstance(value, dict):
-        return base64.b64decode(value["base64"])
-    return None if value is None else str(value).encode()
+    return tuple((name, header_values.read(value)) for name, value in found or ())
 
 
 def difference(

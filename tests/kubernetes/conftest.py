@@ -1,9 +1,7 @@
 """A node for the whole run, and the shipped pipeline on it."""
 
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import pytest
 
@@ -12,17 +10,13 @@ from tests.support.cluster.binaries import cluster_cache, programs
 from tests.support.cluster.cluster import Cluster, running
 from tests.support.cluster.pipeline import EXAMPLE, Pipeline
 from tests.support.engine.engine import open_engine
+from tests.support.engine.terminal import line_writer
 
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The node, with every image. That there can be none is an error, never a skip. The tests are in its network."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-
-    def say(line: str) -> None:
-        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-            print(f"\n{line}", file=sys.stderr, flush=True)
-
+    say = line_writer(request)
     with running(cluster_cache(), say) as node:
         with open_engine(os.environ, say) as engine:
             images.hand_over(engine, images.build(engine, programs(cluster_cache(), say)), node)

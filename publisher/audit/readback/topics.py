@@ -1,8 +1,8 @@
 """The output topics: which of them are there, and between which offsets they are read."""
 
 import time
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -16,6 +16,9 @@ from service.kafka.topics import existing_topics, partition_offsets
 from service.logins.kafka import logged_in
 from service.settings import KafkaSettings
 
+T = TypeVar("T")
+
+# The leaders of a topic that was just made, or whose leader moved, are not known.
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -77,11 +80,11 @@ class Broker:
 
     def ends(self, topics: Sequence[Topic]) -> Offsets:
         """Return the high watermarks: past them no record counted at this moment."""
-        return self._settled(topics, "latest")
+        return self._settled(lambda _: self._offsets(topics, "latest"), _MOVING)
 
     def lows(self, topics: Sequence[Topic]) -> Offsets:
         """Return the low watermarks: what was below them is deleted."""
-        return self._settled(topics, "earliest")
+        return self._settled(lambda _: self._offsets(topics, "earliest"), _MOVING)
 
     def group_positions(self, group: str, names: Sequence[str]) -> list[ConsumerPosition]:
         """Return how far a consumer group has committed in these topics, as they are now."""
@@ -105,30 +108,30 @@ class Broker:
         librdkafka ends the process where a broker answers an administrative client that it is not the group's coordinator, as it does for
         a new cluster's first group (librdkafka issue 5040).
         """
-        deadline = time.monotonic() + self._settings.request_timeout_s
         options = QUIET | self._settings.client() | {"group.id": group, "enable.auto.commit": False}
         consumer = Consumer(logged_in(options))
+
+        def ask(left_s: float) -> list[TopicPartition]:
+            try:
+                return consumer.committed(places, timeout=max(0.1, left_s))
+            except KafkaException as error:
+                raise unavailable(self._settings, error) from error
+
         try:
-            while True:
-                try:
-                    return consumer.committed(places, timeout=max(0.1, deadline - time.monotonic()))
-                except KafkaException as error:
-                    if error.args[0].code() not in _MOVING_GROUP or time.monotonic() > deadline:
-                        raise unavailable(self._settings, error) from error
-                    time.sleep(0.2)
+            return self._settled(ask, _MOVING_GROUP)
         finally:
             consumer.close()
 
-    def _settled(self, topics: Sequence[Topic], which: Literal["earliest", "latest"]) -> Offsets:
-        """Ask again while the leaders of a topic that was just made, or whose leader moved, are not known."""
+    def _settled(self, ask: Callable[[float], T], moving: Collection[int]) -> T:
+        """Ask again, with the seconds that are left, while Kafka answers that it moves what the question is of."""
         deadline = time.monotonic() + self._settings.request_timeout_s
         while True:
             try:
-                return self._offsets(topics, which)
+                return ask(deadline - time.monotonic())
             except UnavailableError as error:
                 cause = error.__cause__
-                moving = isinstance(cause, KafkaException) and cause.args[0].code() in _MOVING
-                if not moving or time.monotonic() > deadline:
+                is_moving = isinstance(cause, KafkaException) and cause.args[0].code() in moving
+                if not is_moving or time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
 

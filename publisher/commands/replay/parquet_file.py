@@ -4,7 +4,6 @@ What a row has beside its outputs is as it is stored. Of the outputs it has thos
 would go to, with all headers: `outbox-id` is among them, for where outputs are left out, it can no longer be found by counting.
 """
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import compress, islice
@@ -12,7 +11,8 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from publisher.archive.parquet import GROUP_BYTES, GROUP_ROWS, FileWriter, table_of
+from contract import header_values
+from publisher.archive.parquet import FileWriter, RowGroup
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Header
 from publisher.protocol.stored_row import StoredRow
@@ -21,24 +21,22 @@ from publisher.protocol.stored_row import StoredRow
 @contextmanager
 def parquet_file(file: BinaryIO, outgoing: Outgoing) -> Iterator[Callable[[StoredRow], int]]:
     """See FileFormat. Raises ArchiveDamagedError where a value does not fit its column, OSError."""
-    group: list[StoredRow] = []
-    size = 0
+    group = RowGroup()
     with FileWriter(file) as writer:
 
         def write(row: StoredRow) -> int:
-            nonlocal size
+            nonlocal group
             sent = sent_part(row, outgoing)
             if sent.topics:
-                group.append(sent)
-                size += sent.output_bytes() + sum(len(headers or "") for headers in sent.headers or ())
-            if size >= GROUP_BYTES or len(group) >= GROUP_ROWS:
-                writer.write(table_of(group))
-                group.clear()
-                size = 0
+                headers = sum(len(each or "") for each in sent.headers or ())
+                group.add(sent, sent.output_bytes() + headers)
+            if group.is_full:
+                writer.write(group.table())
+                group = RowGroup()
             return len(sent.topics)
 
         yield write
-        writer.write(table_of(group))
+        writer.write(group.table())
         writer.close()
 
 
@@ -66,13 +64,9 @@ def _kept(values: list[Any] | None, selected: Sequence[bool]) -> list[Any] | Non
 
 def _stored(headers: Sequence[Header]) -> str:
     """Return headers as rows store them: [[name, text, {"base64": …} or null], …]."""
-    return orjson.dumps([[name, _header_value(value)] for name, value in headers]).decode()
-
-
-def _header_value(value: str | bytes | None) -> str | dict[str, str] | None:
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
+    return orjson.dumps(
+        [
+            [name, header_values.stored(value) if isinstance(value, bytes) else value]
+            for name, value in headers
+        ]
+    ).decode()

@@ -5,9 +5,8 @@ reported as NOT RUN, in a block of their own at the end of the run.
 """
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -19,6 +18,7 @@ from tests.support.engine.engine import Engine, engine_cache, open_engine
 from tests.support.engine.errors import EngineError
 from tests.support.engine.owner import remove_leftovers
 from tests.support.engine.stand_ins import KAFKA, POSTGRES, PYTHON
+from tests.support.engine.terminal import line_writer
 from tests.support.servers.choice import containers_are_wanted
 
 
@@ -40,15 +40,9 @@ NOT_RUN = "NOT RUN, because no containers can be had: "
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """A container engine without images, for the whole run."""
-    capture = request.config.pluginmanager.getplugin("capturemanager")
-
-    def say(line: str) -> None:
-        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-            print(f"\n{line}", file=sys.stderr, flush=True)
-
     with ExitStack() as until_the_end:
         try:
-            found = until_the_end.enter_context(open_engine(say=say))
+            found = until_the_end.enter_context(open_engine(say=line_writer(request)))
             remove_leftovers(found)
         except EngineError as error:
             cannot(error)

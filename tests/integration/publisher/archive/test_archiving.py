@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from devstack.databases import PostgresServer
-from publisher.archive import writing
+from publisher.archive import parquet, writing
 from publisher.archive.files import OWNER
 from publisher.retention.keeper import run_once
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
@@ -87,7 +87,7 @@ def test_a_day_of_many_rows_is_several_files(
     stored = stored_rows(old.dsn, 19_999)
     # More than the four bytes that every file begins with.
     monkeypatch.setattr(writing, "_FILE_BYTES", 5)
-    monkeypatch.setattr(writing, "GROUP_ROWS", 1)
+    monkeypatch.setattr(parquet, "_GROUP_ROWS", 1)
     assert run_once(archive_settings(old.dsn, folder)).archived_rows == 15
     archived = read_archive(folder)
     assert [{name: row[name] for name in stored[0]} for row in archived] == stored
