@@ -32,6 +32,8 @@ _OWN_ERRORS = -100
 _NEVER_MADE = "in state CONNECT"
 # As confluent-kafka tells librdkafka that `[kafka] login` gave no token: nobody was asked, so nobody refused.
 _NO_TOKEN = "OAuth callback raised exception"
+# As librdkafka describes a connection that a broker ends because it logs in again too late or too early: nobody looked at its credentials.
+_OUT_OF_TURN = "Request not valid in current SASL state"
 
 
 class _Client(Protocol):
@@ -60,6 +62,8 @@ class Complaints:
         if error.str().endswith(_NO_TOKEN):
             text = "[kafka] login gave no new token: login_failed in the log has the reason"
             self._unreachable = KafkaError(KafkaError._TRANSPORT, text)
+        elif _OUT_OF_TURN in error.str():
+            self._unreachable = KafkaError(KafkaError._TRANSPORT, error.str())
         elif error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.refusal = error
         elif error.code() in (KafkaError._RESOLVE, KafkaError._TRANSPORT):

@@ -323,6 +323,20 @@ def test_a_secret_is_read_anew_for_each_client(tmp_path: Path) -> None:
     assert seen == ["former", "present"]
 
 
+def test_a_connection_that_logs_in_again_too_late_is_broken_and_not_refused() -> None:
+    """As librdkafka 2.16 says it of Kafka 4.2, on a busy machine with tokens of eight seconds."""
+    said = (
+        "SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL state: "
+        "broker's supported mechanisms:  (after 9ms in state AUTH_HANDSHAKE)"
+    )
+    clients = Clients(lasts_s=60)
+    clients.made[0].complain = KafkaError(KafkaError._AUTHENTICATION, said)
+    raised = clients.fails(TIMED_OUT)
+    assert raised.args[0].code() == KafkaError._TIMED_OUT
+    assert said in raised.args[0].str()
+    assert clients.held.ask(lambda client: client) is clients.made[0]
+
+
 def test_a_login_without_a_token_is_a_server_that_does_not_answer_and_no_refusal() -> None:
     complaints = Complaints()
     complaints(
