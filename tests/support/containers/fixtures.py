@@ -13,7 +13,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from tests.support.engine import stand_ins
-from tests.support.engine.debian import compose_plugin
+from tests.support.engine.debian.system import compose_plugin
 from tests.support.engine.engine import Engine, engine_cache, open_engine
 from tests.support.engine.errors import EngineError
 from tests.support.engine.owner import remove_leftovers

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_job.spark.jars import JarsError, resolve
-from tests.support.engine.debian import SUITE, base_system, host_certificates
+from tests.support.engine.debian.system import SUITE, base_system, host_certificates
 from tests.support.engine.engine import Engine, engine_cache
 from tests.support.engine.errors import EngineError
 from tests.support.paths import JARS_LOCK
