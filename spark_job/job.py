@@ -20,7 +20,7 @@ from service.lifecycle.shutdown import stop_on_handled_signals
 from service.observability import tracing
 from service.observability.logs import identify
 from service.settings import Settings
-from spark_job.assembly.fingerprint import task_code_fingerprint
+from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.assembly.schemas import check_registry
 from spark_job.assembly.slices import TaskSettings
 from spark_job.failures.explain import explain, explained, is_of_size

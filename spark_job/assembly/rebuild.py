@@ -62,7 +62,7 @@ def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
 
 def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Rebuilt) -> None:
     for applied, new in _pieces(of, task):
-        # What was ended for want of room had begun below the safe offset: see sessions/open_limits.py.
+        # What was ended for want of room had begun below the safe offset: see sessions/partition_limits.py.
         rules = replace(applied.rules, max_open_bytes=None)
         again = judged_again(schemas_for(rules, task), new, rules, of.refused, budget)
         assembled = assemble(found.state, again.records, rules, again.schemas)

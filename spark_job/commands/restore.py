@@ -9,7 +9,7 @@ from spark_job.commands.common import errors, outbox, progress
 from spark_job.input.topics import kafka_input
 from spark_job.ledger.generations import Generation, newest_generation
 from spark_job.recovery.restoring import Restore
-from spark_job.savepoints import generation_without_job, preview
+from spark_job.savepoints import preview, restore_and_fork
 
 
 def restore(
@@ -60,7 +60,7 @@ def restore(
 
 def _open(settings: Settings, asked: Restore) -> Generation:
     try:
-        return generation_without_job.restore(settings, asked)
+        return restore_and_fork.restore(settings, asked)
     except FencedError as error:
         raise FencedError(
             "a job was started at this moment. Run the command again, and it asks that job."

@@ -1,4 +1,4 @@
-""" "Was I restored?": one row of outbox.run for each start, and what the newest one says."""
+"""The runs: one row of outbox.run for each start, which tells whether the outbox was restored, and why the run before it ended."""
 
 import os
 import re

@@ -9,7 +9,7 @@ from service.lifecycle.fault_points import reach
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.generations import Connection, Generation
 from spark_job.outputs import pgcopy
-from spark_job.sink.batch import Letter, OutputRow
+from spark_job.sink.batch_result import Letter, OutputRow
 
 _LEDGER = queries("spark_job", "ledger")
 _LETTERS = queries("spark_job", "letters")

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from db.statements import queries
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.open_partitions import OpenPartitions
-from spark_job.sink.batch import OutputRow
+from spark_job.sink.batch_result import OutputRow
 
 _LEDGER = queries("spark_job", "ledger")
 
