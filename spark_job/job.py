@@ -210,7 +210,7 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
 def _stop_as_asked(
     connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: JobRequest
 ) -> bool:
-    """Make the savepoint, if one was asked for, after this run's last commit, and answer the request in the same transaction.
+    """Create the savepoint, if one was requested, after this run's last commit, and answer the request in the same transaction.
 
     `run_id`: None between two attempts, when this process does not own the outbox. Return False if that fails: the
     request is then refused, and the job continues.

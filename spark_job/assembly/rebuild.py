@@ -62,7 +62,7 @@ def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
 
 def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Rebuilt) -> None:
     for applied, new in _pieces(of, task):
-        # What was ended for want of room had begun below the safe offset: see sessions/partition_limits.py.
+        # All sessions that max_open_bytes ended had begun below the safe offset: see sessions/partition_limits.py.
         rules = replace(applied.rules, max_open_bytes=None)
         again = judged_again(schemas_for(rules, task), new, rules, of.refused, budget)
         assembled = assemble(found.state, again.records, rules, again.schemas)
@@ -96,8 +96,8 @@ def _difference(of: Slice, found: Rebuilt) -> str:
 
 
 def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[RulesFrom, pa.Table]]:
-    """Records of [safe, start) with the rules that apply to them, in bounded pieces. What is not read of a record is let go at once: its
-    keys and headers may be a thousand times its value.
+    """Records of [safe, start) with the rules that apply to them, in bounded pieces. The unread parts of a record are released at once: its
+    key and headers may be a thousand times its value.
     """
     # To an offset apply the last rules that begin at or before it.
     borders = [each.from_offset for each in of.lineage[1:]] + [of.start]

@@ -1,4 +1,4 @@
-"""The steps of a restore: show what it will do, ask, have it done, report."""
+"""The steps of a restore: show what it will do, ask for confirmation, open the generation or send the request, report."""
 
 from service.commands.confirm import confirm
 from service.commands.output import console, print_json
@@ -39,7 +39,7 @@ def restore(
         confirm(yes, "Continue?", "this changes what the job does next")
         owner = request_client.living_owner(
             connection, settings.job
-        )  # asked again: a person may have taken their time
+        )  # read again: the confirmation may have taken long
         if owner and owner.run_id:
             arguments = {
                 "savepoint": asked.savepoint,
@@ -63,7 +63,7 @@ def _open(settings: Settings, asked: Restore) -> Generation:
         return restore_and_fork.restore(settings, asked)
     except FencedError as error:
         raise FencedError(
-            "a job was started at this moment. Run the command again, and it asks that job."
+            "a job was started at this moment. Run the command again: it then sends the request to that job."
         ) from error
 
 

@@ -206,7 +206,7 @@ def restore(
 
 
 def _lives(settings: Settings, found: list[Savepoint]) -> list[SavepointValidity]:
-    """Ask Kafka; if it does not answer, the list is shown without these."""
+    """Ask Kafka for the bounds. If it does not answer, the list is shown without them."""
     from spark_job.input.topics import kafka_input
 
     try:

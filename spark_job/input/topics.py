@@ -56,7 +56,7 @@ class InputTopics:
 
 
 class KafkaInput:
-    """Administrative questions about the input, and its consumer group; its client lives as long as a run."""
+    """Administrative requests about the input, and the job's consumer group. The client lives as long as a run."""
 
     def __init__(
         self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str, needs: str = _JOB_NEEDS
@@ -68,7 +68,7 @@ class KafkaInput:
         self._group = GroupOffsets(self._admin, consumer_group, kafka.request_timeout_s)
 
     def describe(self) -> InputTopics:
-        """Ask for ids and partitions.
+        """Return the topics with their ids and partitions.
 
         Raises SettingsError when a topic does not exist, UnavailableError when Kafka does not answer, RefusedError when it refuses.
         """

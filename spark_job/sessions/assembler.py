@@ -2,8 +2,8 @@
 
 1. Take out the clock records, and read the others as columns (`records`); malformed ones are dead letters already.
 2. Sort the events by (key, offset), cut each key's events into segments at the starts, and join them with the open sessions (`groups`).
-3. Find, whole columns at a time, every key that might need more than the plain grammar (`anomalies`).
-4. The other keys' segments are sessions, or stay open, as they are. The odd keys are judged event by event (`event_rules`).
+3. Select, whole columns at a time, every key whose events may be more than a start, entries and an end (`anomalies`).
+4. The segments of all other keys are closed sessions, or stay open, as they are. `event_rules` judges the selected keys event by event.
 """
 
 from collections.abc import Iterator

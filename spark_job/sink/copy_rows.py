@@ -37,7 +37,7 @@ def insert_letters(
     batch_id: int,
     start: Offsets,
 ) -> dict[str, int]:
-    """Insert the letters that are not there yet; return how many were new, by reason.
+    """Insert the letters that the outbox does not have yet; return their number by reason.
 
     `topic_names`: {topic id: topic}. `start`: of the batch. Letters that close below it come after an upgrade from before schema 0005,
     which may have settled them.

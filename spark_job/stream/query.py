@@ -26,12 +26,12 @@ outbox; FAILED by the part that failed.
 1. The state leaves RUNNING. From here on no batch is begun: Spark's thread, when it comes with another one, is parked in the callback.
 2. Wait until the batch that is being computed has ended, and Spark's thread is parked or has nothing to do.
 3. Wait for the last commit. One that backpressure holds back is dropped if the run ends.
-4. Stop the query. The parked callback returns when Spark says that the query has ended: no exception is needed to end one.
+4. Stop the query. The parked callback returns when Spark reports the query's end, so that no exception is needed to end it.
 5. Read the state. GROWING: start the next query. Otherwise the run ends.
 
 **Invariants.** The state is judged once, in step 5, when nothing is under way: a stop that comes in steps 1 to 4 of a growth finds the
 last batch committed. A failed batch or commit skips no step, but the waits are bounded then: Spark or Postgres may not answer any more.
-Nothing that Spark or py4j keeps leads to the run once the query has ended (`_Callback.close`), and nothing of the query itself is kept in
+After a query's end, no object that Spark or py4j keeps refers to the run (`_Callback.close`), and nothing of the query itself is kept in
 the JVM (`query_leftovers.py`).
 """
 
