@@ -145,7 +145,7 @@ class SessionCache:
             proven = LiveSessions.counted([layer.segment for layer in layers]) if is_new else live
             state = replace(state, live=proven, held=held)
         if state.digest != wanted or sum(layer.live for layer in state.live.layers) != len(state.live):
-            raise DamagedStateError("its contents are not what its name says")
+            raise DamagedStateError("its contents do not have the digest in its name")
         self._held = _parts(state)
         names += [name for name, *_ in found["chunks"]]
         self._names = {id(part): name for part, name in zip(self._held, names, strict=True)}
@@ -155,7 +155,7 @@ class SessionCache:
         def read() -> Segment:
             content = _mapped(self._folder / name)
             if _hash([content]) != name.removesuffix(".segment"):
-                raise DamagedStateError(f"{name} is not what its name says")
+                raise DamagedStateError(f"{name} does not have the hash in its name")
             return Segment.decoded(content)
 
         return known_files.KNOWN.get_or_read(self._folder / name, read)

@@ -88,8 +88,8 @@ def _without_garbage_collection() -> Iterator[None]:
 def _difference(of: Slice, found: Rebuilt) -> str:
     live = found.state.live
     return (
-        f"{of.place}: what is open at offset {of.start}, read again from offset {of.safe} on, is not what was open when the outbox "
-        f"recorded it: {len(live)} sessions of {live.totals.events} events, digest {found.state.digest or 'of none'}, not "
+        f"{of.place}: the sessions open at offset {of.start}, rebuilt from offset {of.safe} on, are not those that the outbox recorded: "
+        f"{len(live)} sessions of {live.totals.events} events have the digest {found.state.digest or 'of none'}, not "
         f"{of.digest or 'of none'}; {found.events} records were read. Input was replaced in between (an unclean leader election, a "
         "restored cluster), or another version of the assembler judged it"
     )

@@ -27,7 +27,7 @@ def fork(
         bool,
         typer.Option(
             "--accept-changed-assembly",
-            help="Begin although the assembly rules differ from the savepoint's: they apply to what comes after it.",
+            help="Begin although the assembly rules differ from the savepoint's: they apply to later events.",
         ),
     ] = False,
     config: Config = None,

@@ -144,7 +144,7 @@ def _ended_by(
         raise NotWholeError("its end event is missing")
     if not incomplete:
         raise NotWholeError(
-            "its end event never came; `--incomplete` transforms the events that did, as a session that ends at the last of them"
+            "it has no end event; `--incomplete` transforms its events as a session that ends at the last of them"
         )
     return _UNENDED[letter.reason]
 

@@ -85,7 +85,7 @@ class KafkaInput:
             ids[topic] = topic_id_text(found[topic].topic_id)
             if ids[topic] == NO_ID:
                 raise SettingsError(
-                    f"the brokers at {self._kafka.bootstrap_servers} give topics no ids, so that nobody could tell when {topic!r} is "
+                    f"the brokers at {self._kafka.bootstrap_servers} give topics no ids, by which the job notices that {topic!r} was "
                     "deleted and created again. Kafka 3.1 or newer is needed (or a service that passes ids on)"
                 )
             partitions[topic] = sorted(partition.id for partition in found[topic].partitions)

@@ -173,7 +173,7 @@ def create(connection: Connection, name: str, before: Offsets | None = None) -> 
 def _none_before(at: InputPosition, before: Offsets) -> NoReturn:
     raise SettingsError(
         f"the ledger has no position before {', '.join(before.named(at.generation.topics))}: the outbox began later, or retention has "
-        "removed what was before ([retention] keep_s). Name a later time"
+        "removed the batches before ([retention] keep_s). Name a later time"
     )
 
 

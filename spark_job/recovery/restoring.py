@@ -57,8 +57,8 @@ def open_restored(connection: Connection, at: InputPosition, asked: Restore, now
     if asked.policy == "skip":
         if asked.savepoint is not None:
             raise SettingsError(
-                f"a skip goes to no savepoint, but to the greatest position of all time. To go back to {asked.savepoint!r}, where what "
-                "closed since is sent again, say --policy reissue; for a skip leave the name out"
+                f"the policy skip continues at the greatest position of all time, not at a savepoint: leave out the name. To go back to "
+                f"{asked.savepoint!r} and send all later sessions again, use --policy reissue"
             )
         begin = replace(greatest, revision=at.generation.revision)
         finding = Finding("skip", "restored: continues at the greatest position of all time (skip)")

@@ -326,7 +326,7 @@ def test_what_is_found_again_and_differs_stops_the_job_unless_that_was_accepted(
     monkeypatch.setattr(rebuild, "committed_records", kafka({0: lost}))
     with pytest.raises(
         OpenSessionsDifferError,
-        match=r"in/0: what is open at offset 3, read again from offset 0 on, is not what was open",
+        match=r"in/0: the sessions open at offset 3, rebuilt from offset 0 on, are not those that the outbox recorded",
     ):
         found(tmp_path / "here", after, OPEN)
     *_, partition = found(tmp_path / "here", replace(after, accept_differing=True), OPEN)
