@@ -32,7 +32,7 @@ app = command_line(
         ),
         DeferredCommand(
             "stop",
-            "Stop the running job between two batches and wait until it has gone. If none runs, only the savepoint is made.",
+            "Stop the running job between two batches and wait until it has ended. If none runs, only the savepoint is made.",
             "spark_job.commands.stop:stop",
         ),
         DeferredCommand(
@@ -122,7 +122,7 @@ def run(
         bool,
         _flag(
             "accept-changed-assembly",
-            "Continue with changed assembly rules: what is open stays open, and the new ones apply to what comes from here on.",
+            "Continue with changed assembly rules: open sessions stay open, and the new rules apply to later events.",
         ),
     ] = False,
 ) -> None:

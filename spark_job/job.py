@@ -20,7 +20,7 @@ from service.lifecycle.shutdown import stop_on_handled_signals
 from service.observability import tracing
 from service.observability.logs import identify
 from service.settings import Settings
-from spark_job.assembly.fingerprint import task_code_fingerprint
+from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.assembly.schemas import check_registry
 from spark_job.assembly.slices import TaskSettings
 from spark_job.failures.explain import explain, explained, is_of_size
@@ -210,7 +210,7 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
 def _stop_as_asked(
     connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: JobRequest
 ) -> bool:
-    """Make the savepoint, if one was asked for, after this run's last commit, and answer the request in the same transaction.
+    """Create the savepoint, if one was requested, after this run's last commit, and answer the request in the same transaction.
 
     `run_id`: None between two attempts, when this process does not own the outbox. Return False if that fails: the
     request is then refused, and the job continues.

@@ -1,4 +1,4 @@
-"""An event's value as a class of the transform's own: pydantic reads models, dataclasses and what they hold."""
+"""An event's value as a class that the transform defines: pydantic reads models, dataclasses and their fields."""
 
 from collections.abc import Hashable, Mapping
 from functools import cache

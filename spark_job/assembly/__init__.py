@@ -1,4 +1,12 @@
-"""One task of a batch: task.py opens the sessions of its slices (cache.py, or rebuild.py from Kafka), judges, and hands rows to the driver.
+"""One task of a batch, on an executor. spark_job/outputs/ turns each session that it closes into its stored row.
 
-spark_job/outputs/ turns a closed session into its stored row.
+- slices.py: what the driver sends to a task.
+- task.py: opens the sessions of its slices, judges the new records, and returns rows. Refuses to run other code than the run's.
+- code_fingerprint.py: identifies the job's code. That of the transform: outputs/transform.py.
+- record_readers.py: where a task reads its records.
+- cache.py, known_files.py: the open sessions on the executor's disk; files that need no second check.
+- rebuild.py: reads the open sessions again from Kafka and compares their digest.
+- schemas.py, refused_ids.py: schemas for the records of a piece; verdicts on schema ids.
+- rows.py, letters.py: what a task returns; its dead letters.
+- errors.py: errors that end a task.
 """

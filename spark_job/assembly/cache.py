@@ -1,4 +1,4 @@
-"""The open sessions on the executor's disk: worth keeping, free to lose.
+"""The cache of open sessions on the executor's disk. Losing it costs a rebuild, and nothing else.
 
 Each partition has a folder, with a file for each state, named by the state's digest, and the files that the states share:
 
@@ -64,9 +64,9 @@ class SessionCache:
         self._folder = Path(root).expanduser() / outbox_uuid / f"{of.topic_id}-{of.partition}"
         self._names: dict[int, str] = {}
         self._held: list[Part] = []
-        self._at_hand = ""  # the state that is complete on the disk, as far as this attempt knows
+        self._at_hand = ""  # the newest state that this attempt knows to be complete on the disk
         self.problem = ""
-        """What is wrong with the cache, for the log; empty if nothing is."""
+        """Why the cache could not be used or written, for the log; empty if it could."""
 
     def load(self, wanted: str) -> OpenState | None:
         """Return the state with this digest; None if it is absent or damaged."""
@@ -145,7 +145,7 @@ class SessionCache:
             proven = LiveSessions.counted([layer.segment for layer in layers]) if is_new else live
             state = replace(state, live=proven, held=held)
         if state.digest != wanted or sum(layer.live for layer in state.live.layers) != len(state.live):
-            raise DamagedStateError("its contents are not what its name says")
+            raise DamagedStateError("its contents do not have the digest in its name")
         self._held = _parts(state)
         names += [name for name, *_ in found["chunks"]]
         self._names = {id(part): name for part, name in zip(self._held, names, strict=True)}
@@ -155,7 +155,7 @@ class SessionCache:
         def read() -> Segment:
             content = _mapped(self._folder / name)
             if _hash([content]) != name.removesuffix(".segment"):
-                raise DamagedStateError(f"{name} is not what its name says")
+                raise DamagedStateError(f"{name} does not have the hash in its name")
             return Segment.decoded(content)
 
         return known_files.KNOWN.get_or_read(self._folder / name, read)
@@ -188,7 +188,7 @@ class SessionCache:
             raise
 
     def _check_owner(self) -> None:
-        """Another user of the machine must not be able to plant a file, nor to have one of another folder removed."""
+        """No other user of the machine may be able to plant a file, or to cause the removal of a file in another folder."""
         for folder, forbidden in ((self._folder.parent, 0o022), (self._folder, 0o077)):
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
@@ -211,7 +211,7 @@ class SessionCache:
                         os.unlink(entry.path)
 
     def _sweep(self) -> None:
-        """Once an hour, remove the folders of partitions that have not been stored here for a week: other machines have them now."""
+        """Once an hour, remove the folders of partitions that were not stored here for a week: other machines process them now."""
         outbox = self._folder.parent
         now, mark = time.time(), outbox.with_name(f".{outbox.name}.swept")
         with contextlib.suppress(FileNotFoundError):

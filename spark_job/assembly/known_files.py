@@ -1,4 +1,4 @@
-"""The files of open sessions that this process has read and verified: the next batch need not do so again.
+"""Remember the files of open sessions that this process has read and verified, so that the next batch does not read them again.
 
 A file is known by its path and its state in the file system: one that was rewritten, truncated or replaced is read again. Known files are
 mapped, not copied, so that the system can reclaim their memory. Other workers take partitions over and remove their files, so each task
@@ -33,7 +33,7 @@ class KnownFiles:
         return found if identity == _identity(str(path)) else None
 
     def get_or_read(self, path: Path, read: Callable[[], T]) -> T:
-        """Return the same, and read an unknown file. Raises as `read` does."""
+        """Return what was read from a file; read it if it is unknown. Raises as `read` does."""
         found: T | None = self.get(path)
         if found is None:
             identity = _identity(str(path))
@@ -45,7 +45,7 @@ class KnownFiles:
         return found
 
     def is_changed(self, path: Path) -> bool:
-        """Return whether a known file was written to since: its mapping is then no longer what was verified."""
+        """Return whether a known file was written after it was verified."""
         before, _ = self._found.get(str(path), ((), None))
         now = _identity_or_none(str(path))
         return before != now and before[:2] == now[:2]

@@ -11,7 +11,7 @@ from spark_job.outputs.transform import failure_text
 from spark_job.sessions.result import ClosedSession, DeadLetter
 
 _OF_PART = re.compile(r"part (\d+) of its session(?:, ended by (end|timeout|limit))?[:\n]")
-"""Prefix of a letter's detail: a retry needs the part, which the events do not contain."""
+"""Prefix of a letter's detail. A retry reads the number of the part from it: the events do not contain that."""
 
 
 def part_of(detail: str) -> tuple[int, EndedBy]:

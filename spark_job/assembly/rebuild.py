@@ -62,7 +62,7 @@ def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
 
 def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Rebuilt) -> None:
     for applied, new in _pieces(of, task):
-        # What was ended for want of room had begun below the safe offset: see sessions/open_limits.py.
+        # All sessions that max_open_bytes ended had begun below the safe offset: see sessions/partition_limits.py.
         rules = replace(applied.rules, max_open_bytes=None)
         again = judged_again(schemas_for(rules, task), new, rules, of.refused, budget)
         assembled = assemble(found.state, again.records, rules, again.schemas)
@@ -88,16 +88,16 @@ def _without_garbage_collection() -> Iterator[None]:
 def _difference(of: Slice, found: Rebuilt) -> str:
     live = found.state.live
     return (
-        f"{of.place}: what is open at offset {of.start}, read again from offset {of.safe} on, is not what was open when the outbox "
-        f"recorded it: {len(live)} sessions of {live.totals.events} events, digest {found.state.digest or 'of none'}, not "
+        f"{of.place}: the sessions open at offset {of.start}, rebuilt from offset {of.safe} on, are not those that the outbox recorded: "
+        f"{len(live)} sessions of {live.totals.events} events have the digest {found.state.digest or 'of none'}, not "
         f"{of.digest or 'of none'}; {found.events} records were read. Input was replaced in between (an unclean leader election, a "
         "restored cluster), or another version of the assembler judged it"
     )
 
 
 def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[RulesFrom, pa.Table]]:
-    """Records of [safe, start) with the rules that apply to them, in bounded pieces. What is not read of a record is let go at once: its
-    keys and headers may be a thousand times its value.
+    """Records of [safe, start) with the rules that apply to them, in bounded pieces. The unread parts of a record are released at once: its
+    key and headers may be a thousand times its value.
     """
     # To an offset apply the last rules that begin at or before it.
     borders = [each.from_offset for each in of.lineage[1:]] + [of.start]

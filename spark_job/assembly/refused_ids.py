@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Bool = npt.NDArray[np.bool_]
 
 MOST_RANGES = 10_000
-"""Most ranges on a row of the ledger. The least ids are kept: registries count upwards, so these may still be registered. If a rebuild
-needed another one, its digest would differ."""
+"""Greatest number of ranges on a row of the ledger. The lowest ids are kept: registries count upwards, so these may still be registered.
+If a rebuild needed another one, its digest would differ."""
 
 
 class RefusedRange(NamedTuple):

@@ -1,4 +1,4 @@
-"""Fetch the schemas that records need before the assembler sees the records: it asks nobody.
+"""Fetch the schemas that records need before the assembler sees the records: the assembler makes no requests.
 
 Each id gets a verdict here. A schema that the registry does not have may be registered a moment later, so a young record is not refused at
 once: the registry is asked again for some seconds. The verdicts are stored with the position (`refused_ids`).
@@ -33,7 +33,7 @@ Int = npt.NDArray[np.int64]
 REGISTERED_WITHIN_S = 5.0
 """A record whose schema the registry does not have is refused once the record is this old, or once its id was asked for this long."""
 MOST_IN_VAIN = 200
-"""Ids that a task may ask the registry for in vain. From then on each piece of its input may add one."""
+"""Number of absent ids that a task may ask the registry for. After that, each piece of its input may add one."""
 _FIRST_PAUSE_S = 0.2
 
 
@@ -55,7 +55,7 @@ def schemas_for(rules: AssemblySettings, settings: TaskSettings) -> Schemas:
 
 
 class RegistryBudget:
-    """What one task may spend on ids that the registry does not have, however many partitions and pieces of input it takes."""
+    """The limit of a task for requests of absent ids, over all its partitions and pieces of input."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -139,9 +139,9 @@ class JudgedSchemas(Mapping[int, WriterSchema | UnusableSchema]):
     def __init__(self, registry: RegistrySchemas, rules: AssemblySettings) -> None:
         self.registry = registry
         self.verdicts: dict[int, UnusableSchema | None] = {}
-        """Why no value can be read by an id's schema; None: some can."""
+        """Why an id's schema cannot read any value; None if it can read some."""
         self.unreadable: set[int] = set()
-        """Ids by whose schemas no record can be read: unusable ones, and those of another kind than the format."""
+        """Ids whose schemas cannot read any record: unusable schemas, and schemas of another kind than the format."""
         self._rules = rules
 
     def judge(self, schema_id: int, schema: WriterSchema | UnusableSchema) -> UnusableSchema | None:

@@ -32,17 +32,17 @@ class Slice:
     safe: int
     """Where the oldest session that is open at `start` begins."""
     digest: str | None
-    """Of the sessions open at `start`: empty if there are none, None if it is unknown (an upgraded outbox, an accepted loss)."""
+    """Of the sessions open at `start`: empty if there are none; None if unknown (an upgraded outbox, an accepted loss)."""
     tombstones: bytes
     """An encoded table; empty if there are none."""
     lineage: tuple[RulesFrom, ...]
     """By offset, ascending; the last ones are the slice's own."""
     accept_differing: bool = False
-    """Rebuilt sessions may differ from the digest: `--accept-data-loss` was given, and the run has read nothing here yet."""
+    """Whether rebuilt sessions may differ from the digest: with `--accept-data-loss`, until the run has read this partition."""
     committed_digest: str = ""
-    """Of the sessions open at the committed position: if the batch before is never committed, a new run begins there."""
+    """Digest of the sessions open at the committed position. If the batch before is never committed, the next run begins there."""
     keep_timed_out: bool = False
-    """Letters `timed_out` that close below `start` are kept: the first slice after an upgrade from before schema 0005."""
+    """Whether letters `timed_out` that close below `start` are kept: in the first slice after an upgrade from before schema 0005."""
     refused: RefusedIds = NOTHING_REFUSED
     """Which records below `start` were refused for their schema's id."""
 

@@ -26,8 +26,8 @@ from service.lifecycle import allocators, fault_points
 from service.lifecycle.fault_points import reach
 from spark_job.assembly import known_files, letters, rows
 from spark_job.assembly.cache import SessionCache
+from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.assembly.errors import TransformStoppedError
-from spark_job.assembly.fingerprint import task_code_fingerprint
 from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.record_readers import RecordReader
 from spark_job.assembly.schemas import RegistryBudget, judged, schemas_for

@@ -1,1 +1,1 @@
-"""Commands of `spark-job` that ask or change the outbox; the job itself need not run for them."""
+"""Commands of `spark-job` that read or change the outbox; most need no running job."""

@@ -27,7 +27,7 @@ def fork(
         bool,
         typer.Option(
             "--accept-changed-assembly",
-            help="Begin although the assembly rules differ from the savepoint's: they apply to what comes after it.",
+            help="Begin although the assembly rules differ from the savepoint's: they apply to later events.",
         ),
     ] = False,
     config: Config = None,
@@ -39,14 +39,14 @@ def fork(
     """
     from spark_job.failures.explain import explained
     from spark_job.recovery.findings import AcceptedRisks
-    from spark_job.savepoints import generation_without_job, preview
+    from spark_job.savepoints import preview, restore_and_fork
     from spark_job.savepoints.exported import ExportedSavepoint
 
     settings = load_settings(config)
     exported = ExportedSavepoint.read(file)
     accepted = AcceptedRisks(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
     with explained():
-        generation = generation_without_job.fork(settings, exported, accepted, str(file))
+        generation = restore_and_fork.fork(settings, exported, accepted, str(file))
     if as_json:
         print_json(preview.report(generation))
         return

@@ -1,4 +1,4 @@
-"""`spark-job prepare`: do once what every start on this machine, or from this image, would repeat."""
+"""`spark-job prepare`: do in advance the work that every start on this machine, or from this image, would repeat."""
 
 import tempfile
 import time

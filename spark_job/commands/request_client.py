@@ -77,7 +77,7 @@ def ask(
         return state.answer or ""
     if kind == "stop" and state.owner_run_id is None:
         return None
-    raise UnavailableError(f"run {run_id} {lost}. Nothing was done; ask again.")
+    raise UnavailableError(f"run {run_id} {lost}. Nothing was done; run the command again.")
 
 
 def _wait(
@@ -88,7 +88,7 @@ def _wait(
     timeout_s: float,
     waiting: Callable[[float], None],
 ) -> tuple[RequestState, str | None]:
-    """Wait for the answer, or until none can come and the request is withdrawn; return the state and the reason."""
+    """Wait for the answer, or until no answer is possible and the request is withdrawn; return the state and the reason."""
     began = connected = time.monotonic()
     while True:
         state, now = _read(connection, request_id), time.monotonic()
@@ -103,7 +103,7 @@ def _wait(
 def _lost(
     state: RequestState, kind: Kind, run_id: UUID, gone_s: float, waited_s: float, timeout_s: float
 ) -> str | None:
-    """Return why no answer can come any more; None while one can. `gone_s`: seconds without a connection of a job."""
+    """Return why no answer is possible any more; None while one is. `gone_s`: seconds without a connection of a job."""
     if state.owner_run_id not in (None, run_id):
         return f"ended before it answered, and run {state.owner_run_id} owns the outbox now"
     if state.owner_run_id is None and (kind == "stop" or gone_s > GONE_S):
@@ -128,7 +128,7 @@ def ask_between_attempts(
 ) -> str | None:
     """Ask a process whose last run failed to stop instead of starting again; return its answer.
 
-    Return None when nobody answered within `patience_s`, or when a run owns the outbox by then; the request was taken back. Raises
+    Return None if there was no answer within `patience_s`, or if a run owns the outbox by then; the request is withdrawn. Raises
     NotDoneError with the job's reason.
     """
     request_id = requests.ask(connection, run_id, "stop", arguments)

@@ -1,4 +1,4 @@
-"""The steps of a restore: show what it will do, ask, have it done, report."""
+"""The steps of a restore: show what it will do, ask for confirmation, open the generation or send the request, report."""
 
 from service.commands.confirm import confirm
 from service.commands.output import console, print_json
@@ -9,7 +9,7 @@ from spark_job.commands.common import errors, outbox, progress
 from spark_job.input.topics import kafka_input
 from spark_job.ledger.generations import Generation, newest_generation
 from spark_job.recovery.restoring import Restore
-from spark_job.savepoints import generation_without_job, preview
+from spark_job.savepoints import preview, restore_and_fork
 
 
 def restore(
@@ -39,7 +39,7 @@ def restore(
         confirm(yes, "Continue?", "this changes what the job does next")
         owner = request_client.living_owner(
             connection, settings.job
-        )  # asked again: a person may have taken their time
+        )  # read again: the confirmation may have taken long
         if owner and owner.run_id:
             arguments = {
                 "savepoint": asked.savepoint,
@@ -60,10 +60,10 @@ def restore(
 
 def _open(settings: Settings, asked: Restore) -> Generation:
     try:
-        return generation_without_job.restore(settings, asked)
+        return restore_and_fork.restore(settings, asked)
     except FencedError as error:
         raise FencedError(
-            "a job was started at this moment. Run the command again, and it asks that job."
+            "a job was started at this moment. Run the command again: it then sends the request to that job."
         ) from error
 
 

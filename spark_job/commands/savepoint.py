@@ -59,8 +59,8 @@ def create(
         made = savepoints.create(connection, name, before)
         if replaced := [topic for id_, topic in made.topics.items() if topic_ids.get(topic, id_) != id_]:
             raise SettingsError(
-                f"input topic {', '.join(map(repr, replaced))} was deleted and created again: Kafka knows no time of what the outbox has "
-                "read. Nothing was written; without --at the savepoint is the current position"
+                f"input topic {', '.join(map(repr, replaced))} was deleted and created again: Kafka no longer has times for "
+                "the offsets that the outbox has read. Nothing was written. Without --at, the savepoint is the current position"
             )
         asked = {"name": name} if moment is None else {"name": name, "at": shown_time(moment)}
         operations.record(connection, "spark-job savepoint create", asked, {"place": made.place})
@@ -165,7 +165,7 @@ def restore(
         typer.Option(
             "--policy",
             help="skip: continue at the greatest position of all time, without a name; nothing is sent twice, and a reissue ends early. "
-            "reissue: go back to the savepoint; what closed since is computed again and sent again, with a higher outbox-revision.",
+            "reissue: go back to the savepoint; all later sessions are computed and sent again with a higher outbox-revision.",
         ),
     ] = Policy.skip,
     accept_data_loss: Annotated[
@@ -180,7 +180,7 @@ def restore(
         bool,
         typer.Option(
             "--accept-changed-assembly",
-            help="Restore although the assembly rules differ from the savepoint's: they apply to what comes after it.",
+            help="Restore although the assembly rules differ from the savepoint's: they apply to later events.",
             envvar="OUTBOX_ACCEPT_CHANGED_ASSEMBLY",
         ),
     ] = False,
@@ -206,7 +206,7 @@ def restore(
 
 
 def _lives(settings: Settings, found: list[Savepoint]) -> list[SavepointValidity]:
-    """Ask Kafka; if it does not answer, the list is shown without these."""
+    """Ask Kafka for the bounds. If it does not answer, the list is shown without them."""
     from spark_job.input.topics import kafka_input
 
     try:

@@ -1,4 +1,4 @@
-"""`spark-job status`: how the job is, from what it wrote."""
+"""`spark-job status`: the state of the job, from what it has written to Postgres."""
 
 import typer
 

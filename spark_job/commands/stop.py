@@ -32,7 +32,7 @@ def stop(
     timeout: Timeout = 300.0,
     as_json: Json = False,
 ) -> None:
-    """Stop the running job between two batches and wait until it has gone. If none runs, only the savepoint is made."""
+    """Stop the running job between two batches and wait until it has ended. If none runs, only the savepoint is made."""
     settings = load_settings(config)
     if savepoint is not None:
         savepoints.check_name(savepoint)

@@ -1,13 +1,10 @@
 """The outcome of a retry: letters retried with new outputs, refused, or failed once more."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from spark_job.dead_letters import store
 from spark_job.dead_letters.store import StoredLetter
-from spark_job.input.offsets import Offsets
-from spark_job.sink.batch import SessionRow
+from spark_job.sink.batch_result import SessionRow
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class RetryOutcome:
     refused: list[Refused] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
-    superseded: int = 0  # further letters that the new outputs resolved
+    also_resolved: int = 0  # further letters that the new outputs resolved
 
     @property
     def output_events(self) -> int:
@@ -61,27 +58,4 @@ class RetryOutcome:
         self.refused = sorted(self.refused + other.refused, key=attrgetter("dead_letter_id"))
         self.failed += other.failed
         self.batches += other.batches
-        self.superseded += other.superseded
-
-
-def refusal(
-    letter: StoredLetter, standing: Mapping[str, object], end: Offsets, topics: Mapping[str, str]
-) -> str | None:
-    """Return why a letter may not be retried now; None if it may.
-
-    `standing`: the columns of `standings` in sql/letters.sql; `end` and `topics`, {topic id: topic}: of the current position.
-    """
-    if standing["state"] == "resolved":
-        return f"batch {standing['resolved_batch']} has resolved it"
-    if standing["state"] != store.OPEN:
-        return f"it is {standing['state']}"
-    # Nothing more is read of a topic that was deleted and created again.
-    is_replaced = letter.where.topic_id not in topics and letter.topic in topics.values()
-    if letter.closing_offset >= end.at(letter.where) and not is_replaced:
-        return (
-            f"it closes at offset {letter.closing_offset} of {letter.topic}/{letter.partition}, which the job is about to read again "
-            f"(it has read up to {end.at(letter.where)}) and will judge again; try again after that"
-        )
-    if standing["newer_letter"] is not None:
-        return f"letter {standing['newer_letter']} is a newer judgement of the same events: retry that one, or discard it first"
-    return None
+        self.also_resolved += other.also_resolved

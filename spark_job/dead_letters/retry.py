@@ -28,7 +28,8 @@ from service.settings import Settings
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.schemas import RegistryBudget, judged
 from spark_job.dead_letters import store
-from spark_job.dead_letters.outcome import Failed, Ready, Refused, RetryOutcome, refusal
+from spark_job.dead_letters.outcome import Failed, Ready, Refused, RetryOutcome
+from spark_job.dead_letters.refusals import GONE, READ_ELSEWHERE, refusal
 from spark_job.dead_letters.sessions_of_letters import NotWholeError, events_of, session_of, sessions_of
 from spark_job.dead_letters.store import Filter, LetterToRetry, StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -43,8 +44,8 @@ from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.sessions.result import ClosedSession
 from spark_job.sessions.session import check_registry, to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sink import batch, ledger_rows, superseded
-from spark_job.sink.batch import SessionRow
+from spark_job.sink import batch_result, covered_letters, ledger_rows
+from spark_job.sink.batch_result import SessionRow
 from spark_job.sink.copy_rows import copy_rows
 from spark_job.sink.ledger_rows import LedgerEntry
 
@@ -53,11 +54,6 @@ _LETTERS = queries("spark_job", "letters")
 _STORED_BYTES_PER_BATCH = 8 << 20
 _EVENT_BYTES_PER_BATCH = 64 << 20
 """Limit for letters `malformed`, because the events of a session are far apart."""
-_READ = (
-    "other events of its session were read: they are in an output, in another letter, still open, or erased. "
-    "`spark-job savepoint restore --policy reissue` reads the input again"
-)
-_GONE = "it is not there any more: retention removed it, or it was erased"
 _PARTITIONS_AHEAD = 10_000  # batches for which missing table partitions are made
 
 
@@ -164,7 +160,7 @@ class Retry:
             read = self._read_by_others([(closed.key, mine) for closed, mine in found], kept)
             for place, (closed, mine) in enumerate(found):
                 if place in read:
-                    refusals |= {letter.dead_letter_id: _READ for letter in mine}
+                    refusals |= {letter.dead_letter_id: READ_ELSEWHERE for letter in mine}
                 else:
                     yield tuple(mine), closed
 
@@ -232,12 +228,12 @@ class Retry:
             for place in self._read_by_others(
                 [(one.session.key.decode(), one.letters) for one in events], [since]
             ):
-                refusals |= {letter.dead_letter_id: _READ for letter in events[place].letters}
+                refusals |= {letter.dead_letter_id: READ_ELSEWHERE for letter in events[place].letters}
             retried = [
                 one for one in ready if not any(letter.dead_letter_id in refusals for letter in one.letters)
             ]
             if retried:
-                outcome.batches, outcome.superseded = self._store(retried)
+                outcome.batches, outcome.also_resolved = self._store(retried)
                 operations.record(
                     connection,
                     "spark-job dead-letters retry",
@@ -245,7 +241,7 @@ class Retry:
                     {
                         "ids": [letter.dead_letter_id for one in retried for letter in one.letters],
                         "batches": outcome.batches,
-                        "superseded": outcome.superseded,
+                        "superseded": outcome.also_resolved,
                     },
                 )
         outcome.retried = retried
@@ -254,7 +250,7 @@ class Retry:
     def _store(self, ready: Sequence[Ready]) -> tuple[list[int], int]:
         """Write the rows, the letters and the ledger; return the new batches and the number of further letters resolved."""
         connection = self._connection
-        parts = batch.parts([one.session for one in ready], self._settings.job.max_row_bytes)
+        parts = batch_result.parts([one.session for one in ready], self._settings.job.max_row_bytes)
         now = ledger_rows.read_state(connection)
         assert now.generation is not None, "a letter names its generation"
         first_id = now.next_batch
@@ -277,7 +273,7 @@ class Retry:
         ).rowcount
         assert resolved == len(ids), f"{resolved} of the letters {ids} found their sessions"
         keys = sorted({one.session.key.decode() for one in ready})
-        further = superseded.resolve(connection, keys, first_id, last_id)
+        further = covered_letters.resolve(connection, keys, first_id, last_id)
         entry = LedgerEntry("retry", now.generation, self._run_id, transform.fingerprint(self._transform))
         ledger_rows.insert_rows(connection, entry, parts, first_id, now.lanes)
         return list(range(first_id, last_id + 1)), further
@@ -292,7 +288,7 @@ class Retry:
             ).fetchall()
         by_id = {standing["dead_letter_id"]: standing for standing in standings}
         end, topics = (now.end, now.generation.topics) if now else (Offsets(), {})
-        gone = {each.dead_letter_id: _GONE for each in letters if each.dead_letter_id not in by_id}
+        gone = {each.dead_letter_id: GONE for each in letters if each.dead_letter_id not in by_id}
         found = (
             (each.dead_letter_id, refusal(each, by_id[each.dead_letter_id], end, topics))
             for each in letters

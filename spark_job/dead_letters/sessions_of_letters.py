@@ -26,7 +26,7 @@ from spark_job.sessions.state.open_state import OpenState
 _UNENDED: dict[str, EndedBy] = {"restarted": "restart", "timed_out": "timeout"}
 """What ended the session of a letter that has no end event, by the letter's reason."""
 _MALFORMED = "a malformed record is no session. Fix its producer, then `spark-job dead-letters discard`"
-_HEADER = "a malformed record is no session, and the header with its schema's id is not kept: `spark-job dead-letters discard` puts it away"
+_HEADER = "a malformed record is no session, and the header with its schema's id is not kept. Discard with `spark-job dead-letters discard`"
 _PART = (
     "it can be read now, but is no part of a session that is whole among the letters that are retried together. Retry all of them; "
     "where the session's other events were read, `spark-job savepoint restore --policy reissue` reads the input again"
@@ -37,7 +37,7 @@ _NO_START = (
 )
 _NEVER = {
     "malformed": _MALFORMED,
-    "no_start": "an event without its session's start is no session. `spark-job dead-letters discard` puts it away",
+    "no_start": "an event without its session's start is no session. Discard it with `spark-job dead-letters discard`",
 }
 
 
@@ -144,7 +144,7 @@ def _ended_by(
         raise NotWholeError("its end event is missing")
     if not incomplete:
         raise NotWholeError(
-            "its end event never came; `--incomplete` transforms the events that did, as a session that ends at the last of them"
+            "it has no end event; `--incomplete` transforms its events as a session that ends at the last of them"
         )
     return _UNENDED[letter.reason]
 

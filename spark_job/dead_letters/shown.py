@@ -130,7 +130,7 @@ def outcome_json(outcome: "RetryOutcome", *, dry_run: bool) -> dict[str, Any]:
             for letter in one.letters
         ],
         "output_events": outcome.output_events,
-        "also_resolved": outcome.superseded,
+        "also_resolved": outcome.also_resolved,
         "refused": [{"id": one.dead_letter_id, "because": one.because} for one in outcome.refused],
         "failed": [
             {"id": one.dead_letter_id, "error": one.error, "traceback": one.traceback}
@@ -151,8 +151,8 @@ def outcome_lines(outcome: "RetryOutcome", *, dry_run: bool) -> list[str]:
             if len(outcome.batches) > 1
             else (f", batch {outcome.batches[0]}")
         )
-    if outcome.superseded:
-        lines.append(f"older letters of the same events, resolved with them: {outcome.superseded}")
+    if outcome.also_resolved:
+        lines.append(f"older letters of the same events, resolved with them: {outcome.also_resolved}")
     by_reason: dict[str, list[int]] = {}
     for one in outcome.refused:
         by_reason.setdefault(one.because, []).append(one.dead_letter_id)

@@ -20,7 +20,7 @@ REASONS = ("malformed", "no_start", "restarted", "timed_out", "too_large", "tran
 STATES = (OPEN, "resolved", "discarded")
 
 LETTERS_AT_ONCE = 5_000
-"""Most letters that one transaction discards."""
+"""Greatest number of letters that one transaction discards."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ def find(
 ) -> list[dict[str, Any]]:
     """Return the columns of the first `limit` letters without their events, oldest letter first.
 
-    `mentioned`: session keys. Keep letters with one of these keys, and keyless ones whose events contain one as bytes.
+    `mentioned`: session keys. Only letters that have one of these keys are returned; of letters without a key, those whose events contain
+    the bytes of one.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
         parameters = which.parameters() | {"mentioned": _array(mentioned), "rows": limit}
@@ -147,8 +148,8 @@ def discard(connection: Connection, which: Filter) -> list[int]:
             done = connection.execute(_LETTERS["discard"], {"ids": ids}).fetchall()
             now = [letter_id for (letter_id,) in done]
             if now:
-                put_away = {"letters": len(now), "ids": now}
-                operations.record(connection, "spark-job dead-letters discard", which.asked(), put_away)
+                result = {"letters": len(now), "ids": now}
+                operations.record(connection, "spark-job dead-letters discard", which.asked(), result)
         discarded += now
         step["after"] = ids[-1]
     return sorted(discarded)

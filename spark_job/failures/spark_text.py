@@ -1,4 +1,4 @@
-"""Explain a failure from Spark's text: a message, then the Java stack with its causes. A sign in that text identifies a cause."""
+"""Explain a failure by Spark's text: a message, then the Java stack with its causes. A sign in that text identifies a cause."""
 
 import errno
 import os
@@ -57,19 +57,19 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("RegistryRefusedError",),
         RefusedError,
-        "the schema registry refuses what the job asks: check [schema_registry]",
+        "the schema registry refuses a request of the job: check [schema_registry]",
     ),
     (
         ("RegistryAwayError",),
         UnavailableError,
-        "the schema registry is away; nothing is judged without it, the next attempt asks again",
+        "the schema registry does not answer. Records cannot be judged without it; the next attempt tries again",
     ),
     (
         ("OpenSessionsDifferError",),
         ContinuityError,
         (
-            "the open sessions are not what they were. See what happened to the input; `spark-job run --accept-data-loss` continues "
-            "with what is found"
+            "the open sessions are not those that the outbox recorded. Find out what happened to the input; `spark-job run "
+            "--accept-data-loss` continues with the sessions that Kafka has"
         ),
     ),
     (
@@ -83,7 +83,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("RecordsGoneError",),
         MovedError,
-        "records that a task needs are gone from Kafka; the next start says what is lost and what continues",
+        "records that a task needs are gone from Kafka; the next start reports what is lost and how to continue",
     ),
     (
         ("NoAnswerError",),
@@ -148,7 +148,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("Some data may have been lost", "KAFKA_DATA_LOSS", "OffsetOutOfRangeException"),
         MovedError,
-        "Kafka no longer has what the query was reading; the next start says what is lost and what continues",
+        "Kafka no longer has the records that the query was reading; the next start reports what is lost and how to continue",
     ),
     (
         # The second is the message of Kafka's client if the job's endpoint gave it no token.
@@ -168,7 +168,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
             "SASL_AUTHENTICATION_FAILED",
         ),
         CredentialsRefusedError,
-        "Kafka refuses the credentials or a certificate of Spark's executors. They use what [kafka] says",
+        "Kafka refuses the credentials or a certificate of Spark's executors. They are configured by [kafka]",
     ),
     (
         (
@@ -178,7 +178,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
             "_AUTHORIZATION_FAILED",
         ),
         RefusedError,
-        "Kafka refuses Spark's executors a right, such as Read on the input topics (docs/ecosystem.md). They use what [kafka] says",
+        "Kafka refuses Spark's executors a right, such as Read on the input topics (docs/ecosystem.md). They are configured by [kafka]",
     ),
     (
         (

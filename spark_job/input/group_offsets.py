@@ -1,7 +1,7 @@
 """The job's progress for lag tools: offsets of a consumer group. Recovery never reads them.
 
-By the administrative client. A consumer that has asked for a commit and cannot reach the group's coordinator any more never returns from
-`close` (librdkafka 2.16): after a certificate change a job stood still at the end of its attempt.
+The administrative client commits them. A consumer could hang: if it has requested a commit and can no longer reach the group's coordinator,
+its `close` never returns (librdkafka 2.16). After a certificate change, a job hung at the end of its attempt.
 """
 
 import threading
@@ -19,7 +19,7 @@ _GOODBYE_S = 2.0
 
 
 class GroupOffsets:
-    """A thread asks for one change at a time, then for the newest that came meanwhile."""
+    """A thread requests one change at a time, then the newest of those that were requested meanwhile."""
 
     def __init__(self, admin: KafkaAdmin, group: str, request_timeout_s: float) -> None:
         """`group`: empty to show nothing."""
@@ -44,7 +44,7 @@ class GroupOffsets:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Wait a moment for what is under way, then end the thread."""
+        """Wait briefly for the change that is under way, then end the thread."""
         if self._thread is None:
             return
         with self._changed:

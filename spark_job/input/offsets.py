@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic *id*: a topic that was deleted and created again is another one."""
+    """A partition of a topic *id*: if a topic is deleted and created again, its partitions are different ones."""
 
     topic_id: str
     partition: int

@@ -1,4 +1,4 @@
-"""The input as Spark reads it: a Kafka source whose records are cut down to the columns that a task reads.
+"""Spark's Kafka source, reduced to the columns that a task reads.
 
 A record's place is the number `source` = topic's index in the settings * 2**20 + partition, so that one int travels instead of a name.
 """

@@ -56,7 +56,7 @@ class InputTopics:
 
 
 class KafkaInput:
-    """Administrative questions about the input, and its consumer group; its client lives as long as a run."""
+    """Administrative requests about the input, and the job's consumer group. The client lives as long as a run."""
 
     def __init__(
         self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str, needs: str = _JOB_NEEDS
@@ -68,7 +68,7 @@ class KafkaInput:
         self._group = GroupOffsets(self._admin, consumer_group, kafka.request_timeout_s)
 
     def describe(self) -> InputTopics:
-        """Ask for ids and partitions.
+        """Return the topics with their ids and partitions.
 
         Raises SettingsError when a topic does not exist, UnavailableError when Kafka does not answer, RefusedError when it refuses.
         """
@@ -85,7 +85,7 @@ class KafkaInput:
             ids[topic] = topic_id_text(found[topic].topic_id)
             if ids[topic] == NO_ID:
                 raise SettingsError(
-                    f"the brokers at {self._kafka.bootstrap_servers} give topics no ids, so that nobody could tell when {topic!r} is "
+                    f"the brokers at {self._kafka.bootstrap_servers} give topics no ids, by which the job notices that {topic!r} was "
                     "deleted and created again. Kafka 3.1 or newer is needed (or a service that passes ids on)"
                 )
             partitions[topic] = sorted(partition.id for partition in found[topic].partitions)

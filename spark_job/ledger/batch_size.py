@@ -1,4 +1,4 @@
-"""How many events a batch may have. Sizes that have failed are remembered, over attempts and processes. Pure.
+"""How many events a batch may have. Failed sizes are remembered across attempts and processes. Pure.
 
 - After a failure that size can explain, the next run takes a quarter of the events. Any other failure changes nothing. Nor does a failure
   of a run that has committed a full batch of that size: size is not the cause, or events have grown, and then the next run commits none.

@@ -29,7 +29,7 @@ class OpenPartition:
     """Which records from `safe` on were refused for their schema's id: a rebuild does not ask the registry for them again."""
 
     def unproven(self, safe: int) -> Self:
-        """Return the same without a digest: a rebuild from `safe` on decides what is open. Tombstones stay."""
+        """Return this without a digest: a rebuild from `safe` on decides what is open. Tombstones stay."""
         return replace(self, safe=safe, sessions=0, events=0, n_bytes=0, digest=None)
 
     def below(self, end: int) -> Self | None:
@@ -45,11 +45,11 @@ class OpenPartition:
         return replace(self, tombstones=kept, refused=self.refused.below(end)).unproven(min(self.safe, end))
 
     def moved(self, end: int) -> Self:
-        """Return the same after a slice without any record. Tombstones alone need nothing below the end."""
+        """Return what is open after a slice without records: the same sessions. If only tombstones remain, `safe` moves to the end."""
         return self if self.digest is None or self.events else replace(self, safe=end)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the ledger keeps it."""
+        """Return the JSON of the ledger."""
         found: dict[str, Any] = {
             "safe": self.safe,
             "sessions": self.sessions,

@@ -1,4 +1,4 @@
-"""Who may write: the row `outbox.writer`, its lock, and the heartbeat that shows the owner alive."""
+"""Who may write: the row `outbox.writer`, the writer lock, and the heartbeat that proves that the owner is alive."""
 
 import contextlib
 import os
@@ -140,8 +140,8 @@ def disowned(connection: Connection, run_id: UUID) -> OutboxError | None:
 def lock(connection: Connection) -> None:
     """Take the writer lock, until the transaction ends.
 
-    A lock that needs a grant, on a row of its own: one on `outbox.writer` would hold up the owner's heartbeat for as long as a batch is
-    written. A later statement reads what the last owner left.
+    Roles need a grant for its row, which is a separate one: a lock on `outbox.writer` would block the owner's heartbeat while a batch
+    is written. A later statement of the transaction reads what the last owner committed.
     """
     connection.execute(_WRITER["lock"])
 
@@ -161,7 +161,7 @@ def confirmed_transaction(connection: Connection) -> Iterator[None]:
 
 
 def ask_disowned(postgres: PostgresSettings, run_id: UUID) -> OutboxError | None:
-    """As `disowned`, on a new connection; None also if Postgres cannot be asked."""
+    """As `disowned`, on a new connection; None also if Postgres is unreachable."""
     try:
         with connect(postgres, "spark-job") as connection:
             return disowned(connection, run_id)
@@ -170,10 +170,9 @@ def ask_disowned(postgres: PostgresSettings, run_id: UUID) -> OutboxError | None
 
 
 def release(postgres: PostgresSettings, run_id: UUID, because: str) -> None:
-    """Give the ownership back, so that the next start need not ask whether this run is alive, and note why the run ended.
-
-    On a connection of its own: the sink's may be in the middle of something. If Postgres is away, nothing need be given back: the next
-    start sees that the backend is gone.
+    """Give the ownership back, so that the next start need not check whether this run is alive, and note why the run ended. This uses a
+    separate connection: the sink's may have a statement under way. If Postgres is unreachable, nothing is lost: the next start sees that
+    the backend is gone.
     """
     with (
         contextlib.suppress(psycopg.Error, UnavailableError),
@@ -227,7 +226,7 @@ class OwnerHeartbeat:
             try:
                 self._beat(loop)
             except (UnavailableError, psycopg.Error) as error:
-                # The sink acts on a server that is away; the heartbeat logs it and tries again.
+                # The sink fails if the server is unreachable; the heartbeat only logs it and tries again.
                 log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
                 self._condition.beat_failed(str(error).strip())
             self._stopped.wait(self._interval_s)

@@ -65,7 +65,7 @@ class InputPosition:
         return of.lineage.followed(of.assembly, of.start, self.safe_offsets)
 
     def safe(self, where: TopicPartition) -> int:
-        """The first offset that is still needed of Kafka: where the partition's oldest open session begins, or its end if none is open."""
+        """The first offset that Kafka must still have: where the partition's oldest open session begins, or its end if none is open."""
         return self.open.safe_at(where, self.end.at(where))
 
 

@@ -25,7 +25,7 @@ _COMMANDS: dict[Kind, str] = {"stop": "spark-job stop", "restore": "spark-job sa
 
 
 class WithdrawnError(OutboxError):
-    """The command that asked has given up waiting: what it asked for must not be done any more."""
+    """The command has withdrawn its request, which must not be carried out any more."""
 
     def __str__(self) -> str:
         """The docstring is the message."""
@@ -34,7 +34,7 @@ class WithdrawnError(OutboxError):
 
 @dataclass(frozen=True)
 class JobRequest:
-    """Something that was asked and not answered yet.
+    """A request without an answer.
 
     `arguments`: `{"savepoint": name or null}` of a stop; `{"savepoint": name or null, "policy": "skip" or "reissue",
     "accept_data_loss": bool, "accept_changed_assembly": bool}` of a restore.

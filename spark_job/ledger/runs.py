@@ -1,4 +1,4 @@
-""" "Was I restored?": one row of outbox.run for each start, and what the newest one says."""
+"""The runs: one row of outbox.run for each start, which tells whether the outbox was restored, and why the run before it ended."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from spark_job.ledger.open_partitions import OpenPartitions
 _RUNS = queries("spark_job", "runs")
 
 STOPPED = "stopped"
-"""Why a run ended that was asked to stop."""
+"""The recorded reason of a run that ended on request."""
 _OF_SIZE = "batches of at most {} events: "
 _FAILED_AT = re.compile(r"\w+: " + _OF_SIZE.format(r"(\d+)"))
 _BECAUSE_CHARS = 2_000
@@ -105,7 +105,7 @@ class Begun:
 
     @property
     def rebuild_offsets(self) -> int:
-        """Most offsets that are read again, if no open session is in the cache."""
+        """Number of offsets that are read again if no open session is in the cache; fewer otherwise."""
         return sum(max(0, self.resumes_at.at(where) - each.safe) for where, each in self.open.items())
 
 
@@ -148,7 +148,7 @@ def because(error: BaseException | None, failed_at: int | None) -> str:
 def sizes(connection: Connection, end: Offsets, attempt: int) -> list[PastRun]:
     """Return what the newest runs show about the size of batches, the newest first. `end` and `attempt`: of the run that begins.
 
-    A run whose process ended by itself, for what size does not explain, counts as stopped: a person may have mended the cause.
+    A run whose process ended for a reason other than size counts as stopped: the cause may have been repaired.
     """
     found = []
     rows = connection.execute(_RUNS["sizes"], {"limit": _REMEMBERED}).fetchall()

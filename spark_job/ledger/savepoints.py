@@ -43,7 +43,7 @@ class Savepoint:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Read a row of `list` in sql/savepoints.sql. Above a later cut the same offsets name other events: it ends there."""
+        """Read a row of `list` in sql/savepoints.sql. Its end is at most each later cut: above one, offsets name other events now."""
         end, opened = Offsets.from_json(row["end_offsets"]), OpenPartitions.from_json(row["open_state"])
         for cut in map(Offsets.from_json, row["cuts"]):
             end, opened = end.lowered(cut), opened.cut(end, cut)
@@ -62,7 +62,7 @@ class Savepoint:
 
     @property
     def safe(self) -> Offsets:
-        """The first offsets that are still needed of Kafka."""
+        """The first offsets that Kafka must still have."""
         return self.open.safe(self.end)
 
     @property
@@ -173,7 +173,7 @@ def create(connection: Connection, name: str, before: Offsets | None = None) -> 
 def _none_before(at: InputPosition, before: Offsets) -> NoReturn:
     raise SettingsError(
         f"the ledger has no position before {', '.join(before.named(at.generation.topics))}: the outbox began later, or retention has "
-        "removed what was before ([retention] keep_s). Name a later time"
+        "removed the batches before ([retention] keep_s). Name a later time"
     )
 
 
@@ -217,7 +217,7 @@ def check_name(name: str) -> None:
 
 
 def in_use(name: str) -> str:
-    """Say that a name is taken, and the way out."""
+    """Return the message for a name in use, with the command that frees it."""
     return (
         f"there is a savepoint {name!r} already. Take another name, or free this one with `spark-job savepoint delete {name}`; "
         "`spark-job savepoint list` shows them all."

@@ -1,1 +1,6 @@
-"""What the job records while it works: counters, its condition, whether it is ready."""
+"""What the job records while it works. spark_job/status/ reads it, and serves it with what Postgres and Kafka have.
+
+- condition.py: the state of the process, over all its attempts.
+- readiness.py: judges that state for `/readyz`.
+- metrics.py: the counters of the process.
+"""

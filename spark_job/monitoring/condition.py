@@ -63,7 +63,7 @@ class Condition:
         self._enter("standby", because=because, held_back=None, run={})
 
     def waiting(self, because: str) -> None:
-        """Postgres does not answer who owns the outbox."""
+        """A standby cannot read who owns the outbox."""
         self._turn(_START_S)
         self._enter("waiting", because=because, held_back=None, run={})
 
@@ -78,11 +78,11 @@ class Condition:
         self._enter("stopping")
 
     def asked_spark(self) -> None:
-        """The main thread has asked the running query how it is."""
+        """The main thread has read the running query's status."""
         self._turn(_QUERY_S)
 
     def spark_does(self, doing: str, *, between_triggers: bool) -> None:
-        """Note what Spark reports about the query, and whether a trigger has ended: with a batch, or because there is nothing to read.
+        """Note Spark's description of the query, and whether a trigger has ended: with a batch, or because there is nothing to read.
 
         A batch whose commit is still under way counts as no progress yet.
         """

@@ -1,1 +1,8 @@
-"""Turn a closed session into its stored row: the user's transform, the encoding of its outputs, the row in COPY's format."""
+"""Turn a closed session into its stored row.
+
+- transform.py: loads the user's transform, and refuses another version than the run's.
+- settings.py: the settings that a task receives.
+- encoding.py, schemas.py: check and encode outputs; outputs with a schema.
+- trace_context.py: the end event's trace context.
+- session_row.py, pgcopy.py: the row, in COPY's binary format.
+"""

@@ -19,7 +19,7 @@ _MAX_PARTITION = 2**31 - 1
 
 
 class EncodedOutputs(NamedTuple):
-    """The outputs of one session: array elements; None if every event has the default."""
+    """The outputs of one session as array elements; None for an array in which every event has the default."""
 
     events: int
     topics: bytes
@@ -67,7 +67,7 @@ def encode(
     """
     events = list(events)
     if not all(issubclass(kind, OutputEvent) for kind in set(map(type, events))):
-        # The first one, in every attempt: a letter's text must not depend on the order of a set.
+        # Every attempt must name the same one: a letter's text must not depend on the order of a set.
         index = next(number for number, event in enumerate(events) if not isinstance(event, OutputEvent))
         raise InvalidOutputError(f"output {index} is {type(events[index]).__name__}, not OutputEvent")
     columns = OutputColumns.of(events)
@@ -88,7 +88,7 @@ def encode(
 
 
 def _topics(topics: Sequence[str], allowed: OutputTopics) -> bytes:
-    """Most sessions send all to one topic: it is checked once."""
+    """Most sessions send all outputs to one topic, which is then checked once."""
     if topics and topics.count(topics[0]) == len(topics):
         return _topic(topics[0], 0, allowed) * len(topics)
     return b"".join([_topic(topic, index, allowed) for index, topic in enumerate(topics)])

@@ -91,7 +91,7 @@ def output_encoder(
     return _output_encoder(configuration(registry), rules) if registry else None
 
 
-@lru_cache(maxsize=4)  # each new secret makes another one
+@lru_cache(maxsize=4)  # a new secret creates another encoder
 def _output_encoder(configured: str, rules: OutputSchemaRules) -> OutputEncoder:
     options = json.loads(configured)[0]
     return OutputEncoder(schemas_of(options), rules)

@@ -59,7 +59,7 @@ class SessionPlace:
 def joined(fields: Sequence[bytes], outputs: Sequence[int]) -> bytes:
     """Return the fields of one row that holds the sessions of several rows, in order. `outputs`: the number of outputs of each row.
 
-    An array that is NULL in every row stays NULL. One that is NULL in some rows, whose outputs set nothing, has NULL elements for these.
+    An array that is NULL in every row stays NULL. An array that is NULL in some rows has NULL elements for their outputs.
     """
     if len(fields) == 1:
         return fields[0]

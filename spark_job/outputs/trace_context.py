@@ -20,13 +20,13 @@ TraceContext = Sequence[tuple[str, str]]
 NO_CONTEXT: TraceContext = ()
 
 _PARENT, _STATE = TRACE_CONTEXT
-# https://www.w3.org/TR/trace-context/: version, trace id, parent id, flags. Version 00 ends with them; later ones may go on.
+# https://www.w3.org/TR/trace-context/: version, trace id, parent id, flags. Version 00 ends with them; later ones may continue.
 _TRACEPARENT = re.compile(
     rb"(?:00(?=.{53}\Z)|(?!00|ff)[0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[!-~]{0,200})?"
 )
 _STATE_MEMBER = re.compile(rb"[a-z0-9][a-z0-9_*/@-]{0,255}=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
 _STATE_BYTES = 512
-"""The least length that everybody should pass on, by the specification."""
+"""The shortest limit that the specification allows: longer states need not be passed on."""
 _STATE_MEMBERS = 32
 
 

@@ -1,4 +1,4 @@
-"""The user's transform: found by name, tried before the query starts, and pinned for a run by the fingerprint of its module."""
+"""Load the user's transform by name, check it before the query starts, and refuse in workers one whose module differs from the run's."""
 
 import errno
 import hashlib

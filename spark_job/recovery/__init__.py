@@ -1,1 +1,8 @@
-"""The start: read the outbox's position, compare it with Kafka and the settings, and decide how the job continues."""
+"""The start: read the outbox's position, compare it with Kafka and the settings, and decide how the job continues.
+
+- start.py: collects the facts, in one transaction that takes the outbox over.
+- findings.py: decides, from the facts alone: continue, stop, or open a generation.
+- published.py: whether Kafka's progress records show that the database lost batches.
+- restoring.py: where a requested restore begins.
+- starting_offsets.py: where the first generation begins.
+"""

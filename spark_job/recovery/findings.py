@@ -1,4 +1,4 @@
-"""What a start finds, and how it continues: one decision for a killed job, a lost disk and a moved machine. Pure.
+"""Decide how a start continues: one decision for a killed job, a lost disk and a moved machine. Pure.
 
 A start continues at the ledger's position. Whatever could lose or repeat something needs a person's consent first: a ContinuityError then
 names each finding and the flag that accepts it. An accepted finding opens a new generation.
@@ -29,7 +29,7 @@ class AcceptedRisks:
 
 @dataclass(frozen=True)
 class Input:
-    """What Kafka and the settings say of the input now."""
+    """The input now, by Kafka and the settings."""
 
     topic_ids: Mapping[str, str]
     """{topic: topic id}"""
@@ -97,7 +97,7 @@ class Opening:
     cut: Offsets = field(default_factory=Offsets)
     """From these offsets on, Kafka assigns offsets a second time."""
     lost: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Offsets [from, to) that Kafka has deleted and nobody has read."""
+    """Offsets [from, to) that Kafka has deleted before the job read them."""
 
 
 def here(at: InputPosition) -> From:
@@ -249,7 +249,7 @@ def _of_input(begin: From, now: Input) -> list[Finding]:
         found.append(
             Finding(
                 "changed_assembly",
-                "this release has newer assembly rules (CHANGELOG.md): they apply to what comes from here on, and to nothing before",
+                "this release has newer assembly rules (CHANGELOG.md): they apply to later events only",
             )
         )
     changed = changes(begin.assembly, now.assembly)
@@ -257,8 +257,8 @@ def _of_input(begin: From, now: Input) -> list[Finding]:
         found.append(
             Finding(
                 "changed_assembly",
-                f"the assembly rules have changed: {'; '.join(changed)}. Sessions that are open stay open; the new rules apply to what "
-                "comes from here on, and to nothing before",
+                f"the assembly rules have changed: {'; '.join(changed)}. Sessions that are open stay open; the new rules apply to "
+                "later events only",
                 "--accept-changed-assembly",
             )
         )
@@ -274,7 +274,7 @@ def _open(begin: From, topic_id: str) -> str:
 
 
 def _cut(begin: From, now: Input) -> dict[TopicPartition, tuple[int, int]]:
-    """Where the topic ends before what was read of it at any time: {partition: (end now, end read)}."""
+    """Return the partitions that end below an offset that was ever read: {partition: (end now, end read)}."""
     read = begin.end.max(begin.read)
     return {
         where: (latest, read[where]) for where, latest in now.latest.items() if latest < read.get(where, 0)
@@ -287,8 +287,8 @@ def _truncation(cut: Mapping[TopicPartition, tuple[int, int]], now: Input) -> st
         for w, (end, read) in cut.items()
     )
     return (
-        f"Kafka has lost the end of the input, or this is another cluster: {places}. The same offsets will name other events; going on "
-        "begins at Kafka's end, with the next revision, so that what they close cannot be taken for what was sent before"
+        f"Kafka has lost the end of the input, or this is another cluster: {places}. The same offsets will name other events. The job "
+        "would continue at Kafka's end, with the next revision, so that new outputs cannot be mistaken for those that were sent before"
     )
 
 
@@ -315,7 +315,7 @@ _FLAGS = {
     "--accept-changed-assembly": "changed_assembly",
 }
 _OF_COMMANDS = ("--accept-data-loss", "--accept-changed-assembly")
-"""Flags that a restore and a fork have, too. Nobody can go back to offsets that are gone, or that name other events by now."""
+"""Flags of a restore and a fork. They have none for a truncation or a new topic: the savepoint's offsets name other events by now."""
 # The reason in the generation's row is the first of these, if there are several findings.
 _WEIGHT = (
     "savepoint",
@@ -334,10 +334,10 @@ def _require(found: Sequence[Finding], accepted: AcceptedRisks, command: str = "
     refused = [f for f in found if f.flag is not None and not getattr(accepted, _FLAGS[f.flag])]
     if refused:
         flags = " ".join(dict.fromkeys(finding.flag for finding in refused if finding.flag))
-        what = "what was asked for was not done" if command else "the job does not start by itself"
-        way = f"Put right what was moved, or continue as described with: {command or 'spark-job run'} {flags}"
+        what = "the request was not carried out" if command else "the job does not start by itself"
+        way = f"Repair the cause, or continue as described with: {command or 'spark-job run'} {flags}"
         if command and not all(finding.flag in _OF_COMMANDS for finding in refused):
-            way = "Nothing accepts that here; `spark-job run` says how the outbox itself continues"
+            way = "No flag accepts that here; `spark-job run` reports how the outbox itself continues"
         raise ContinuityError(
             f"{what}, and nothing was written. " + ". ".join(finding.text for finding in refused) + f". {way}"
         )

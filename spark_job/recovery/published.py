@@ -1,4 +1,4 @@
-"""What the publisher's own records in Kafka (contract/progress.py) know of the ledger: whether the database lost delivered batches."""
+"""Compare the ledger with the publisher's progress records in Kafka (contract/progress.py): has the database lost delivered batches?"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ class Delivered(NamedTuple):
     epoch: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as a generation keeps it. Batches are numbered across epochs."""
+        """Return the JSON that a generation stores. Batches are numbered across epochs."""
         return {
             "batch_id": self.batch_id,
             "commit_id": None if self.commit_id is None else str(self.commit_id),
@@ -111,7 +111,7 @@ def _read_newest(reader: RangeReader, topic: str, bounds: Mapping[int, tuple[int
 
 
 def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tuple[list[Delivered], str]:
-    """Return the delivered batches that the ledger does not have and nobody has accepted yet, and a text about them for people.
+    """Return the delivered batches that the ledger lacks and that no person has accepted yet, and a text about them for people.
 
     `delivered` must have been read before: the ledger only grows.
     """
@@ -144,9 +144,9 @@ def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tup
 
 
 def _is_another(delivered: Delivered, first: int, first_epoch: int, commits: Mapping[str, str]) -> bool:
-    """Whether the ledger has another commit of this number, or has lost it. Below `first` it is pruned."""
+    """Whether the ledger has another commit under this number, or none. Numbers below `first` were pruned."""
     if delivered.epoch < first_epoch:
-        # Retention prunes the batches of an epoch that it has pruned; the partition of a lane that there is no more keeps its last record.
+        # Retention prunes the batches of an epoch that it has pruned; the partition of a lane that no longer exists keeps its last record.
         return False
     known = delivered.commit_id is None or commits.get(str(delivered.batch_id)) == str(delivered.commit_id)
     return delivered.batch_id >= first and not known

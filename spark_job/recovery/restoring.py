@@ -1,4 +1,4 @@
-"""What a person asks for: a restore of a savepoint, or to skip to the greatest position of all time."""
+"""Where a requested restore begins: at a savepoint, or, with the policy `skip`, at the greatest position of all time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ Policy = Literal["skip", "reissue"]
 
 @dataclass(frozen=True)
 class Restore:
-    """The restore that was asked for. `savepoint`: None with the policy `skip`."""
+    """A requested restore. `savepoint`: None with the policy `skip`."""
 
     savepoint: str | None
     policy: Policy
@@ -57,8 +57,8 @@ def open_restored(connection: Connection, at: InputPosition, asked: Restore, now
     if asked.policy == "skip":
         if asked.savepoint is not None:
             raise SettingsError(
-                f"a skip goes to no savepoint, but to the greatest position of all time. To go back to {asked.savepoint!r}, where what "
-                "closed since is sent again, say --policy reissue; for a skip leave the name out"
+                f"the policy skip continues at the greatest position of all time, not at a savepoint: leave out the name. To go back to "
+                f"{asked.savepoint!r} and send all later sessions again, use --policy reissue"
             )
         begin = replace(greatest, revision=at.generation.revision)
         finding = Finding("skip", "restored: continues at the greatest position of all time (skip)")
@@ -117,7 +117,7 @@ def greatest_of(rows: list[dict[str, Any]]) -> From:
                     ends[where], opened[where], source[where] = offset, found.get(where), number
     newest = rows[-1]
     topics = {topic_id: topic for row in rows for topic_id, topic in row["topics"].items()} | newest["topics"]
-    # A topic that was made again: what was read of the former one was given up.
+    # The topic was created again: the position in the former one was given up.
     now = {topic: topic_id for topic_id, topic in newest["topics"].items()}
     replaced = {topic_id for topic_id, topic in topics.items() if now.get(topic, topic_id) != topic_id}
     for where in [where for where in source if where.topic_id in replaced]:
@@ -152,6 +152,6 @@ def _merged(rows: list[dict[str, Any]], source: Mapping[TopicPartition, int], sa
 
 
 def position_rows(connection: Connection) -> list[dict[str, Any]]:
-    """Return what the ledger and the generations have of every position, as the database has it."""
+    """Return the rows of every position in the ledger and the generations."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_GENERATIONS["positions"]).fetchall()

@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 class RequestRefusedError(OutboxError):
-    """What was asked of the job cannot be done."""
+    """The job cannot do what a command requested."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Start:
         return Started(at, begun, size, topics, outbox_uuid)
 
     def _delivered(self, connection: Connection, outbox_uuid: UUID) -> list[Delivered]:
-        """Return what the publisher's records know. Kafka does not answer: raise if the database may have lost something, else continue."""
+        """Return the lanes' positions in Kafka. If Kafka does not answer, raise if the database may have lost batches, else continue."""
         try:
             return published.newest_delivered(self.settings, outbox_uuid)
         except UnavailableError as error:
@@ -133,7 +133,7 @@ class Start:
             return at, findings.first(now, first.start, first.text, self.accepted, behind), lost
         if self.request is not None:
             if behind:
-                # The database lost its end between the request and now: the start without it says so.
+                # The database has lost its end since the request: the next start, without the request, reports that.
                 raise RequestRefusedError(
                     "the outbox may have lost its newest batches; the job's own start decides that first"
                 )

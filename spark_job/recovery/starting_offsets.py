@@ -20,7 +20,7 @@ _SHOWN = 10
 
 
 class Bounds(Protocol):
-    """What Kafka answers; `input.topics.KafkaInput`."""
+    """The requests to Kafka; `input.topics.KafkaInput` makes them."""
 
     def bounds(self, topics: InputTopics, where: Literal["earliest", "latest", "readable"]) -> Offsets:
         """See there."""

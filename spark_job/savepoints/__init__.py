@@ -1,4 +1,8 @@
-"""Named positions, and what a person asks for: a restore, a skip, an export, a fork.
+"""Restores, forks and exports of savepoints. ledger/savepoints.py creates, lists and deletes them.
 
-Creating, listing and deleting: ledger/savepoints.py; the lock between two batches: commands/common.py `writer_lock`.
+- restore_and_fork.py: opens a generation while no job runs. recovery/restoring.py decides where it begins, also for a running job.
+- exported.py: the file of a savepoint, from which a fork begins.
+- preview.py: what a restore would do and did.
+
+The lock that a command holds between two batches: commands/common.py, `writer_lock`.
 """

@@ -1,4 +1,4 @@
-"""Show what a restore would do, before it is done, and report what was done."""
+"""Show what a restore would do, and report what it did."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Preview:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same as JSON-ready values."""
+        """Return the preview as JSON-ready values."""
         opening = self.opening
         return {
             "reason": opening.reason,

@@ -1,7 +1,7 @@
-"""Find the keys that may need more than the plain grammar: start, entries, end.
+"""Select the keys whose events are judged one by one (`event_rules`). All others are a start, entries and an end, and nothing else.
 
-Each test works on whole columns. It may suspect too many keys, never too few: the rules for single events (`event_rules`) decide, and give
-clean keys the same result.
+Each test works on whole columns. It may select too many keys, never too few: `event_rules` decides, and gives a key without an anomaly the
+same result.
 """
 
 from typing import NamedTuple

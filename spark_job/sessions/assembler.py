@@ -2,8 +2,8 @@
 
 1. Take out the clock records, and read the others as columns (`records`); malformed ones are dead letters already.
 2. Sort the events by (key, offset), cut each key's events into segments at the starts, and join them with the open sessions (`groups`).
-3. Find, whole columns at a time, every key that might need more than the plain grammar (`anomalies`).
-4. The other keys' segments are sessions, or stay open, as they are. The odd keys are judged event by event (`event_rules`).
+3. Select, whole columns at a time, every key whose events may be more than a start, entries and an end (`anomalies`).
+4. The segments of all other keys are closed sessions, or stay open, as they are. `event_rules` judges the selected keys event by event.
 """
 
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ import pyarrow as pa
 from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.anomalies import Anomalies, find_anomalies
 from spark_job.sessions.clock import NEVER
-from spark_job.sessions.event_rules import NewEvents, OpenSession, Rules
+from spark_job.sessions.event_rules import EventRules, NewEvents, OpenSession
 from spark_job.sessions.events import Events
 from spark_job.sessions.groups import Groups
-from spark_job.sessions.open_limits import within_limits
 from spark_job.sessions.parsing.clock_records import without_clock_records
 from spark_job.sessions.parsing.records import read_records
+from spark_job.sessions.partition_limits import within_limits
 from spark_job.sessions.result import AssembledSessions, ClosedSession, DeadLetter
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk, Sums, ranges
@@ -122,7 +122,9 @@ class _Odd:
         size = groups.past[odd] - groups.first[odd]
         rows = ranges(groups.first[odd], size)
         self.n_before = len(before)
-        self.rules = Rules(settings, Events.concat([before.events, groups.events.take(rows)]), groups.clock)
+        self.rules = EventRules(
+            settings, Events.concat([before.events, groups.events.take(rows)]), groups.clock
+        )
         keys: list[str] = groups.key_of(odd).to_pylist()
         keys += sessions.key.take(pa.array(silent)).to_pylist()
         new = _new_events(

@@ -5,7 +5,7 @@ about an interval of the log, never about the wall clock or another partition. N
 together with the newest earlier one of a different key, unless the broker has set its time (docs/decisions/0032). A clock record counts as
 one of a key that no other record has (docs/decisions/0047).
 Sparse tables (maxima of all runs of 1, 2, 4, … records) answer it for all events of a batch at once.
-`Rules._end_if_silent` decides the timeout; `anomalies` only selects the suspects.
+`event_rules` decides (`EventRules._end_if_silent`); `anomalies` only selects the keys.
 """
 
 from dataclasses import dataclass

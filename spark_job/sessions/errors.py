@@ -10,4 +10,4 @@ class DamagedStateError(AssemblyError):
 
 
 class InputSchemaError(AssemblyError):
-    """The table of new records lacks a column or has one of another type."""
+    """The table of new records lacks a column, or a column has another type."""

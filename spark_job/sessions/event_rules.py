@@ -1,10 +1,10 @@
-"""The exact rules, event by event, for keys with any anomaly.
+"""Judge a key's events one by one: which session each belongs to, and what ends a session. For keys with any anomaly (`anomalies`).
 
 For each event, in this order (docs/sessions.md):
-1. silence shown by other keys' records since the session's last event (`clock`);
-2. the event itself is later than the session's timeout: the session ends, the event is judged again;
-3. a duplicate (an entry whose id was seen in this session, or a start with the first one's id or bytes) is dropped;
-4. start, entry and end, and the limits.
+1. If other keys' records since the session's last event show silence (`clock`), the session ends.
+2. If the event is later than the session's timeout, the session ends, and the event is judged as if no session had been open.
+3. A duplicate is dropped: an entry whose id the session has, or a start with the id or the bytes of the first one.
+4. Start, entry and end; the limits of a session. The partition's limit: `partition_limits`.
 """
 
 from bisect import bisect_left
@@ -22,13 +22,13 @@ from spark_job.sessions.state.open_sessions import payload_hash, start_hashes
 
 @dataclass(slots=True)
 class OpenSession:
-    """One open session of one key, or the tombstone of one that grew over a limit."""
+    """A key's open session, or its tombstone after it exceeded a limit."""
 
     start: int
     last: int
     max_ts: int
     rows: list[int]
-    """Its events in the rules' events; none for a tombstone."""
+    """Indexes of its events in `EventRules.events`; empty for a tombstone."""
     n_bytes: int
     irregular: bool = False
     """Whether duplicates were dropped."""
@@ -39,16 +39,16 @@ class OpenSession:
     """Set for a tombstone."""
     part: int = 1
     start_id: bytes | None = None
-    """The start's event id; of a tombstone its hash, so that one takes little room on the ledger rows."""
+    """The start's event id. A tombstone has the id's hash, which takes less room in the ledger."""
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether it only swallows events."""
+        """Whether its further events are dropped."""
         return self.start_hash is not None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is a part that a rebuild has not reached yet: events below its start are those of earlier parts."""
+        """Whether it is a later part of a session, and a rebuild has not reached its start: events below that belong to earlier parts."""
         return not self.rows and not self.is_tombstone
 
 
@@ -62,11 +62,11 @@ class NewEvents:
     kind: list[int]
     event_id: list[bytes | None]
     silence: list[tuple[int, int, int]]
-    """Before the first and after each event: (latest time, first and end place on the clock) of the records of other keys up to this
-    key's next event."""
+    """One more than there are events: for other keys' records before the first event, and after each event until the next one, their
+    latest time and their range of places on the clock."""
 
 
-class Rules:
+class EventRules:
     """Judges the events of one key after another, and collects the results."""
 
     def __init__(self, settings: AssemblySettings, events: Events, clock: Clock) -> None:
@@ -148,7 +148,7 @@ class Rules:
         return self._take(key, session, row, offset, ts, kind, event_id)
 
     def _drop(self, session: OpenSession, offset: int, ts: int, kind: int) -> None:
-        """Drop a duplicate or swallowed event. A rebuild that begins after the session's start would take a dropped start for it."""
+        """Drop an event. Note a dropped start: a rebuild that begins after the session's start must not take it for the session's start."""
         self._extend(session, offset, ts)
         if kind == START and self.settings.rules >= 2:
             session.repeated = offset
@@ -190,7 +190,7 @@ class Rules:
     def _begin_part(
         self, key: str, row: int, offset: int, max_ts: int, kind: int, event_id: bytes | None, part: int
     ) -> OpenSession | None:
-        """`max_ts`: of the whole session."""
+        """Begin the next part of a session with an event. `max_ts`: the latest time of the whole session."""
         session = OpenSession(offset, offset, max_ts, [], 0, start_id=event_id, part=part)
         return self._take(key, session, row, offset, max_ts, kind, event_id)
 
@@ -201,7 +201,7 @@ class Rules:
         )
 
     def _time_out(self, key: str, session: OpenSession, closing: int, detail: str) -> None:
-        """`closing`: offset of the record that showed the timeout; `detail`: for a letter."""
+        """End a session by timeout. `closing`: offset of the record that showed the timeout; `detail`: for a letter."""
         if self.settings.on_timeout == "emit" and not session.is_tombstone:
             self._close(key, session, Unended("timeout", session.last, closing))
         else:
@@ -228,7 +228,7 @@ class Rules:
     def _end_if_silent(
         self, key: str, session: OpenSession | None, latest: int, low: int, high: int
     ) -> OpenSession | None:
-        """End the session if other keys' records show that it fell silent. `latest`: the latest time of any of them, agreed or not."""
+        """End the session if other keys' records show its silence. `latest`: their latest time, which `clock` has not confirmed yet."""
         if session is None:
             return None
         limit = session.max_ts + self.settings.silence_ms
@@ -253,7 +253,7 @@ class Rules:
         detail: str,
         over: int = 0,
     ) -> None:
-        """Dead-letter a session; a tombstone had its letter when it was buried."""
+        """Dead-letter a session. A tombstone has its letter already."""
         if session.is_tombstone:
             return
         events = self.events.take(np.array(session.rows, np.int64))
@@ -268,16 +268,17 @@ class Rules:
         )
 
     def _is_duplicate(self, session: OpenSession, row: int, kind: int, event_id: bytes | None) -> bool:
-        """Return whether the event was sent before. In an open session, only its start and entries can be: an end has ended it.
+        """Return whether the event repeats one of the session: its start or an entry, since an end would have ended it.
 
-        So no id of an entry opens a session or keeps one open (rules 2): tombstones do not have them, and a rebuild may not read them.
+        By rules 2, a start or an end with the id of an entry is no repetition: tombstones do not keep these ids, and a rebuild may not read
+        them.
         """
         if kind == START and self._repeats(session, row, event_id):
             return True
         return event_id in session.ids and (kind == ENTRY or self.settings.rules < 2)
 
     def _repeats(self, session: OpenSession, row: int, event_id: bytes | None) -> bool:
-        """Return whether a start is the session's first event once more; by other rules the first event may have been no start."""
+        """Return whether a start event repeats the session's start. A session that other assembly rules began may have none."""
         payload = self.events.raw(row)
         if session.start_hash is not None:
             same_id = event_id is not None and payload_hash(event_id) == session.start_id

@@ -32,7 +32,7 @@ class Events:
     event_id: pa.LargeBinaryArray | None
     """None if event ids are not configured."""
     type: pa.LargeBinaryArray | None = None
-    """In UTF-8, if an event's kind does not determine its type: entries have several, or other rules applied. None, NULL: it does."""
+    """Types in UTF-8 of events whose kind does not determine them: entries have several types, or other rules applied. Else NULL, None."""
     bounds: Int = field(init=False)
     data: memoryview = field(init=False)
 

@@ -1,4 +1,4 @@
-"""The assembler's settings: where the events' fields are and how large a session may grow."""
+"""The assembler's settings: where the events' fields are, how large a session may grow, and when it times out."""
 
 from dataclasses import dataclass
 from typing import Literal

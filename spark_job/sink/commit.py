@@ -28,8 +28,8 @@ from spark_job.ledger import ownership
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.position import InputPosition
 from spark_job.monitoring import metrics
-from spark_job.sink import batch, ledger_rows, superseded
-from spark_job.sink.batch import BatchResult, OutputRow
+from spark_job.sink import batch_result, covered_letters, ledger_rows
+from spark_job.sink.batch_result import BatchResult, OutputRow
 from spark_job.sink.computed_batch import BatchRange, ComputedBatch
 from spark_job.sink.copy_rows import copy_rows, insert_letters
 from spark_job.sink.erased import ErasedKeys
@@ -73,7 +73,7 @@ class Sink:
         self._transform_fingerprint = transform_fingerprint
         self._max_row_bytes = max_row_bytes
         self._ensured_to = 0
-        self._horizon = superseded.Horizon.read(connection, position)
+        self._horizon = covered_letters.Horizon.read(connection, position)
 
     def commit(self, computed: ComputedBatch, spark_batch: int) -> CommittedBatch:
         """Store the batch, and return what it added.
@@ -84,7 +84,7 @@ class Sink:
         began = time.perf_counter()
         planned, result, following = computed.planned, computed.result, computed.following
         generation = self.position.generation
-        parts = batch.parts(result.sessions, self._max_row_bytes)
+        parts = batch_result.parts(result.sessions, self._max_row_bytes)
         self._ensure_partitions(len(parts))
         prepared = time.perf_counter()
         reach("sink.before_transaction")
@@ -95,13 +95,13 @@ class Sink:
             reach("sink.after_continuity")
             if (erased := ErasedKeys.read(self._connection, self.position)) is not None:
                 whole, result = result, erased.left_out(result)
-                parts = batch.parts(result.sessions, self._max_row_bytes)
+                parts = batch_result.parts(result.sessions, self._max_row_bytes)
                 _report_erased(whole, result)
             first_id = state.next_batch
             for part, rows in enumerate(parts):
                 copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
             reach("sink.after_copy")
-            resolved = superseded.resolve(
+            resolved = covered_letters.resolve(
                 self._connection, self._horizon.keys(result.sessions), first_id, first_id + len(parts) - 1
             )
             written = insert_letters(

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
 class CommitThread:
-    """Runs one commit at a time in its own thread. After one that committed nothing, it begins no other."""
+    """Runs one commit at a time in its own thread. If one does not commit its batch, no other begins."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")

@@ -11,8 +11,8 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
-from spark_job.sink import batch
-from spark_job.sink.batch import BatchResult
+from spark_job.sink import batch_result
+from spark_job.sink.batch_result import BatchResult
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class ResultReader:
         began = time.perf_counter()
         # Asked after the action: if a topic was created again meanwhile, Spark reads the new one, and reports nothing.
         topics = self._input_topics()
-        result = batch.read(table, topics.places())
+        result = batch_result.read(table, topics.places())
         following = self.following_row(planned, result)
         self.expected = replace(self.expected, newest=following)
         return ComputedBatch(planned, result, topics, following, time.perf_counter() - began)

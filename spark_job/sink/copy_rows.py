@@ -9,7 +9,7 @@ from service.lifecycle.fault_points import reach
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.generations import Connection, Generation
 from spark_job.outputs import pgcopy
-from spark_job.sink.batch import Letter, OutputRow
+from spark_job.sink.batch_result import Letter, OutputRow
 
 _LEDGER = queries("spark_job", "ledger")
 _LETTERS = queries("spark_job", "letters")
@@ -37,7 +37,7 @@ def insert_letters(
     batch_id: int,
     start: Offsets,
 ) -> dict[str, int]:
-    """Insert the letters that are not there yet; return how many were new, by reason.
+    """Insert the letters that the outbox does not have yet; return their number by reason.
 
     `topic_names`: {topic id: topic}. `start`: of the batch. Letters that close below it come after an upgrade from before schema 0005,
     which may have settled them.

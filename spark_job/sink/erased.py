@@ -14,7 +14,7 @@ from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.position import InputPosition
-from spark_job.sink.batch import BatchResult
+from spark_job.sink.batch_result import BatchResult
 
 _ERASED = queries("spark_job", "erased")
 _LEDGER = queries("spark_job", "ledger")

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from db.statements import queries
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.open_partitions import OpenPartitions
-from spark_job.sink.batch import OutputRow
+from spark_job.sink.batch_result import OutputRow
 
 _LEDGER = queries("spark_job", "ledger")
 
@@ -35,7 +35,7 @@ class LedgerState:
 
 
 def read_state(connection: Connection) -> LedgerState:
-    """Read the state; call under the writer lock, in a statement of its own."""
+    """Read the state. Call under the writer lock, in a statement after the one that took it."""
     with connection.cursor(row_factory=class_row(LedgerState)) as cursor:
         state = cursor.execute(_LEDGER["state"]).fetchone()
     assert state is not None, "outbox.writer has its one row from the migration on"
@@ -59,7 +59,7 @@ class LedgerEntry:
     generation: int
     run_id: UUID
     transform_fingerprint: str
-    spark_batch: int | None = None  # this and the position: only in a stream batch
+    spark_batch: int | None = None  # like the position, only set in a stream batch
     start: Offsets | None = None
     end: Offsets | None = None
     open: OpenPartitions | None = None

@@ -17,7 +17,7 @@ _QUIET = "-Xlog:cds*=error"
 
 
 def archive(java: str) -> Path:
-    """Return where the archive for this Java (an executable) and this Spark belongs. It need not be there."""
+    """Return the path of the archive for this Java (an executable) and this Spark. It need not exist."""
     jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
     # The JVM compares the same: an archive is valid while each jar has its former size and time.
     content = "\n".join([_release(Path(os.path.realpath(java))), *map(_known, jars)])

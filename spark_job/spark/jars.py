@@ -1,4 +1,4 @@
-"""The jars a process needs: resolved once, verified, kept in the user's cache.
+"""The jars that a process needs: resolved once, verified, kept in the user's cache.
 
 pyspark ships no Kafka connector and devstack needs Kafka's own jars. `.lock` files name both:
 

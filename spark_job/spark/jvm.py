@@ -30,7 +30,7 @@ _NOISE = (
     b"Picked up JAVA_TOOL_OPTIONS: ",
     b"NOTE: Picked up JDK_JAVA_OPTIONS: ",
 )
-"""What a JVM prints at every start, before it reads the settings of any log."""
+"""Lines that a JVM prints at every start, before it reads any log settings."""
 _TRACEBACK = b"Traceback (most recent call last):\n"
 _IN_DAEMON = re.compile(rb'  File ".*pyspark/daemon\.py", line \d+, in (manager|worker)\n')
 _PIPE_CLOSED = b"BrokenPipeError: [Errno 32] Broken pipe\n"
@@ -136,7 +136,7 @@ def is_ours() -> bool:
 
 
 def end(timeout_s: float) -> None:
-    """Have the JVM that this process started end by itself, and wait for that. Raises subprocess.TimeoutExpired."""
+    """Ask the JVM that this process started to end, and wait for its end. Raises subprocess.TimeoutExpired."""
     gateway = SparkContext._gateway
     assert gateway is not None
     assert gateway.proc is not None

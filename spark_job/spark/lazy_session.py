@@ -1,4 +1,4 @@
-"""Spark's life in the job: started beside the job's own start, kept over failures, replaced if it is not sound."""
+"""Spark's life in the job: started beside the job's start, kept after a failure, replaced if it no longer works."""
 
 import threading
 

@@ -176,12 +176,12 @@ def protected_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
 
 
 def standalone_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
-    """Return the same for a standalone cluster: they are protected if there is a secret. Empty for other masters."""
+    """Return the options that protect connections in a standalone cluster, if there is a secret. Empty for other masters."""
     return _PROTECTED if master.startswith(_STANDALONE) and "spark.authenticate.secret" in own else {}
 
 
 def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:
-    """Return the options of a Spark in one process on this machine: nobody else reaches it, and its files vanish with the process."""
+    """Return the options of a Spark in one process on this machine: no other process reaches it, and its files vanish with the process."""
     if not master.startswith("local"):
         return {}
     own = {
@@ -232,7 +232,7 @@ def _configure_log(settings: JobSettings) -> None:
 
 
 def load_added_jars(session: SparkSession) -> None:
-    """Have this thread, and the query that it starts, find jars that were added after the JVM's start."""
+    """Let this thread, and the query that it starts, load jars that were added after the JVM's start."""
     loader = session._jsparkSession.sharedState().jarClassLoader()
     virtual_machine: Any = session.sparkContext._jvm
     virtual_machine.java.lang.Thread.currentThread().setContextClassLoader(loader)

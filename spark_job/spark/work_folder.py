@@ -1,6 +1,6 @@
 """The folder of this process: Spark's work files, its sockets, and the checkpoint that each query requires.
 
-Nothing in it is ever read again, and all of it is thrown away.
+No later process reads it, and all of it is removed.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""How far the input topics are beyond the ledger. A client of its own asks Kafka, so that the lag is known while no query runs, too."""
+"""How many offsets of the input topics the ledger has not read yet. A separate client reads their ends, also while no query runs."""
 
 import time
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Ends(NamedTuple):
 
 
 class InputLag:
-    """Has an administrative client of its own; one thread uses it."""
+    """Asks Kafka for the lag, by a separate administrative client. One thread uses it."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka

@@ -1,4 +1,4 @@
-"""`spark-job status`: the job's state as the outbox has it, from SQL alone."""
+"""`spark-job status`: the job's state as stored in the outbox. Only Postgres is asked."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,15 +34,15 @@ class BatchRate(NamedTuple):
     duplicate_events: int
 
     def __str__(self) -> str:
-        """Return the same for people."""
-        means = self.to_json()
+        """Return the counts and the rates per second as one line of text."""
+        rates = self.to_json()
         return (
-            f"{self.batches:,} batches, {self.input_events:,} events ({means['input_events_per_second']:,.1f}/s), {self.sessions:,} "
-            f"sessions ({means['sessions_per_second']:,.1f}/s), {self.output_events:,} outputs, {self.dead_letters:,} dead letters"
+            f"{self.batches:,} batches, {self.input_events:,} events ({rates['input_events_per_second']:,.1f}/s), {self.sessions:,} "
+            f"sessions ({rates['sessions_per_second']:,.1f}/s), {self.output_events:,} outputs, {self.dead_letters:,} dead letters"
         )
 
     def to_json(self) -> dict[str, float]:
-        """Return the same with the means over the whole time."""
+        """Return the counts and the mean rates per second."""
         return self._asdict() | {
             "input_events_per_second": round(self.input_events / self.seconds, 1),
             "sessions_per_second": round(self.sessions / self.seconds, 1),
@@ -72,7 +72,7 @@ class JobStatus:
     """None while the ledger is empty."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
+        """Return the status as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
         at = self.position
         generation = at.generation if at else None
         return {
@@ -103,7 +103,7 @@ class JobStatus:
 
 
 def open_work(at: InputPosition | None) -> dict[str, int]:
-    """Return how much is open: sessions, and the events and bytes that they hold."""
+    """Return the number of open sessions, and of their events and bytes."""
     opened = at.open.values() if at else ()
     return {
         "open_sessions": sum(each.sessions for each in opened),

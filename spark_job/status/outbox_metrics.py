@@ -1,4 +1,4 @@
-"""Open work, in Postgres and in Kafka's input topics, as Prometheus metrics."""
+"""Open work as Prometheus metrics: what the outbox holds, and what the input topics hold beyond it."""
 
 import time
 from collections.abc import Callable, Sequence

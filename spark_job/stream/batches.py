@@ -36,7 +36,7 @@ from spark_job.stream.endings import FailedPart, QueryEnding
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a run's queries work with."""
+    """What all queries of a run need."""
 
     run_id: UUID
     settings: Settings
@@ -73,7 +73,7 @@ class BatchSteps:
         self._commits = commits
         self._condition = condition
         self._committed = run.reader.expected
-        """A position that is certainly committed, perhaps one batch behind the outbox's."""
+        """A committed position, at most one batch behind the outbox's."""
         self._next_number = 0
         self.largest = 0
         """Events of the largest batch that the query has committed."""

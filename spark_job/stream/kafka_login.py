@@ -71,8 +71,8 @@ def _allow(session: SparkSession, url: str) -> None:
 
 
 class _Server(ThreadingHTTPServer):
-    """Of a few connections at once: anybody on this machine may open some. The oldest makes room for a new one, unless it has the secret:
-    whoever asks at once is answered.
+    """Serves a limited number of connections, because any process on this machine may open some. A new connection replaces the oldest one
+    that has not sent the secret: a client that sends it at once is answered.
     """
 
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
@@ -81,7 +81,7 @@ class _Server(ThreadingHTTPServer):
         self._strangers: deque[Any] = deque()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own."""
+        """Answer a connection in a separate thread."""
         with self._lock:
             self._strangers.append(request)
             oldest = self._strangers.popleft() if len(self._strangers) > _MOST_STRANGERS else None
@@ -91,23 +91,23 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """In that thread."""
+        """Answer the connection. Runs in that thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self.keep(request)
 
     def keep(self, request: Any) -> None:
-        """A connection that has the secret, or has ended, makes no room."""
+        """Never close this connection to make room: it has sent the secret, or has ended."""
         with self._lock, suppress(ValueError):  # it has made room before
             self._strangers.remove(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that leaves is no news."""
+        """Log nothing: clients may disconnect."""
 
 
 class TokenEndpoint:
-    """Answers the Java client of this machine. It lives as long as the process, in a thread of its own, and its secret as well."""
+    """Answers the Java client of this machine, in a separate thread. The thread and its secret live as long as the process."""
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
@@ -156,7 +156,7 @@ class TokenEndpoint:
                 authorization = self.headers.get("Authorization", "")
                 if endpoint.is_known(authorization):
                     endpoint._server.keep(self.connection)
-                # An answer to what was not read would be lost when the connection ends.
+                # If part of the request were unread, the answer would be lost when the connection ends.
                 length = self.headers.get("Content-Length", "")
                 self.rfile.read(min(int(length), _MOST_BODY_BYTES) if length.isdecimal() else 0)
                 status, found = endpoint.answer(authorization)
@@ -168,7 +168,7 @@ class TokenEndpoint:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Nothing."""
+                """Log no request."""
 
         return Handler
 

@@ -25,7 +25,7 @@ class Pacing:
         self._began = self._called = clock()
 
     def begin(self) -> None:
-        """Note that Spark has planned a batch, and calls for it."""
+        """Note that Spark has planned a batch and called for it."""
         self._called = self._clock()
 
     def pause(self, events: int, ends: Callable[[], bool]) -> None:

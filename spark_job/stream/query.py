@@ -9,7 +9,8 @@ begins. A run is one query, or several: Spark fixes the size of batches when a q
 
     RUNNING -> GROWING -> STOPPING -> FAILED
 
-GROWING is set by the thread that computes, STOPPING by a signal, a command's request or the loss of the outbox, FAILED by what failed.
+GROWING is set by the thread that computes; STOPPING by a signal (service/lifecycle/shutdown.py), a command's request or the loss of the
+outbox; FAILED by the part that failed.
 
 **Threads.** At most one batch is computed while at most one, the batch before it, is committed.
 
@@ -25,13 +26,13 @@ GROWING is set by the thread that computes, STOPPING by a signal, a command's re
 1. The state leaves RUNNING. From here on no batch is begun: Spark's thread, when it comes with another one, is parked in the callback.
 2. Wait until the batch that is being computed has ended, and Spark's thread is parked or has nothing to do.
 3. Wait for the last commit. One that backpressure holds back is dropped if the run ends.
-4. Stop the query. The parked callback returns when Spark says that the query has ended: no exception is needed to end one.
+4. Stop the query. The parked callback returns when Spark reports the query's end, so that no exception is needed to end it.
 5. Read the state. GROWING: start the next query. Otherwise the run ends.
 
 **Invariants.** The state is judged once, in step 5, when nothing is under way: a stop that comes in steps 1 to 4 of a growth finds the
 last batch committed. A failed batch or commit skips no step, but the waits are bounded then: Spark or Postgres may not answer any more.
-Nothing that Spark or py4j keeps leads to the run once the query has ended (`_Callback.close`), and nothing of the query itself is kept in
-the JVM (`ended_query.py`).
+After a query's end, no object that Spark or py4j keeps refers to the run (`_Callback.close`), and nothing of the query itself is kept in
+the JVM (`query_leftovers.py`).
 """
 
 import contextlib
@@ -59,11 +60,11 @@ from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed_batch import BatchRange
 from spark_job.spark.session import load_added_jars
 from spark_job.stream.batches import BatchSteps, RunContext
-from spark_job.stream.ended_query import let_go
 from spark_job.stream.endings import FailedPart, Interruption, QueryEnding, State
 from spark_job.stream.kafka_login import java_login
 from spark_job.stream.pacing import Pacing
-from spark_job.stream.query_watch import QueryWatch
+from spark_job.stream.query_leftovers import release_leftovers
+from spark_job.stream.query_status import QueryStatus
 
 log = structlog.get_logger()
 
@@ -130,7 +131,7 @@ class QueryLoop:
                 ending.fail(FailedPart.SPARK, error)
             finally:
                 self._end(query, ending)
-        let_go(self._run.spark)
+        release_leftovers(self._run.spark)
         return ending
 
     def _start(self, callback: "_Callback", checkpoint: str) -> StreamingQuery:
@@ -158,9 +159,9 @@ class QueryLoop:
 
     def _watch(self, query: StreamingQuery, ending: QueryEnding) -> None:
         """Return when the state has left RUNNING, or Spark has ended the query."""
-        watch = QueryWatch(query, self._condition, self._batches.before)
+        status = QueryStatus(query, self._condition, self._batches.before)
         while ending.state is State.RUNNING and query.isActive:
-            watch.look()
+            status.poll()
             self._stop.wait(_POLL_S)
 
     def _drain(self, query: StreamingQuery, ending: QueryEnding) -> None:

@@ -1,4 +1,4 @@
-"""The attempts inside the process: the plan of each, and what follows a failure."""
+"""Whether another attempt follows a failed one, and with which plan. `restart_strategy` decides when."""
 
 import re
 import threading

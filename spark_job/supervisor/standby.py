@@ -1,8 +1,8 @@
 """A hot standby: Spark runs and is warm, and this process waits until no other run owns the outbox.
 
-A cold start spends nearly all its time on Python, the JVM and code that is compiled for the first time. A standby has done that when the
-owner dies, so that only the start's transaction and the first batch remain. It owns nothing, writes nothing, and reads one row twice a
-second.
+A cold start spends nearly all its time on loading Python, the JVM and code that is compiled for the first time. A standby has all of it
+loaded when the owner dies: only the start's transaction and the first batch remain. A standby owns nothing, writes nothing, and reads one
+row twice a second.
 Whether the owner is alive: `Owner.is_alive`; the takeover itself: `take_over`, both in ledger/ownership.py.
 """
 
@@ -43,23 +43,23 @@ class Standby:
         self._warm: SparkSession | None = None
 
     def wait(self, own: Collection[UUID]) -> bool:
-        """Return True once nobody but a run of `own` (this process's) owns the outbox, False if the process is to stop first.
+        """Return True once no other process owns the outbox; False if `stop` is set first. `own`: the runs of this process.
 
-        Raises what `LazySession.get` does, and SettingsError if the schema is not this release's. If Postgres is away, it is asked again,
-        since no run can work without it.
+        Raises what `LazySession.get` does, and SettingsError if the schema is not this release's. While Postgres is unreachable, `wait`
+        tries again: no run can work without it.
         """
-        seen = len(own) > 1  # a run of this process has worked on it
+        has_connected = len(own) > 1  # an earlier run of this process used this database
         while not self._stop.is_set():
             try:
                 with connect(self._settings.postgres, "spark-job", autocommit=True) as connection:
                     require_current(connection)
-                    seen = True
+                    has_connected = True
                     return self._wait(connection, own)
             except (UnavailableError, psycopg.OperationalError) as error:
-                if isinstance(error, DatabaseMissingError) and not seen:
+                if isinstance(error, DatabaseMissingError) and not has_connected:
                     raise
                 log.warning("standby_without_postgres", because=" ".join(str(error).split()))
-                self._condition.waiting("nobody can be asked who owns the outbox: Postgres is away")
+                self._condition.waiting("cannot find out which run owns the outbox: Postgres is unreachable")
                 self._stop.wait(self._settings.job.heartbeat_s)
         return False
 

@@ -29,7 +29,7 @@ from spark_job.testing.records import Records, table_of
 
 @dataclass(frozen=True)
 class SessionRun:
-    """What the transform made of one session."""
+    """The outputs of one session, or its failure."""
 
     session: Session
     outputs: tuple[StoredOutput, ...] = ()

@@ -13,7 +13,7 @@ OutputState = Literal["same", "altered", "missing", "new"]
 
 @dataclass(frozen=True)
 class Compared:
-    """A session, and what the outbox has of it."""
+    """A session's current outputs, and those in the outbox."""
 
     run: SessionRun
     stored: StoredSession | NotStored | None

@@ -47,7 +47,7 @@ Place = tuple[str, int, int]
 def look_up(
     settings: Settings, sessions: Sequence[Session], closings: Sequence[int], topic_ids: Mapping[str, str]
 ) -> list[StoredSession | NotStored]:
-    """Return what the outbox has of each session. Raises OutboxError, psycopg.Error.
+    """Return each session's outputs in the outbox, or why there are none. Raises OutboxError, psycopg.Error.
 
     `closings`: offset of the record that showed each session's end; `topic_ids`: {topic: topic id}.
     """
@@ -127,7 +127,7 @@ def _reasons(
     places: Sequence[Place],
     which: Sequence[int],
 ) -> Iterator[NotStored]:
-    """Yield why the outbox has nothing of some of the sessions, in their order."""
+    """Yield, in the sessions' order, why the outbox has no outputs of each."""
     if not which:
         return
     with snapshot(connection), connection.cursor(row_factory=dict_row) as cursor:

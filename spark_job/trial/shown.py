@@ -78,7 +78,7 @@ _SHOWN = 10
 STATES = {
     "same": "same as in the outbox",
     "altered": "altered",
-    "begins_earlier": "not compared, begun before what was read",
+    "begins_earlier": "not compared, begun before the first record read",
     "not_read": "not read by the job yet",
     "dead_letter": "dead letters",
     "erased": "erased",

@@ -21,7 +21,7 @@ from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.outputs.session_row import N_FIELDS
 from spark_job.sessions.state.open_state import OpenState
-from spark_job.sink.batch import Letter, SessionRow, parts
+from spark_job.sink.batch_result import Letter, SessionRow, parts
 from tests.fuzz.logs import Log
 from tests.support.histories.tasks import Job, kafka
 from tests.support.reference.kept import reread

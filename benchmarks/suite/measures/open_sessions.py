@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from spark_job.assembly.fingerprint import task_code_fingerprint
+from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.assembly.rows import PARTITION
 from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
 from spark_job.assembly.task import AssemblyTask

@@ -1,4 +1,4 @@
-"""The boundary around the readers of values: whatever a reader raises for a record is a verdict on that record, and the others are read."""
+"""The boundary around the readers of values: an exception for a record is a verdict on that record, and all other records are read."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ Wanted = Mapping[FieldPath, pa.DataType]
 
 
 def read_each(read: Callable[[Int], ReadFields], rows: Int, wanted: Wanted) -> ReadFields:
-    """Return what `read` returns for some rows. If it raises, halve them, down to the single rows that it raises for, which are left out.
+    """Return what `read` returns for some rows. If it raises, halve the rows, down to single ones; a single row that raises is left out.
 
     Raises errors that are the machine's fault.
     """

@@ -1,4 +1,4 @@
-"""Clock records are not events: they only state a time (docs/decisions/0047). So they are taken out before records are read."""
+"""Take clock records out before records are read: they are not events, and only state a time (docs/decisions/0047)."""
 
 import numpy as np
 import pyarrow as pa

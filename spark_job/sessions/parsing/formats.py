@@ -31,7 +31,7 @@ def has_schemas(of: Format) -> bool:
 
 
 class Opaque:
-    """`bytes`: nothing is read, and every value is accepted."""
+    """`bytes`: accepts every value, and reads nothing of it."""
 
     def decode(self, payloads: pa.LargeBinaryArray) -> ReadColumns:
         """See ValueDecoder."""

@@ -1,4 +1,4 @@
-"""Parse JSON payloads in blocks, such that a record's verdict never depends on its neighbours.
+"""Parse JSON payloads in blocks, without letting a record's verdict depend on its neighbours.
 
 Arrow's JSON reader takes a whole block of lines. Four things keep it exact:
 1. Only payloads that start with `{` and end with `}` go in as they are. Any two of them are then either parsed apart

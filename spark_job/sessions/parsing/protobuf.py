@@ -1,4 +1,4 @@
-"""Protobuf behind the wire format's head: each message is parsed by Google's library, and the fields that the settings name taken out.
+"""Protobuf behind the wire format's head: Google's library parses each message, and the fields that the settings name are taken out.
 
 A field that the message's class does not have is missing; so is an optional one that is not set, and an unset text, which is "".
 """

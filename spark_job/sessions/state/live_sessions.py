@@ -81,9 +81,9 @@ class Layer(NamedTuple):
     oldest: int = 0
     """Place of the first live entry; the segment's length if none is live."""
     safe: int = 0
-    """The same for entries with events."""
+    """Place of the first live entry with events."""
     quiet: int = 0
-    """The same in the order of time."""
+    """Place of the first live entry in the order of time."""
 
     @property
     def live(self) -> int:

@@ -22,7 +22,7 @@ Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class OpenSessions:
-    """One entry for each open session, ordered by start. Tombstones, which remain of sessions over a limit, have no events."""
+    """One entry for each open session, ordered by start. A session over a limit leaves a tombstone, which has no events."""
 
     start: Int
     """Offset of the start event: it identifies the session within its partition."""
@@ -85,7 +85,7 @@ class OpenSessions:
         )
 
     def buried(self, which: Bool, first: Events) -> "OpenSessions":
-        """Return the same with some sessions as tombstones. `first`: their first events."""
+        """Return the table with some sessions replaced by their tombstones. `first`: their first events."""
         numbers = {
             name: getattr(self, name).copy()
             for name in ("rows", "n_bytes", "checksum", "payload_crc", "id_crc")
@@ -238,7 +238,7 @@ def _with(column: pa.LargeBinaryArray, which: Bool, values: list[Any]) -> pa.Lar
 
 
 def start_hashes(is_start: bool, payload: bytes, event_id: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return what a tombstone remembers of its session's first event; of one that was no start, only that there was one."""
+    """Return the hashes that a tombstone keeps of its session's first event; of one that was no start, only that there was one."""
     if not is_start:
         return b"", None
     return payload_hash(payload), None if event_id is None else payload_hash(event_id)

@@ -108,7 +108,7 @@ class OpenState:
 
     @cached_property
     def digest(self) -> str:
-        """The same for equal open sessions; empty if none is open."""
+        """Equal for equal open sessions; empty if none is open."""
         return self.live.totals.hashes.digest(_encoded_last(self.last))
 
     @cached_property
@@ -127,7 +127,7 @@ class OpenState:
         return cls.of(sessions, chunks, last)
 
     def with_last(self, last: LastRecords | None) -> "OpenState":
-        """Return the state after these records, which it keeps as far as open sessions depend on them."""
+        """Return the state after these records. It keeps what open sessions need of them."""
         oldest = self.live.oldest
         kept = None if last is None or oldest is None else last.since(oldest)
         return self if kept == self.last else replace(self, last=kept)
@@ -205,7 +205,7 @@ class OpenState:
         keys: Collection[str] = set(tombstones.key.to_pylist())
         entries = zip(sessions.key.to_pylist(), sessions.is_tombstone.tolist(), strict=True)
         kept = [key not in keys and (keep_own or not is_tombstone) for key, is_tombstone in entries]
-        # An awaited part that was not found has been lost with the input.
+        # If an awaited part was not found, the input has lost it.
         found = (sessions.rows > 0) | sessions.is_tombstone
         state = OpenState.of(sessions.changed(np.array(kept, bool) & found, tombstones), self.chunks)
         return state.with_last(self.last)

@@ -1,4 +1,4 @@
-"""The thread in which the JVM runs a query calls this process. What serves it here ends when the query is let go of."""
+"""The thread in which the JVM runs a query calls this process. What serves it here ends when the query's leftovers are released."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from spark_job.spark import jvm
-from spark_job.stream.ended_query import let_go
+from spark_job.stream.query_leftovers import release_leftovers
 from tests.support.held.figures import Held
 
 class Call:
@@ -40,18 +40,18 @@ def queries(number, after, end):
     print(json.dumps({"after": after} | asdict(Held.now(session, Path(sys.argv[1])))))
 
 number = int(sys.argv[2])
-queries(2, "some", let_go)
+queries(2, "some", release_leftovers)
 queries(number, "kept", lambda session: None)
-queries(number, "let go", let_go)
+queries(number, "released", release_leftovers)
 jvm.forget()
 """
 
 
-def test_a_query_that_is_let_go_of_leaves_no_thread_and_no_connection(tmp_path: Path) -> None:
+def test_a_query_whose_leftovers_are_released_leaves_no_thread_and_no_connection(tmp_path: Path) -> None:
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(QUERIES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=without_settings())
     assert done.returncode == 0, done.stderr
-    some, kept, let_go = measurements(done.stdout).values()
+    some, kept, released = measurements(done.stdout).values()
     for figure in ("driver_threads", "driver_descriptors", "jvm_descriptors"):
         assert getattr(kept, figure) - getattr(some, figure) >= QUERIES > getattr(ROOM, figure)
-    assert not grown(some, let_go)
+    assert not grown(some, released)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from service.settings import SchemaRegistrySettings, SessionSettings, Settings, SourceSettings
 from spark_job import OutputEvent, Session
 from spark_job.assembly import known_files, rows
-from spark_job.assembly.fingerprint import task_code_fingerprint
+from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.assembly.known_files import KnownFiles
 from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
 from spark_job.assembly.task import AssemblyTask
@@ -31,8 +31,8 @@ from spark_job.outputs import transform
 from spark_job.outputs.settings import TransformOf
 from spark_job.recovery import findings
 from spark_job.sessions.settings import AssemblySettings, Format
-from spark_job.sink import batch
-from spark_job.sink.batch import AssembledBatch, Letter, SessionRow
+from spark_job.sink import batch_result
+from spark_job.sink.batch_result import Letter, PartitionReport, SessionRow
 from tests.support.reference.message import Message, in_blocks
 from tests.support.reference.model import Record
 
@@ -214,7 +214,7 @@ class Job:
 
     def run_batch(
         self, ends: Mapping[int, int], *, tasks: int = 1, lose_cache: Collection[int] = (), size: int = 1_000
-    ) -> list[AssembledBatch]:
+    ) -> list[PartitionReport]:
         """Take a batch up to these ends, by partition, on so many tasks, each on a machine of its own for those that `lose_cache` names."""
         start = self.position.end
         end = Offsets(
@@ -237,7 +237,7 @@ class Job:
             worker = self._workers.setdefault(number, KnownFiles())
             with patch.object(known_files, "KNOWN", worker):
                 tables.append(run_task(settings, mine, self.logs, size, traced=self.traced))
-        found = batch.read(pa.concat_tables(tables), places)
+        found = batch_result.read(pa.concat_tables(tables), places)
         self.sessions += found.sessions
         self.letters += found.letters
         self.counts.update(found.counts)
@@ -258,7 +258,7 @@ class Job:
         """Of each partition with open sessions: the safe offset and the digest."""
         return {where: (each.safe, each.digest) for where, each in self.position.open.items()}
 
-    def _move(self, ends: Mapping[TopicPartition, int], found: Sequence[AssembledBatch]) -> None:
+    def _move(self, ends: Mapping[TopicPartition, int], found: Sequence[PartitionReport]) -> None:
         opened = dict(self.position.open)
         for each in found:
             opened.pop(each.where, None)

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from spark_job.api import EndedBy
-from spark_job.sessions.open_limits import MAX_TOMBSTONES_BYTES
+from spark_job.sessions.partition_limits import MAX_TOMBSTONES_BYTES
 from spark_job.sessions.settings import RULES, AssemblySettings
 
 MAX_KEY_BYTES = 1024

@@ -45,3 +45,19 @@ def test_the_steps_of_a_session_and_of_its_crashes_are_the_same() -> None:
     assert steps == [str(number) for number in range(1, len(steps) + 1)]
     between = [row[0] for head, body in tables(PAGE) if head[0] == "died between" for row in body]
     assert {number for place in between for number in re.findall(r"\d+", place)} <= set(steps)
+
+
+INDEXES = [
+    init for init in sorted((ROOT / "spark_job").rglob("__init__.py")) if "\n- " in init.read_text("utf-8")
+]
+
+
+@pytest.mark.parametrize("init", INDEXES, ids=lambda init: init.parent.name)
+def test_the_index_of_a_package_names_each_of_its_modules(init: Path) -> None:
+    folder = init.parent
+    lines = re.findall(r"^- .*(?:\n  .*)*", init.read_text("utf-8"), re.MULTILINE)
+    named = set(re.findall(r"(?<![\w/])(\w+(?:\.py|/))", "\n".join(lines)))
+    modules = {path.name for path in folder.glob("*.py") if path != init}
+    packages = {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    assert modules | packages <= named
+    assert all((folder / name).exists() for name in named if name.endswith(".py")), named

@@ -338,7 +338,7 @@ def test_of_two_judgements_on_the_same_events_the_newer_is_retried_and_resolves_
     connection.execute("UPDATE outbox.dead_letter SET state = 'open', resolved_batch = NULL")
     outcome = retry(connection, database)
     assert "letter 2 is a newer judgement" in reasons(outcome)[1]
-    assert outcome.superseded == 1
+    assert outcome.also_resolved == 1
     assert [(row[1], row[2]) for row in outputs(connection)] == [("a", 1)]
     rows = connection.execute("SELECT state, resolved_batch FROM outbox.dead_letter").fetchall()
     assert rows == [("resolved", 3)] * 2
@@ -388,5 +388,5 @@ def test_a_letter_that_is_erased_while_its_transform_runs_makes_no_output(
 
     monkeypatch.setattr(kept_letters, "meanwhile", [erase])
     outcome = retry(connection, database, function="interrupted")
-    assert reasons(outcome) == {1: "it is not there any more: retention removed it, or it was erased"}
+    assert reasons(outcome) == {1: "it no longer exists: retention removed it, or it was erased"}
     assert outputs(connection) == []

@@ -33,8 +33,8 @@ from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import AssembledSessions, DeadLetter
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
-from spark_job.sink import batch, superseded
-from spark_job.sink.batch import BatchResult
+from spark_job.sink import batch_result, covered_letters
+from spark_job.sink.batch_result import BatchResult
 from spark_job.sink.computed_batch import BatchRange, ResultReader
 from tests.support.histories import steps
 from tests.support.histories.history import Connection, History, cut_into_small_pieces, settings
@@ -156,12 +156,12 @@ def only_partitions_with_new_records_count(patch: pytest.MonkeyPatch) -> None:
 
 def tombstones_stay_at_home(patch: pytest.MonkeyPatch) -> None:
     """They are not on the ledger's row: who rebuilds does not know them."""
-    whole = batch.AssembledBatch.open
+    whole = batch_result.PartitionReport.open
 
-    def without(self: batch.AssembledBatch, end: int) -> OpenPartition | None:
+    def without(self: batch_result.PartitionReport, end: int) -> OpenPartition | None:
         return whole(self._replace(tombstones=b""), end)
 
-    patch.setattr(batch.AssembledBatch, "open", without)
+    patch.setattr(batch_result.PartitionReport, "open", without)
 
 
 def parts_begin_where_a_rebuild_begins(patch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def a_reissue_has_no_revision_of_its_own(patch: pytest.MonkeyPatch) -> None:
 
 def outputs_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:
     """What a reissue sends under other rules is still said to be missing."""
-    patch.setattr(superseded, "resolve", lambda *_given: 0)
+    patch.setattr(covered_letters, "resolve", lambda *_given: 0)
 
 
 def a_batch_begins_where_the_outbox_is(patch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ def test_each_of_the_newest_sessions_is_compared_with_its_row(stand: Input) -> N
     assert f"k-1  {stand.topic}/0 offsets 4 to 7, 4 events" in text
     assert "differs from batch 1: outputs 1 same, 1 altered, 1 missing" in text
     assert "  -gone  key k-1" in text.splitlines()
-    summary = "sessions 5, altered 2, not compared, begun before what was read 1, dead letters 1, not read by the job yet 1; read: "
+    summary = "sessions 5, altered 2, not compared, begun before the first record read 1, dead letters 1, not read by the job yet 1; read: "
     assert summary in text
 
 

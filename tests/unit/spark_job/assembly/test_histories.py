@@ -16,7 +16,7 @@ from spark_job.assembly import rebuild
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.sessions.settings import AssemblySettings
-from spark_job.sink.batch import SessionRow
+from spark_job.sink.batch_result import SessionRow
 from tests.support.histories.expected_outbox import Place
 from tests.support.histories.tasks import Job, kafka
 from tests.support.reference.model import Expected, Record, expected_sessions

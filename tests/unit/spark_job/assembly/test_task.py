@@ -18,7 +18,7 @@ from spark_job.assembly.known_files import KnownFiles
 from spark_job.assembly.slices import Slice
 from spark_job.outputs.pgcopy import nullable
 from spark_job.outputs.transform import CodeChangedError
-from spark_job.sessions import open_limits
+from spark_job.sessions import partition_limits
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.result import AssembledSessions, DeadLetter
@@ -326,7 +326,7 @@ def test_what_is_found_again_and_differs_stops_the_job_unless_that_was_accepted(
     monkeypatch.setattr(rebuild, "committed_records", kafka({0: lost}))
     with pytest.raises(
         OpenSessionsDifferError,
-        match=r"in/0: what is open at offset 3, read again from offset 0 on, is not what was open",
+        match=r"in/0: the sessions open at offset 3, rebuilt from offset 0 on, are not those that the outbox recorded",
     ):
         found(tmp_path / "here", after, OPEN)
     *_, partition = found(tmp_path / "here", replace(after, accept_differing=True), OPEN)
@@ -354,7 +354,7 @@ def test_tombstones_are_the_positions_also_where_nobody_knows_what_else_is_open(
 def test_a_partition_remembers_no_more_keys_than_a_row_of_the_ledger_should_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_limits, "MAX_TOMBSTONES_BYTES", 600)
+    monkeypatch.setattr(partition_limits, "MAX_TOMBSTONES_BYTES", 600)
     of = slice_of(rules=replace(RULES, max_events=1, max_open_bytes=1 << 20))
     endless = log(*((f"k{n // 2}", ("start_event", "entry_event")[n % 2]) for n in range(20)))
     *_, partition = found(tmp_path, of, endless)

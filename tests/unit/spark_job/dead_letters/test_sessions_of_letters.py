@@ -15,7 +15,7 @@ from service.settings import Settings
 from spark_job.api import EndedBy
 from spark_job.assembly.letters import failed
 from spark_job.assembly.letters import letter as row_of
-from spark_job.dead_letters.outcome import refusal
+from spark_job.dead_letters.refusals import refusal
 from spark_job.dead_letters.sessions_of_letters import NotWholeError, session_of
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition

@@ -206,12 +206,12 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
     ),
     "open sessions differ": (
         in_worker(
-            "spark_job.assembly.errors.OpenSessionsDifferError: in/0: what is open at offset 5 is not what was open"
+            "spark_job.assembly.errors.OpenSessionsDifferError: in/0: the sessions open at offset 5 are not those"
         ),
         ContinuityError,
         5,
         False,
-        "in/0: what is open at offset 5",
+        "in/0: the sessions open at offset 5",
     ),
     "retention overtook a rebuild": (
         in_worker("spark_job.input.reading.RecordsGoneError: in/0: Kafka has deleted offsets from 3 on"),

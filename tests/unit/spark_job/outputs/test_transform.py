@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from service.errors import SettingsError
-from spark_job.assembly import fingerprint
-from spark_job.assembly.fingerprint import task_code_fingerprint
+from spark_job.assembly import code_fingerprint
+from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.outputs import transform
 from spark_job.outputs.settings import TransformOf
 from spark_job.outputs.transform import CodeChangedError
@@ -86,7 +86,7 @@ def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothin
     ):
         (copy / name).parent.mkdir(exist_ok=True)
         shutil.copy(Path(str(files(package))) / name, copy / name)
-    monkeypatch.setattr(fingerprint, "files", lambda _package: copy)
+    monkeypatch.setattr(code_fingerprint, "files", lambda _package: copy)
     of_copy = task_code_fingerprint.__wrapped__
     assert of_copy() == task_code_fingerprint()
     (copy / "sessions" / "notes.txt").write_text("no code")

@@ -260,7 +260,7 @@ def test_a_restore_needs_the_same_flags_where_its_own_position_does_not_fit_any_
     }
     now = seen(**moved[flag])
     with pytest.raises(
-        ContinuityError, match=r"what was asked for was not done, and nothing was written"
+        ContinuityError, match=r"the request was not carried out, and nothing was written"
     ) as caught:
         restore(now)
     assert str(caught.value).endswith(f"{COMMAND} --accept-{flag.replace('_', '-')}")
@@ -290,7 +290,7 @@ def test_a_restore_to_what_is_gone_or_names_other_events_by_now_has_no_flag(flag
     now = seen(**moved[flag])
     with pytest.raises(
         ContinuityError,
-        match=r"Nothing accepts that here; `spark-job run` says how the outbox itself continues",
+        match=r"No flag accepts that here; `spark-job run` reports how the outbox itself continues",
     ) as caught:
         restore(now)
     assert "--accept" not in str(caught.value)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_job.sessions import open_limits
+from spark_job.sessions import partition_limits
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
@@ -280,7 +280,7 @@ def test_at_every_offset_what_is_open_under_a_tight_bound_is_found_again(
 
     Below `upgraded_at` the first rules judge, which bound nothing and do not remember repeated starts.
     """
-    for module in (open_limits, model):
+    for module in (partition_limits, model):
         monkeypatch.setattr(module, "MAX_TOMBSTONES_BYTES", 500)
     rules, rng = VARIANTS[variant], random.Random(variant)
     older = replace(rules, rules=1, max_open_bytes=None)
@@ -332,7 +332,7 @@ def test_rules_that_change_twice_on_the_way_leave_the_same_open_wherever_the_log
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the first rules to others, and with another bound to the third: the clock, the bound and repeated starts in one log."""
-    for module in (open_limits, model):
+    for module in (partition_limits, model):
         monkeypatch.setattr(module, "MAX_TOMBSTONES_BYTES", 500)
     rng = random.Random(seed)
     has_ids = seed % 2 == 0

@@ -130,7 +130,7 @@ class Run:
     def __init__(self, patch: pytest.MonkeyPatch, max_events: int) -> None:
         self.queries: list[StandInQuery] = []
         self.sizes: list[int] = []
-        self.let_go: list[int] = []
+        self.released: list[int] = []
         self.stop, self.interruption = threading.Event(), Interruption()
         self.at_checkpoint_end: Callable[[], None] = lambda: None
         Steps.commit, Steps.grows_after, Steps.fails_at, Steps.computed = (
@@ -142,7 +142,7 @@ class Run:
         patch.setattr(query, "BatchSteps", Steps)
         patch.setattr(query, "read_records", self._read_records)
         patch.setattr(query, "load_added_jars", lambda _spark: None)
-        patch.setattr(query, "let_go", lambda _spark: self.let_go.append(len(self.queries)))
+        patch.setattr(query, "release_leftovers", lambda _spark: self.released.append(len(self.queries)))
         patch.setattr(query, "offsets_json", lambda *_: "{}")
         patch.setattr(query, "_range", lambda *_: BatchRange(Offsets(), Offsets()))
         patch.setattr(ownership, "ask_disowned", lambda *_: None)
@@ -244,7 +244,7 @@ def test_a_query_grows_without_an_exception_and_the_next_one_takes_more(new_run:
     assert run.wait() is None
     assert run.sizes == [1, 4, 16]
     assert [each.raised for each in run.queries] == [None, None, None]
-    assert run.let_go == [1, 2, 3]
+    assert run.released == [1, 2, 3]
 
 
 @pytest.mark.parametrize("stop", STOPS)
@@ -352,4 +352,4 @@ def test_what_spark_keeps_of_a_query_leads_to_nothing_once_it_has_ended(new_run:
     assert kept[0]._callback is not None
     assert kept[0].raised is not None
     assert (loop(), steps()) == (None, None)
-    assert run.let_go == [1]
+    assert run.released == [1]

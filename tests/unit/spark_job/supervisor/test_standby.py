@@ -35,7 +35,7 @@ def test_a_standby_is_not_ready_while_postgres_is_away() -> None:
         finally:
             stop.set()
             waiting.join()
-    assert verdict.reasons == ["nobody can be asked who owns the outbox: Postgres is away"]
+    assert verdict.reasons == ["cannot find out which run owns the outbox: Postgres is unreachable"]
 
 
 class Spark:

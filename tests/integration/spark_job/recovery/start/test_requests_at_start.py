@@ -80,7 +80,7 @@ def test_a_cut_of_what_a_reissue_has_not_reached_again_needs_a_word(
     kafka = Input(latest={P0: 90, P1: 500})
     with pytest.raises(ContinuityError, match=r"ends at 90, was read up to 100.*--accept-truncation"):
         start(connection, kafka)
-    with pytest.raises(RequestRefusedError, match="Nothing accepts that here"):
+    with pytest.raises(RequestRefusedError, match="No flag accepts that here"):
         start(connection, kafka, request=ask(connection, savepoint="monday", policy="reissue"))
     start(connection, kafka, "truncation")
     generation = newest(connection)

@@ -1,4 +1,7 @@
-"""The fingerprint of the code that a task runs. A run pins it, so that no worker judges or encodes with another version."""
+"""The fingerprint of the job's code in a task: a worker with another version refuses to work (task.py, `_check_code`).
+
+The transform has a fingerprint of its own: outputs/transform.py.
+"""
 
 import hashlib
 from collections.abc import Iterator

@@ -1,9 +1,10 @@
-"""Release what py4j and Spark's Kafka source keep of each query after its end, for as long as the JVM lives.
+"""Release the threads, descriptors and memory that py4j and Spark's Kafka source would keep of each ended query until the JVM ends.
 
 - py4j keeps the connection of the query's thread, and with it a thread and a descriptor of this process. It closes idle connections by
-  itself, but not if each of Python's threads has its own in the JVM, as in the job.
-- The Kafka source keeps a consumer for each partition five minutes longer, and its options for ever: it looks for both by a name that the
-  next query does not have. Executors on other machines do so, too; nothing here reaches them.
+  itself, except where each Python thread has a thread of its own in the JVM, as in the job.
+- The Kafka source keeps a consumer for each partition for five more minutes, and the consumer's options until the JVM ends. Both are
+  stored under a name that only this query has, so that the next one cannot use them. Executors on other machines keep theirs, too: this
+  module cannot reach them.
 """
 
 from typing import Any
@@ -18,21 +19,21 @@ log = structlog.get_logger()
 _CONSUMERS = "org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer$"
 
 
-def let_go(session: SparkSession) -> None:
-    """Call while no query runs."""
+def release_leftovers(session: SparkSession) -> None:
+    """Release the leftovers of all ended queries. Call while no query runs. Never raises: at worst, they remain."""
     try:
         _close_connections()
         if str(session.sparkContext.master).startswith("local"):
             _close_consumers(session)
     except Py4JJavaError as error:
-        # Another version of Spark may have other names: that costs memory, but no batch.
+        # Another version of Spark may name these fields differently. Then memory is lost, but no batch.
         log.warning("query_remains", because=str(error.java_exception))
     except (Py4JError, OSError):
-        pass  # the JVM is gone, and what it kept with it
+        pass  # the JVM is gone, with all that it kept
 
 
 def _close_connections() -> None:
-    """Close connections that no call uses: if their thread calls again, py4j opens another one."""
+    """Close connections that no call uses. If their thread calls again, py4j opens another one."""
     gateway: Any = SparkContext._gateway
     gateway.java_gateway_server.getCallbackClient().periodicCleanup()
 

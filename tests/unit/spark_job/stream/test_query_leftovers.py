@@ -1,4 +1,4 @@
-"""Letting go of a query that has ended never fails a run."""
+"""Releasing the leftovers of a query never fails a run."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from structlog.testing import capture_logs
 
-from spark_job.stream.ended_query import let_go
+from spark_job.stream.query_leftovers import release_leftovers
 
 
 class OtherNamesError(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
@@ -36,5 +36,5 @@ def test_a_jvm_that_is_gone_keeps_nothing_and_one_of_another_version_is_told(
     monkeypatch.setattr(SparkContext, "_gateway", gateway)
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local[1]"))
     with capture_logs() as logs:
-        let_go(session)
+        release_leftovers(session)
     assert [line["event"] for line in logs] == logged

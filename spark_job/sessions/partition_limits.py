@@ -1,7 +1,9 @@
-"""The limits on what is open in a partition. Over a limit the oldest sessions end, as `too_large`.
+"""The limits of a partition: over `[session] max_open_bytes`, its oldest open sessions end as `too_large`.
 
-The oldest end first, by their start, so that every session still open began after all ended ones, and after their repeated starts, which
-a rebuild would take for first ones. A rebuild therefore begins after them, too, and needs neither these rules nor any trace of the ended
+The limits of a single session are in `event_rules`.
+
+Sessions end in the order of their starts. So every session still open began after all ended ones, and after their repeated starts, which a
+rebuild would take for first ones. A rebuild therefore begins after them, and needs neither these rules nor any trace of the ended
 sessions (docs/decisions/0034).
 
 If any event opens a session, a rebuild would take any event of an ended session for a first one. Tombstones then replace the ended

@@ -1,4 +1,4 @@
-"""Open a generation from a command while no job runs: a restore, or the first one of a fork."""
+"""`restore` and `fork`: open a generation from a command while no job runs. A fork refuses a savepoint that does not fit its input."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

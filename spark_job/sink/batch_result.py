@@ -1,4 +1,4 @@
-"""One micro-batch on the driver: turn the rows that Spark collected into the rows that the outbox stores. Pure: it asks no server."""
+"""The result of one micro-batch on the driver: read what its tasks returned, and form the rows of `session_output`. Pure."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ class Letter(NamedTuple):
     types: bytes | None  # None: the values contain them
 
 
-class AssembledBatch(NamedTuple):
+class PartitionReport(NamedTuple):
     """What a task reports about a partition that had new records."""
 
     where: TopicPartition
@@ -65,16 +65,16 @@ class AssembledBatch(NamedTuple):
     """Of the open sessions; empty if there are none."""
     tombstones: bytes
     refused: RefusedIds
-    """Which records, from the oldest open session on, were refused for their schema's id."""
+    """Records refused for their schema's id, from the oldest open session on."""
     rebuilt_events: int | None
     """Records that were read again to rebuild the open sessions; None if they were in the cache."""
     differs: bool
     """Whether the rebuilt sessions differ from the digest, and a person accepted that."""
     problem: str
-    """What is wrong with the cache of open sessions; empty if nothing is."""
+    """Why the cache of open sessions could not be used or written; empty if it could."""
 
     def open(self, end: int) -> OpenPartition | None:
-        """Return it as the ledger keeps it; None if nothing is open. `end`: of the partition's slice."""
+        """Return the ledger's form of what is open; None if nothing is. `end`: of the partition's slice."""
         if not self.digest:
             return None
         safe = end if self.safe is None else self.safe
@@ -89,7 +89,7 @@ class BatchResult:
 
     sessions: list[SessionRow]
     letters: list[Letter]
-    partitions: list[AssembledBatch]
+    partitions: list[PartitionReport]
     counts: Mapping[str, int]
     seconds: Mapping[str, float]
 
@@ -122,7 +122,9 @@ class OutputRow(NamedTuple):
 
 
 def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
-    """Read the rows of `rows.SCHEMA`; `places` maps source numbers to partitions. Raises SettingsError for a partition that came twice."""
+    """Read the rows of `rows.SCHEMA`; `places` maps source numbers to partitions. Raises SettingsError if two tasks
+    report the same partition.
+    """
     is_session = pc.equal(table.column("kind"), rows.SESSION)
     sessions = _sessions(table.filter(is_session), places)
     letters, partitions = [], []
@@ -138,9 +140,9 @@ def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
                 counts[name] = counts.get(name, 0) + value
             for name, value in detail["seconds"].items():
                 seconds[name] = seconds.get(name, 0.0) + value
-    wholes = {each.where for each in partitions}
-    if len(wholes) != len(partitions):
-        cut = sorted(where for where in wholes if sum(each.where == where for each in partitions) > 1)
+    distinct = {each.where for each in partitions}
+    if len(distinct) != len(partitions):
+        cut = sorted(where for where in distinct if sum(each.where == where for each in partitions) > 1)
         raise SettingsError(
             f"the records of {', '.join(f'{where.topic_id}/{where.partition}' for where in cut)} (topic id/partition) were cut apart among "
             "Spark's tasks. Options that cut Spark's Kafka source into smaller pieces (minPartitions, maxRecordsPerPartition) must not be "
@@ -151,7 +153,7 @@ def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
 
 
 def _others(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield the rows that are not sessions, some at a time: so a flood of letters is copied once, not three times."""
+    """Yield the rows that are not sessions, in bounded pieces: very many letters would otherwise be in memory three times."""
     for part in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
         yield from part.filter(pc.not_equal(part.column("kind"), rows.SESSION)).to_pylist()
 
@@ -159,8 +161,8 @@ def _others(table: pa.Table) -> Iterator[dict[str, Any]]:
 def parts(sessions: Sequence[SessionRow], max_row_bytes: int) -> list[list[OutputRow]]:
     """Return the rows of each part, in key-byte order: one row for each key and part.
 
-    A key's sessions stay in closing order; they take another part only if one row would exceed `max_row_bytes`. There is
-    always a first part, even without rows.
+    A key's sessions stay in closing order. The next part is begun only if a row would exceed `max_row_bytes`. The first part exists even
+    without rows.
     """
     result: list[list[OutputRow]] = [[]]
     ordered = sorted(sessions, key=lambda session: (session.key, session.where, session.end))
@@ -197,7 +199,7 @@ def _row(sessions: list[SessionRow]) -> OutputRow:
 
 
 def _sessions(table: pa.Table, places: Mapping[int, TopicPartition]) -> list[SessionRow]:
-    """Read column by column, because a batch has thousands of sessions."""
+    """Read the sessions column by column, because a batch has thousands."""
 
     def column(name: str) -> list[Any]:
         return table.column(name).to_pylist()  # type: ignore[no-any-return]
@@ -237,8 +239,8 @@ def _letter(row: Mapping[str, Any], places: Mapping[int, TopicPartition]) -> Let
 
 def _partition(
     row: dict[str, Any], detail: dict[str, Any], places: Mapping[int, TopicPartition]
-) -> AssembledBatch:
-    return AssembledBatch(
+) -> PartitionReport:
+    return PartitionReport(
         where=places[row["source"]],
         safe=detail["safe"],
         sessions=detail["sessions"],

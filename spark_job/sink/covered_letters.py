@@ -1,6 +1,7 @@
-"""Letters that a later output covers: resolved in the transaction that stores the output.
+"""Resolve the dead letters that a later output covers, in the transaction that stores the output.
 
-A reissue computes again what an earlier generation has judged. Every other generation finds its horizon empty, and makes no further query.
+Only a reissue judges the events of an earlier generation's letters again. For every other generation `Horizon` is empty, and no batch
+makes a query.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.position import InputPosition
-from spark_job.sink.batch import SessionRow
+from spark_job.sink.batch_result import SessionRow
 
 _LETTERS = queries("spark_job", "letters")
 
@@ -22,7 +23,7 @@ class Horizon:
 
     @classmethod
     def read(cls, connection: Connection, at: InputPosition) -> "Horizon":
-        """Read it once, at a start: no letter of an earlier generation is opened later.
+        """Read the offsets, once at each start: later, no letter of an earlier generation can appear.
 
         A session that covers a letter starts at or before the letter's first event, and no session that closes from now on starts below
         the position's safe offsets.
@@ -44,12 +45,15 @@ class Horizon:
         """Return the keys of the sessions that may cover a letter."""
         if not self._first_offsets:
             return []
-        reach = self._first_offsets
-        return list({s.key.decode(): None for s in sessions if s.start <= reach.get(s.where, -1)})
+        first_offsets = self._first_offsets
+        return list({s.key.decode(): None for s in sessions if s.start <= first_offsets.get(s.where, -1)})
 
 
 def resolve(connection: Connection, keys: Sequence[str], first_batch: int, last_batch: int) -> int:
-    """Resolve the open letters that these keys' rows of the batches cover; return how many. Call after the rows, under the writer lock."""
+    """Resolve the open letters that these keys' rows of the batches cover; return their number.
+
+    Call after the rows were stored, under the writer lock.
+    """
     if not keys:
         return 0
     parameters = {"keys": list(keys), "first_batch": first_batch, "last_batch": last_batch}

@@ -8,7 +8,7 @@ from py4j.protocol import Py4JNetworkError
 
 from spark_job.monitoring import metrics
 from spark_job.monitoring.condition import Condition
-from spark_job.stream.query_watch import QueryWatch
+from spark_job.stream.query_status import QueryStatus
 
 IDLE = {"latestOffset": 3, "triggerExecution": 4}
 
@@ -33,28 +33,28 @@ def times(phase: str) -> tuple[float, float]:
     )
 
 
-def watched(query: Any, batches: int = 0) -> tuple[QueryWatch, Condition]:
+def watched(query: Any, batches: int = 0) -> tuple[QueryStatus, Condition]:
     """`batches`: of the run's earlier queries."""
     condition = Condition()
     condition.running({})
-    return QueryWatch(query, condition, batches), condition
+    return QueryStatus(query, condition, batches), condition
 
 
 def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_for_that_batch() -> None:
     query = Query()
-    watch, condition = watched(query)
+    status, condition = watched(query)
     before, (triggers, _) = times("addBatch"), times("triggerExecution")
     condition.batch_computed(0)
     query.reports(0, {"addBatch": 2_000, "triggerExecution": 2_100})
-    watch.look()
+    status.poll()
     query.reports(1, IDLE)
-    watch.look()
+    status.poll()
     # The next batch's tasks are through, and Spark has not reported it yet.
     condition.batch_computed(1)
-    watch.look()
+    status.poll()
     query.reports(1, {"addBatch": 4_000, "triggerExecution": 4_100})
-    watch.look()
-    watch.look()
+    status.poll()
+    status.poll()
     count, seconds = times("addBatch")
     assert count - before[0] == 2
     assert seconds - before[1] == pytest.approx(6)
@@ -63,26 +63,26 @@ def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_fo
 
 def test_the_batches_of_a_runs_second_query_are_timed_though_spark_counts_them_from_zero_again() -> None:
     query = Query()
-    watch, condition = watched(query, batches=4)
+    status, condition = watched(query, batches=4)
     before = times("addBatch")[0]
     query.reports(0, {"addBatch": 1_000, "triggerExecution": 1_100})
     condition.batch_computed(3)
-    watch.look()
+    status.poll()
     assert times("addBatch")[0] == before, "it is the first query's batch 3 that was computed"
     condition.batch_computed(4)
-    watch.look()
+    status.poll()
     assert times("addBatch")[0] == before + 1
 
 
 @pytest.mark.guarantee(133)
-@pytest.mark.parametrize("status", [{}, {"isTriggerActive": False}, None])
-def test_an_answer_that_cannot_be_read_ends_nothing(status: Any) -> None:
+@pytest.mark.parametrize("answer", [{}, {"isTriggerActive": False}, None])
+def test_an_answer_that_cannot_be_read_ends_nothing(answer: Any) -> None:
     query = Query()
-    watch, condition = watched(query)
-    query.status = status
+    status, condition = watched(query)
+    query.status = answer
     query.reports(0, {"addBatch": "soon"})  # type: ignore[dict-item]
     condition.batch_computed(0)
-    watch.look()
+    status.poll()
     assert condition.seen().doing == ""
 
 
@@ -96,6 +96,6 @@ def test_a_jvm_that_is_gone_is_said() -> None:
         def status(self, _value: Any) -> None:
             pass
 
-    watch, _ = watched(Gone())
+    status, _ = watched(Gone())
     with pytest.raises(Py4JNetworkError):
-        watch.look()
+        status.poll()

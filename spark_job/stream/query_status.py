@@ -1,4 +1,4 @@
-"""Read Spark's status of a running query, from the main thread, so that the batches themselves wait for nothing."""
+"""Read Spark's status and times of a running query for `/readyz` and the metrics. The main thread does so: no batch waits for it."""
 
 import time
 
@@ -16,8 +16,8 @@ _WAITING = "Waiting for"
 _BATCH = "addBatch"
 
 
-class QueryWatch:
-    """Watches one query."""
+class QueryStatus:
+    """The status of one query."""
 
     def __init__(self, query: StreamingQuery, condition: Condition, batches: int) -> None:
         """`batches`: number of batches of the run's earlier queries."""
@@ -27,10 +27,10 @@ class QueryWatch:
         self._asked_at = 0.0
         self._timed = batches - 1
 
-    def look(self) -> None:
-        """Ask for the status once a second, and for the times of each batch after its end. Call often.
+    def poll(self) -> None:
+        """Read the status, at most once a second, and the times of each batch that has ended. Call often.
 
-        Raises what Spark's gateway raises, Py4JError and OSError: the JVM is gone. An answer that cannot be read is skipped.
+        Raises Py4JError and OSError from Spark's gateway if the JVM is gone. Skips answers that it cannot read.
         """
         self._condition.asked_spark()
         now = time.monotonic()
@@ -48,7 +48,7 @@ class QueryWatch:
 
     @best_effort("times of a batch", Py4JError, OSError)
     def _time_batch(self) -> None:
-        """Record a batch's times. Spark reports them a moment after the callback's return; if a later batch overtakes, they are lost."""
+        """Record a batch's times. Spark reports them a moment after the callback's return. They are lost if a later batch ends before."""
         progress = self._query.lastProgress
         if progress is None or not self._timed < self._before + progress.batchId <= self._condition.computed:
             return

@@ -15,8 +15,8 @@ from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.outputs import pgcopy
 from spark_job.outputs.encoding import EncodedOutputs, encode
-from spark_job.sink import batch
-from spark_job.sink.batch import SessionRow
+from spark_job.sink import batch_result
+from spark_job.sink.batch_result import SessionRow
 from tests.support.outbox.closed_sessions import closed, fields
 from tests.support.sink import copied
 from tests.support.sink.batches import letter
@@ -35,7 +35,7 @@ def session(
 def test_all_sessions_of_a_key_make_one_row_in_closing_order() -> None:
     """⚠ two rows of one key in a batch would collide, and one of them be lost."""
     sessions = [session("a", 30), session("b", 20), session("a", 10), session("a", 5, P1)]
-    (found,) = batch.parts(sessions, 10_000)
+    (found,) = batch_result.parts(sessions, 10_000)
     assert [(row.key, row.sessions, row.outputs) for row in found] == [(b"a", 3, 3), (b"b", 1, 1)]
     ends = pgcopy.array(pgcopy.INT8, 3, pgcopy.int8s([10, 30, 5]))
     assert ends in found[0].fields
@@ -43,7 +43,7 @@ def test_all_sessions_of_a_key_make_one_row_in_closing_order() -> None:
 
 def test_a_key_that_overfills_a_row_continues_in_the_next_part() -> None:
     sessions = [session("a", end, value=b"x" * 100) for end in (10, 20, 30)] + [session("b", 40)]
-    parts = batch.parts(sessions, 2 * len(sessions[0].fields))
+    parts = batch_result.parts(sessions, 2 * len(sessions[0].fields))
     assert [[(row.key, row.sessions) for row in part] for part in parts] == [
         [(b"a", 2), (b"b", 1)],
         [(b"a", 1)],
@@ -51,18 +51,18 @@ def test_a_key_that_overfills_a_row_continues_in_the_next_part() -> None:
 
 
 def test_a_batch_without_sessions_still_has_its_part() -> None:
-    assert batch.parts([], 100) == [[]]
+    assert batch_result.parts([], 100) == [[]]
 
 
 def test_sessions_without_own_keys_get_null_elements_beside_one_that_has() -> None:
-    (found,) = batch.parts([session("a", 1), session("a", 2, keys=pgcopy.data(b"k"))], 1_000)
+    (found,) = batch_result.parts([session("a", 1), session("a", 2, keys=pgcopy.data(b"k"))], 1_000)
     assert pgcopy.array(pgcopy.BYTEA, 2, pgcopy.NULL + pgcopy.data(b"k")) in found[0].fields
 
 
 def test_a_session_without_outputs_joins_one_that_has() -> None:
     nothing = encode([], 1_000)
     empty = SessionRow(b"a", P0, 1, 3, 7, 0, 0, fields(closed("a", 1, 3), P0, nothing))
-    (found,) = batch.parts([empty, session("a", 9)], 1_000)
+    (found,) = batch_result.parts([empty, session("a", 9)], 1_000)
     *_, counts, topics, values, keys, _, _, _ = copied.fields(found[0].copy(1, 8, 0))
     assert copied.int8s((counts or b"")[20:], 2) == [0, 1]
     assert (copied.array(topics or b""), copied.array(values or b""), keys) == ([b"t"], [b"v"], None)
@@ -73,8 +73,8 @@ def test_a_session_without_outputs_joins_one_that_has() -> None:
     st.permutations([session("a", 1), session("b", 2), session("a", 3), session("ä", 4), session("a", 9, P1)])
 )
 def test_rows_do_not_depend_on_the_order_of_arrival(sessions: list[SessionRow]) -> None:
-    (found,) = batch.parts(sessions, 10_000)
-    (expected,) = batch.parts(sorted(sessions), 10_000)
+    (found,) = batch_result.parts(sessions, 10_000)
+    (expected,) = batch_result.parts(sorted(sessions), 10_000)
     assert found == expected
     assert [row.key for row in found] == sorted(row.key for row in found)
 
@@ -100,11 +100,11 @@ def partition_row(source: int, **detail: Any) -> dict[str, Any]:
     }
 
 
-def read(*found: dict[str, Any]) -> batch.BatchResult:
+def read(*found: dict[str, Any]) -> batch_result.BatchResult:
     columns = {
         field.name: pa.array([row.get(field.name) for row in found], field.type) for field in rows.SCHEMA
     }
-    return batch.read(pa.table(columns), {0: P0, 1: P1})
+    return batch_result.read(pa.table(columns), {0: P0, 1: P1})
 
 
 def test_what_the_tasks_counted_is_added_up() -> None:
@@ -135,13 +135,13 @@ def test_where_nothing_is_open_the_ledger_keeps_nothing_and_tombstones_alone_pin
 
 def test_a_flood_of_letters_is_in_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """500,000 letters of 300 bytes made the driver's memory grow by 716 MB; 434 MB with their rows read some at a time."""
-    monkeypatch.setattr(batch, "_ROWS_AT_ONCE", 500)
+    monkeypatch.setattr(batch_result, "_ROWS_AT_ONCE", 500)
     table = pa.Table.from_pylist(
         [letter(f"key {n}", n, n, "malformed", (b"x" * 300,)) for n in range(20_000)], rows.SCHEMA
     )
     tracemalloc.start()
     try:
-        found = batch.read(table, {0: P0})
+        found = batch_result.read(table, {0: P0})
         size, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
