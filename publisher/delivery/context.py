@@ -10,7 +10,7 @@ from publisher.delivery.large_rows import LargeRows
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.outbox.identity import OutboxIdentity
-from publisher.protocol.continuation import Identity
+from publisher.protocol.history_check import Identity
 from service.settings import Settings
 
 _log = structlog.get_logger()

@@ -18,7 +18,7 @@ from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.monitoring import metrics
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.refusals import Place, RecordRefusedError, Refusal

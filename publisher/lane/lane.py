@@ -30,7 +30,7 @@ from publisher.outbox.deliveries import (
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
-from publisher.protocol.continuation import (
+from publisher.protocol.history_check import (
     DeliveryPosition,
     Mirror,
     check_later,

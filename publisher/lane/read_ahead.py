@@ -7,7 +7,7 @@ from publisher.delivery.large_rows import LargeRows
 from publisher.delivery.sender import Connection
 from publisher.lane.reader import ANY_SIZE, LaneChunk, LaneReader, PendingChunk
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.stop_reasons import StoppedError
 from service.lifecycle.tracebacks import release_frames
 

@@ -6,7 +6,7 @@ import psycopg
 
 from contract.cursor import Cursor
 from db.statements import queries
-from publisher.protocol.continuation import DeliveryPosition
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 

@@ -11,7 +11,7 @@ from contract.cursor import Cursor
 from publisher.archive.catalogue import ArchivedPartition, archive_id_at, read_catalogue
 from publisher.archive.files import ArchiveDamagedError
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition, check_ledger
+from publisher.protocol.history_check import DeliveryPosition, check_ledger
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.remediation import Remediation

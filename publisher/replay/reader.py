@@ -12,7 +12,7 @@ from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
 from publisher.protocol.chunk_limits import ChunkLimits, FetchSize
-from publisher.protocol.continuation import DeliveryPosition, check_ledger
+from publisher.protocol.history_check import DeliveryPosition, check_ledger
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.remediation import Remediation

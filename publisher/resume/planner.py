@@ -8,7 +8,7 @@ import psycopg
 
 from db.statements import queries
 from publisher.kafka.topics import Topics
-from publisher.protocol.continuation import Identity
+from publisher.protocol.history_check import Identity
 from publisher.resume.decision import LaneSurvey, Move, Way, healthy, move, target
 from publisher.resume.rebinding import AcceptedRebinding, Binding, read_binding
 from publisher.resume.survey import LaneEpoch, Ledger, ResumeSurvey, read_ledger

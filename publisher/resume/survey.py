@@ -14,7 +14,7 @@ from db.statements import queries
 from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
-from publisher.protocol.continuation import Mirror
+from publisher.protocol.history_check import Mirror
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.resume.decision import LaneSurvey, ResendRange
@@ -218,7 +218,7 @@ class ResumeSurvey:
     def _shares(self, record: Progress, mirror_seq: int) -> bool:
         """Whether this ledger has the batch that was delivered last, and Postgres the rows that were parked up to there."""
         if record.commit_id is None and record.seq > mirror_seq:
-            return False  # anybody could have written it (protocol/continuation.py)
+            return False  # anybody could have written it (protocol/history_check.py)
         if commit_id_at(self._connection, record.cursor.batch_id) != record.commit_id:
             return False
         parked = record.total.parked

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.cursor import Cursor
-from publisher.protocol.continuation import DeliveryPosition, Identity, Mirror, continue_from
+from publisher.protocol.history_check import DeliveryPosition, Identity, Mirror, continue_from
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import NO_EXTRAS, Row
 from publisher.protocol.remediation import of_replay

@@ -1,4 +1,4 @@
-"""Step 4: where a lane continues after a takeover or crash, if Kafka and Postgres agree. A pure decision; operators read its messages."""
+"""Step 4, check history: do Kafka and Postgres tell the same, and where does the lane then continue? Pure; operators read its messages."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
