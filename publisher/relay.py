@@ -31,8 +31,8 @@ from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.monitoring.health import ProcessHealth, longest_attempt_s, longest_turn_s
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
-from publisher.protocol.history_check import Identity
 from publisher.protocol.epochs import Epoch, LaneId
+from publisher.protocol.history_check import Identity
 from publisher.retention.deliveries import DeliveryPruning
 from service.errors import ContinuityError, SettingsError, UnavailableError, reason_of
 from service.kafka import client as kafka_client

@@ -30,6 +30,7 @@ from publisher.outbox.deliveries import (
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
+from publisher.protocol.epochs import Epoch
 from publisher.protocol.history_check import (
     DeliveryPosition,
     Mirror,
@@ -38,7 +39,6 @@ from publisher.protocol.history_check import (
     check_resumed_parked,
     continue_from,
 )
-from publisher.protocol.epochs import Epoch
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault

@@ -6,8 +6,8 @@ import psycopg
 
 from contract.cursor import Cursor
 from db.statements import queries
-from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 _ROWS = queries("publisher", "rows")

@@ -18,9 +18,8 @@ from publisher.protocol.remediation import Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.protocol.stored_row import StoredRow
 from publisher.replay import store
-from publisher.replay.filters import Filters
 from publisher.replay.reader import ReplayChunk
-from publisher.replay.selection import Count, ReplayRange, TopicCount, holes_of
+from publisher.replay.selection import Count, Filters, ReplayRange, TopicCount, holes_of
 from publisher.replay.store import Replay
 from service.errors import UnavailableError
 

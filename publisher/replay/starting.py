@@ -14,8 +14,7 @@ from publisher.archive.opening import open_archive
 from publisher.delivery.context import Context
 from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay import archived, store
-from publisher.replay.filters import Filters, as_json
-from publisher.replay.selection import Count, ReplayRange, count, resolve, unknown_keys
+from publisher.replay.selection import Count, Filters, ReplayRange, count, resolve, unknown_keys
 from publisher.replay.store import NewReplay, Replay
 from publisher.replay.target import kafka_settings
 from publisher.retention.hold_off import hold_off_retention
@@ -43,7 +42,7 @@ class ReplayRequest:
 
     def as_json(self) -> dict[str, Any]:
         """Return the part that is kept, for people only: anybody who may write to the database could have written it."""
-        kept: dict[str, Any] = {"filter": as_json(self.filters)}
+        kept: dict[str, Any] = {"filter": self.filters.as_json()}
         if self.to_config is not None:
             kept["to_config"] = str(self.to_config.resolve())
         if self.to_servers is not None:

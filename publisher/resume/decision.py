@@ -7,8 +7,8 @@ from uuid import UUID
 
 from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Progress, Totals
-from publisher.protocol.history_check import DeliveryPosition, Identity, Mirror, check_later, continue_from
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import DeliveryPosition, Identity, Mirror, check_later, continue_from
 from publisher.protocol.stop_reasons import StoppedError
 from service.errors import ContinuityError
 

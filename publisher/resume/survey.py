@@ -14,8 +14,8 @@ from db.statements import queries
 from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
-from publisher.protocol.history_check import Mirror
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import Mirror
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.resume.decision import LaneSurvey, ResendRange
 from service.settings import Settings
