@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from publisher.assignment.epochs import Change, Lanes, change_lanes, read_lanes
+from publisher.assignment.epochs import LaneCountChange, Lanes, change_lanes, read_lanes
 from publisher.commands.common import database
 from service.commands.confirm import confirm
 from service.commands.options import Config, Json, Yes
@@ -60,7 +60,7 @@ def set_lanes(
         _explain(console(), change)
 
 
-def _explain(out: Console, change: Change) -> None:
+def _explain(out: Console, change: LaneCountChange) -> None:
     out.print(
         f"epoch {change.epoch}: {change.lanes} lanes from batch {change.from_batch} on, {change.before} before.\n"
         f"The {change.before} old lanes deliver everything up to batch {change.from_batch - 1}; the new ones start when every old "

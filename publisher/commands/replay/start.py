@@ -33,8 +33,8 @@ from publisher.commands.replay.work import begin, holder, work
 from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
 from publisher.protocol.replay_targets import ReplayTargets
+from publisher.replay.printing import count_table, counting, duration_line
 from publisher.replay.selection import Filters
-from publisher.replay.showing import count_table, counting, duration_line
 from publisher.replay.starting import ReplayPlan, ReplayRequest, answering, make, make_plan
 from publisher.replay.target import check_topics, open_target
 from service.commands.confirm import confirm

@@ -7,8 +7,8 @@ from publisher.commands.common import database
 from publisher.delivery.context import Context
 from publisher.replay import store
 from publisher.replay.delivery import ReplayDelivery
+from publisher.replay.printing import progress_of
 from publisher.replay.runner import End, run
-from publisher.replay.showing import progress_of
 from publisher.replay.store import Replay
 from service.commands.output import console, print_json
 from service.errors import ContinuityError

@@ -1,4 +1,4 @@
-"""Shows replays to people: progress of a running one, tables of all."""
+"""Prints replays: the progress of a running one, a table of all, the details of one."""
 
 import math
 import sys
