@@ -178,7 +178,7 @@ class _Digesting:
         self._sink.flush()
 
     def close(self) -> None:
-        """The file is closed by who has opened it."""
+        """The caller that opened the file closes it."""
 
 
 def row_groups(source: BinaryIO, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""File descriptors: a process whose lanes run out of them fails in places that do not name the cause."""
+"""Raises the limit of file descriptors to what the lanes need: a process that runs out of them fails without naming the cause."""
 
 import resource
 

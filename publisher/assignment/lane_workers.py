@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 
 
 class LaneWorkers:
-    """Not thread-safe: the main loop's."""
+    """Not thread-safe: used by the main loop only."""
 
     def __init__(
         self, context: Context, wakeup: Wakeup, changed: threading.Event, health: ProcessHealth

@@ -80,7 +80,7 @@ def others_delivered_s_ago(connection: psycopg.Connection[Any], epoch: Epoch, me
 
 
 def release(connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str) -> None:
-    """Give lanes back, those of them that are this holder's."""
+    """Give back those of the lanes that this holder has."""
     given = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder}
     connection.execute(_LEASES["release_lanes"], given)
     wake_publishers(connection)

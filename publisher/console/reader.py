@@ -1,4 +1,4 @@
-"""The console's connections: few, read-only, each query bounded. Nothing here shares anything with the delivery."""
+"""The console's connections: few, read-only, with a timeout for each query. The delivery shares nothing with them."""
 
 import threading
 from collections.abc import Iterator

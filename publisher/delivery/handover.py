@@ -63,7 +63,7 @@ class HandoverTurns:
         alive(self.patience_s, HANDING_OVER)
 
     def end(self) -> None:
-        """Let the next one have its turn."""
+        """Let the next lane have its turn."""
         self._moves += 1
         self.stuck = None
         self._lock.release()

@@ -1,4 +1,4 @@
-"""Are sessions open that were so when the command began? Their keys are in the job's cache and in Kafka alone."""
+"""Tells whether sessions are still open that were open when the command began. Only the job's cache and Kafka have their keys."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

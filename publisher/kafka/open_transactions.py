@@ -43,7 +43,7 @@ class OpenTransactions:
         self._last: dict[str, dict[int, int]] = {}
 
     def begin(self) -> None:
-        """The lane was fenced again: what it wrote before may be open still. Where it only waited, it continues waiting for the same."""
+        """Start over after another fencing: earlier transactions may still be open. If the lane only waited, it waits for the same ones."""
         for name in self._written:
             del self._awaited[name]
         self._written.clear()
@@ -54,12 +54,12 @@ class OpenTransactions:
         return [name for name in names if name not in self._awaited]
 
     def meet(self, topics: Mapping[str, OutputTopic]) -> None:
-        """Take the ends of topics that this tenure meets."""
+        """Remember the ends of topics that are new in this tenure."""
         for name, topic in topics.items():
             self._awaited[name] = self._topics.ends(name, range(topic.partitions))
 
     def begun_anew(self, offsets: Mapping[str, Mapping[str, Sequence[int]]]) -> set[str]:
-        """Return the topics of a committed transaction whose offsets are not beyond all before. `offsets`: as OffsetTally.as_json says."""
+        """Return the topics of a committed transaction with offsets not above all earlier ones. `offsets`: as OffsetTally.as_json says."""
         found = set()
         for topic, partitions in offsets.items():
             ends, last = self._awaited.get(topic, {}), self._last.setdefault(topic, {})

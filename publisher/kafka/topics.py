@@ -50,7 +50,7 @@ class OutputTopic(NamedTuple):
 
 
 def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
-    """Raise StoppedError for a topic that can take nothing, however healthy its brokers are: a produce would only time out."""
+    """Raise StoppedError for a topic with fewer replicas than min.insync.replicas: every produce to it would time out."""
     replicas = min(len(partition.replicas) for partition in topic.partitions)
     if replicas < least:
         raise StoppedError(
@@ -125,7 +125,7 @@ class Topics:
         return found
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether a topic does not exist, which is not asked again for `max_age_s`. Raises KafkaException."""
+        """Return whether a topic does not exist. The answer is kept for `max_age_s`. Raises KafkaException."""
         with self._lock:
             known = topic in self._missing and self._missing[topic] > time.monotonic() - self._max_age_s
         if known:
@@ -147,7 +147,7 @@ class Topics:
         try:
             return not known_topics(self._admin, [_TRANSACTION_LOG], _LOOK_S, self._give_up)
         except KafkaException:
-            return False  # it is away, or does not tell this publisher
+            return False  # Kafka is unavailable, or this publisher may not ask
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Return the present ids of those of the topics that exist. Raises KafkaException."""

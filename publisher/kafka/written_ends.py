@@ -1,4 +1,4 @@
-"""By what a process has written it recognises an old leader's answer about the end of a partition.
+"""Recognises an old leader's answer about the end of a partition, by the offsets that this process has written.
 
 A leader that is cut off from its cluster, and still reached by a client, answers with the end that it knows. A lane that believed it would
 not see its last transaction, and send it again. Only a write is proof of the end: an old leader confirms none (acks=all).
@@ -40,7 +40,7 @@ class WrittenEnds:
             return self._read.get((topic, partition))
 
     def check(self, topic: str, ends: Mapping[int, int]) -> None:
-        """Take ends that were read. Raises KafkaException, to be retried, for one that is older than what this process wrote."""
+        """Check ends that were read. Raises KafkaException, to be retried, for one below the offsets that this process wrote."""
         with self._lock:
             self._read |= {(topic, partition): end for partition, end in ends.items()}
             older = [

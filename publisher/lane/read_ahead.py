@@ -1,4 +1,4 @@
-"""A lane's next chunk: read when it is wanted, or asked for while Kafka commits the one before."""
+"""Reads a lane's next chunk while Kafka commits the one before, or when it is needed."""
 
 import psycopg
 import structlog
@@ -76,7 +76,7 @@ class ReadAhead:
         """Drop the chunk that was read ahead."""
         self._kept = None
         if self._asked is not None:
-            # Nothing else could be asked before its answer.
+            # Until the answer is read, the connection takes no other query.
             self._asked.connection.close()
             self._asked = None
 

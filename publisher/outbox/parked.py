@@ -1,4 +1,4 @@
-"""Rows that Kafka refuses for themselves: parked by their lane; once the cause is corrected, sent again by the ordinary cursor or put away.
+"""Rows that Kafka refuses for themselves: parked by their lane; once the cause is corrected, requeued or discarded.
 
 A requeue copies rows into new batches of the ledger (function `outbox.requeue`), so that a lane delivers them exactly once like every
 other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.
@@ -190,7 +190,7 @@ def _newest_batch_and_lanes(connection: psycopg.Connection[Any]) -> tuple[int, i
 
 
 def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
-    """Put the chosen rows away: they are kept, but not sent. Return their number."""
+    """Discard the chosen rows: they are kept, but not sent. Return their number."""
     with connection.transaction():
         row = connection.execute(_PARKED["discard"], choice.parameters()).fetchone()
         discarded: int = 0 if row is None else row[0]

@@ -39,7 +39,7 @@ class Filters:
         return all(filter_ is None for filter_ in asked)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the filters, to be shown later. Keys are counted: they are kept in a table of their own."""
+        """Return the filters for `outbox.replay`. Of the keys only their number: they have a table of their own."""
         found: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("from_batch", "to_batch")

@@ -41,7 +41,7 @@ class ReplayRequest:
         return kafka_settings(settings, self.to_config, self.to_servers)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the part that is kept, for people only: anybody who may write to the database could have written it."""
+        """Return the part that is stored. It is only shown: anybody who may write to the database can change it."""
         kept: dict[str, Any] = {"filter": self.filters.as_json()}
         if self.to_config is not None:
             kept["to_config"] = str(self.to_config.resolve())
@@ -133,7 +133,7 @@ def _plan_of_archive(
 
 
 def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context) -> Replay:
-    """Make the replay. From here on retention keeps its rows; raises ContinuityError where some were dropped before."""
+    """Insert the replay; from then on retention keeps its rows. Raises ContinuityError if some were dropped before."""
     batches, request = plan.batches, plan.request
     # Or one that has decided already would drop what was counted after the look below.
     hold_off_retention(connection)

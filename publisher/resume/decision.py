@@ -1,4 +1,4 @@
-"""Where `publisher resume` lets a lane continue, and what that repeats or skips. A pure decision over the survey."""
+"""Decides where `publisher resume` lets a lane continue, and what that repeats or skips. Pure."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -190,7 +190,7 @@ class ResumeSurvey:
         return {place: record for place, record in found.items() if record is not None}
 
     def _records(self, partition: int) -> Generator[tuple[tuple[int, int], Progress | None]]:
-        """Yield ((epoch, lane), record or None where it was put aside), newest first."""
+        """Yield ((epoch, lane), record), newest first; a tombstone has the record None."""
         # A transaction that a dead process left open would be waited for until the broker ends it.
         without_waiting = not self._fenced
         with progress_records(

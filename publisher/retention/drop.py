@@ -1,6 +1,6 @@
 """Drops a partition, in one transaction with its row in the operator log.
 
-Other transactions wait for the drop at most as long as one attempt takes.
+Other transactions wait at most for the duration of one attempt.
 """
 
 import time

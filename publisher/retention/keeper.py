@@ -52,7 +52,7 @@ class RetentionReport:
 
 
 def postgres_settings(settings: Settings) -> PostgresSettings:
-    """Return how retention connects: by its own login where it has one."""
+    """Return how retention connects: with its own login if one is set."""
     return settings.postgres.logged_in_by(settings.retention.dsn, settings.retention.dsn_file)
 
 
