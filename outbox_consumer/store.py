@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
 
 class LetterPlace(NamedTuple):
-    """Which record was set aside."""
+    """The record of an output that was set aside."""
 
     topic: str
     topic_id: str
@@ -122,7 +122,7 @@ class Store:
         return {_outbox_id(source, end, output): replaces for source, end, output, replaces in rows}
 
     def unclaim(self, outbox_id: OutboxId) -> None:
-        """Take a claim back."""
+        """Withdraw the claim of an output."""
         self._run("unclaim", **_identity(outbox_id))
 
     def forgotten(self, outbox_ids: Iterable[OutboxId]) -> dict[str, int]:

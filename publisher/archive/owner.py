@@ -87,7 +87,7 @@ def require_owner(
 
 
 def has_owner(files: ArchiveFiles) -> bool:
-    """Whether a database has claimed it. Raises ArchiveDamagedError, OSError."""
+    """Whether a database has claimed the archive. Raises ArchiveDamagedError, OSError."""
     return _read(files) is not None
 
 

@@ -1,4 +1,4 @@
-"""Lane counts over time: each epoch has its own, from its first batch on. Changing it opens a new one."""
+"""Lane counts over time: each epoch has one lane count from its first batch on. A change opens a new epoch."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -59,7 +59,7 @@ class Lanes:
         return sorted(lane for lane, holder in self.holders.items() if holder == process_id)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return {
             "epochs": [epoch._asdict() | {"state": self.state(epoch)} for epoch in self.epochs],
             "processes": [
@@ -79,7 +79,7 @@ class LaneCountChange:
     before: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return asdict(self)
 
 

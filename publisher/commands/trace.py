@@ -143,7 +143,7 @@ def locate(
 
 
 class _Traced:
-    """`document`: for --json. `is_whole`: something is there, and Kafka lacks none of it that was looked for."""
+    """`document`: for --json. `is_whole`: something was found, and Kafka has every output that was searched there."""
 
     def __init__(self, meant: str, erased: Sequence[ErasedSession], is_whole: bool, **more: Any) -> None:
         self.document: _Document = {"meant": meant, **more, "erased": [each._asdict() for each in erased]}

@@ -1,4 +1,4 @@
-"""Who may open the console, the log of requests, and the headers that keep a page from loading or sending anything elsewhere."""
+"""Decides who may open the console, logs requests, and adds the headers that keep a page from loading or sending anything elsewhere."""
 
 import hashlib
 import hmac
@@ -131,7 +131,7 @@ def new_cookie(settings: ConsoleSettings, now: float) -> tuple[str, int]:
 
 
 def is_valid(settings: ConsoleSettings, value: str, now: float) -> bool:
-    """Whether this console made the cookie, with the token of today, and not too long ago."""
+    """Whether this console made the cookie with the present token, and it has not expired."""
     until, _, signature = value.partition(".")
     if not (until.isascii() and until.isdigit() and len(until) < 12):
         return False

@@ -116,7 +116,7 @@ class SchemaLookup:
             return SchemaAnswer(schema, self._places(schema_id))
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
             said = str(error)
-            self._close_client()  # the next one is made with the secrets and certificates of then
+            self._close_client()  # a new client reads the present secrets and certificates
         except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread continues
             _log.warning("console_schema_failed", schema_id=schema_id, exc_info=error)
             said = f"{type(error).__name__}: {error}"

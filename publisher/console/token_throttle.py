@@ -22,7 +22,7 @@ class TooManyWrongTokensError(Exception):
 
 
 class _Budget:
-    """Of wrong tokens, filled again within a second."""
+    """How many wrong tokens are answered; refills within a second."""
 
     def __init__(self, now: float) -> None:
         self._left = float(MOST_A_SECOND)
@@ -38,7 +38,7 @@ class _Budget:
 
 
 class TokenThrottle:
-    """Of one event loop. Strangers share one budget of wrong tokens; an address that has given the right one has its own."""
+    """Used by one event loop. Strangers share one budget of wrong tokens; an address that has given the right one has its own."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._settings = settings

@@ -36,11 +36,11 @@ class Timelines:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where rows come from and where they go. `settings.kafka` leads to the cluster that is written, `topics` asks it."""
+    """The source and the target of the rows. `settings.kafka` leads to the target cluster, and `topics` describes its topics."""
 
     settings: Settings
     outbox: OutboxIdentity
-    """As it was bound at the start of the process."""
+    """The identity of the outbox as bound at the start of the process."""
     timelines: Timelines
     identity: Identity
     topics: Topics

@@ -18,7 +18,7 @@ class ErasedLetter:
     left: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return asdict(self)
 
 

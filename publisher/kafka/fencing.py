@@ -30,7 +30,7 @@ def fencing_producer(
     logger: logging.Logger | None = None,
     complaints: Complaints | None = None,
 ) -> Producer:
-    """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` gets the errors of its connections.
+    """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` gets the errors of connections.
 
     Raises StoppedError if the cluster refuses the producer; KafkaException, _TIMED_OUT also when `give_up` returns true.
     """

@@ -92,7 +92,7 @@ class Topics:
         self._flights = SingleFlight(give_up)
         self._warned = False
         self.written = WrittenEnds()
-        """By this process' own transactions."""
+        """The offsets that this process' own transactions have written."""
 
     def cluster_id(self) -> str:
         """Return the id of the cluster that answers now. Raises KafkaException when Kafka does not answer."""

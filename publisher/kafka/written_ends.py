@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 
 class WrittenEnds:
-    """Of one process. Thread-safe."""
+    """The offsets that one process has written. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

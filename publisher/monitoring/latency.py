@@ -37,7 +37,7 @@ _UNTIMED = Counter(
 
 
 class RowTimes(NamedTuple):
-    """Of a row: when its batch was committed, in seconds since 1970, and the times of its sessions' end events."""
+    """Times of a row: when its batch was committed, in seconds since 1970, and those of its sessions' end events."""
 
     committed_s: float
     ended_ms: Sequence[int]

@@ -48,7 +48,7 @@ class RowName(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which parked rows: those named, those of some reasons, or (both None) all. Only of batches up to `to_batch`."""
+    """The chosen parked rows: those named, those of some reasons, or (both None) all. Only of batches up to `to_batch`."""
 
     to_batch: int
     rows: Sequence[RowName] | None = None
@@ -90,7 +90,7 @@ def park(connection: psycopg.Connection[Any], lease: Lease, place: Place, found:
 
 
 def newest_batch(connection: psycopg.Connection[Any]) -> int:
-    """Return the ledger's newest batch id. Chosen up to it, rows that are refused once more are not requeued once more."""
+    """Return the ledger's newest batch id. Only rows up to it are chosen, so a row that is refused again is not requeued again."""
     return _newest_batch_and_lanes(connection)[0]
 
 

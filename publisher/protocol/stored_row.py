@@ -37,7 +37,7 @@ class StoredRow(NamedTuple):
         return sum(len(value) for value in self.values if value is not None)
 
     def row(self) -> Row:
-        """Return what a replay sends, as Postgres would have given it. Raises ValueError for headers that are no JSON."""
+        """Return the row as a replay reads it from Postgres. Raises ValueError for headers that are no JSON."""
         headers = self.headers
         return Row(
             self.batch_id,

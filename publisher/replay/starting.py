@@ -1,4 +1,4 @@
-"""A new replay: its request, its plan, and its creation."""
+"""Plans and creates a new replay: finds the batches, counts their rows, inserts the replay."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -60,7 +60,7 @@ class ReplayPlan:
     unknown_keys: list[str]
     """Session keys that were named and have no row in these batches."""
     manifests: list[bytes] = field(default_factory=list)
-    """Of the archived partitions that were counted."""
+    """The archived partitions that were counted."""
 
     @property
     def only_unknown_keys(self) -> bool:
@@ -80,7 +80,7 @@ class ReplayPlan:
         return None if self.request.rate is None else self.count.events / self.request.rate
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return {
             "from_batch": self.batches.first,
             "to_batch": self.batches.last,

@@ -1,4 +1,4 @@
-"""Where a replay sends to: the outbox's own Kafka cluster or another one."""
+"""Opens and checks the Kafka cluster that a replay sends to: the outbox's own or another one."""
 
 import threading
 from collections.abc import Iterable

@@ -82,7 +82,7 @@ class ResendRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """How one lane continues. `again`: rows that are sent once more; `skipped`: never sent, nor will they be.
+    """How one lane continues. `again`: rows that are sent again; `skipped`: rows that were never sent, and will not be.
 
     `trusted`: left out because Postgres says that they were delivered, though Kafka does not show it.
     `unknown`: what Kafka has after the two histories diverged.

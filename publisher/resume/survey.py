@@ -34,7 +34,7 @@ class LaneEpoch(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """How far the outbox goes. `kept`: the batches whose rows retention has left, as ranges with both ends, oldest first."""
+    """The extent of the outbox. `kept`: the batches whose rows retention has kept, as ranges with both ends, oldest first."""
 
     epochs: list[LaneEpoch]
     end: int
@@ -42,7 +42,7 @@ class Ledger(NamedTuple):
 
     @property
     def first_kept(self) -> int:
-        """The first batch whose rows retention has left."""
+        """The first batch whose rows retention has kept."""
         return max(1, self.kept[0][0]) if self.kept else 1
 
     def dropped(self, first: int) -> list[tuple[int, int]]:
@@ -125,7 +125,7 @@ class ResumeSurvey:
         )
 
     def can_follow(self, cursor: Cursor) -> bool:
-        """Whether a lane can continue after this cursor: the ledger must have its row."""
+        """Whether a lane can continue after this cursor, which takes the ledger's row of its batch."""
         return cursor.batch_id == 0 or commit_id_at(self._connection, cursor.batch_id) is not None
 
     def parked_up_to(self, epoch: int, lane: int, cursor: Cursor) -> int:

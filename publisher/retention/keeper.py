@@ -160,7 +160,7 @@ def _drop_all(
                 report.archived_rows += manifest.total("rows")
             reach("retention.after_drop")
         except UnavailableError as error:
-            # What blocks one drop blocks the others.
+            # The same transaction would block the other drops, too.
             report.failed = error
             return
         report.dropped.append(partition.name)

@@ -95,7 +95,7 @@ class PublisherStatus:
         return not any(lane.stopped_reason is not None or lane.abandoned for lane in self.lanes)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the status for machines."""
+        """Return the status for JSON output."""
         ages = [lane.oldest_undelivered_s for lane in self.lanes if lane.oldest_undelivered_s is not None]
         return {
             "outbox_uuid": str(self.identity.outbox_uuid),

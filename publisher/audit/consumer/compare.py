@@ -40,12 +40,12 @@ class Remembered(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Which output it is, in whatever revision."""
+        """The identity of the output, the same for every revision."""
         return self.place, self.end_offset, self.output
 
     @property
     def record(self) -> tuple[int, int, int]:
-        """Where it came from."""
+        """The record that it came from."""
         return self.topic, self.partition, self.offset
 
 
@@ -178,7 +178,7 @@ class ConsumerComparison:
     def _demand(
         self, copy: ReceivedOutput, consumed: Remembered | None, aside: set[tuple[int, int, int]]
     ) -> None:
-        """Whether a record was consumed, or its output from another one."""
+        """Whether a record was consumed, or another record of the same output."""
         position = self.positions.get((copy.topic, copy.partition))
         if position is None or copy.offset < position.first:
             self.counted["records_not_subscribed_to"] += 1

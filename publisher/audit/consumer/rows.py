@@ -18,7 +18,7 @@ Unreadable = Callable[[str], None]
 
 
 class StoredRow(NamedTuple):
-    """What a consumer remembers, as CONSUMED packs it. `session`: by which it belongs into a bucket."""
+    """What a consumer remembers, as CONSUMED packs it. `session`: the session that decides its bucket."""
 
     session: bytes
     packed: bytes

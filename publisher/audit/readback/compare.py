@@ -218,7 +218,7 @@ class Comparison:
         return visits
 
     def _excused(self, output: ExpectedOutput) -> bool:
-        """Whether a missing output is accounted for already; count it then."""
+        """Whether a missing output is explained; counts it then."""
         if output.marks & Mark.SKIPPED:
             self.skipped.add(output)
         elif output.marks & Mark.EXPIRED:

@@ -131,7 +131,7 @@ def start(
         making, names = create_topics and not dry_run, plan.destinations
         target = open_target(settings, outbox, kafka, stop, holder=holder(), create_topics=making)
         if create_topics and not making:
-            # What is missing would be made, and a dry run makes nothing.
+            # The start would create missing topics, and a dry run creates nothing.
             names = set(target.topics.ids(names))
         check_topics(target, names)
         compacted = compacted_topics(admin_client(kafka), names, kafka.request_timeout_s)
