@@ -128,7 +128,7 @@ class Store:
     def forgotten(self, outbox_ids: Iterable[OutboxId]) -> dict[str, int]:
         """Return for each source of these outputs the end of the last session of which outputs were forgotten.
 
-        Of no other: whoever may write to the topic can make up any number of them.
+        Other sources are not read: anybody who may write to the topic could invent any number of them.
         """
         sources = sorted({source_of(each) for each in outbox_ids})
         return dict(self._all("forgotten_of", sources=json.dumps(sources))) if sources else {}

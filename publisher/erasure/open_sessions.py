@@ -14,7 +14,7 @@ InputPartition = tuple[str, int]
 
 
 class OpenInput(NamedTuple):
-    """For each input partition: how far the job has read, exclusive, and where the oldest session begins that may be open, or None."""
+    """For each input partition: how far the job has read, exclusive, and where the oldest session begins that may be open, if one may."""
 
     end: Mapping[InputPartition, int]
     open_from: Mapping[InputPartition, int]

@@ -93,8 +93,8 @@ def _timeout_refused(transaction_timeout_ms: int) -> StoppedError:
     return StoppedError(
         StopReason.TRANSACTIONS_REFUSED,
         f"[publisher] transaction_timeout_ms = {transaction_timeout_ms} is more than the brokers allow (their "
-        "transaction.max.timeout.ms). Lower the one (OUTBOX_PUBLISHER__TRANSACTION_TIMEOUT_MS) and start the publisher again, or raise "
-        "the other; the lane then continues by itself",
+        "transaction.max.timeout.ms). Lower the setting (OUTBOX_PUBLISHER__TRANSACTION_TIMEOUT_MS) and start the publisher again, or raise "
+        "the brokers' limit; the lane then continues by itself",
         retry=True,
     )
 

@@ -56,7 +56,7 @@ def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
         raise StoppedError(
             StopReason.OUTPUT_TOPIC_UNWRITABLE,
             f"output topic {name!r} has min.insync.replicas={least}, but only {replicas} replica{'s' * (replicas != 1)}, so that Kafka "
-            "takes no record. Lower the one or raise the other; the lane then continues by itself",
+            "takes no record. Lower min.insync.replicas or add replicas; the lane then continues by itself",
             retry=True,
         )
 
