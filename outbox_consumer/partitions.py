@@ -1,4 +1,4 @@
-"""The partitions of one member of the group: where each begins, and its records from Kafka.
+"""Reads the partitions of one member of the group: decides where each begins, and fetches its records from Kafka.
 
 The position in the database decides where a partition begins; the group's offsets, written for lag tools, are never read. A partition
 without a position gets one before its first record is read, together with all other partitions of a topic that is new.

@@ -1,4 +1,4 @@
-"""The tables of a consumer in its own database, over the connection that its effects go through.
+"""Reads and writes the tables of a consumer in its own database, over the connection that carries its effects.
 
 A transaction is: `begin`, which takes the position's row; `claim`; the effects; `advance`; `commit`. The row's lock is the fence: while one
 process has it no other moves the position, and the position that it gives is the newest one, whatever a process remembers.

@@ -1,4 +1,4 @@
-"""Lane counts over time: each epoch has one lane count from its first batch on. A change opens a new epoch."""
+"""Reads and changes the lane count: each epoch has one, from its first batch on, and a change opens a new epoch."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime

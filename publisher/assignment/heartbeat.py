@@ -1,4 +1,4 @@
-"""This process in `outbox.publisher_process`: a thread renews its row, and the lease of each of its lanes that does not hang."""
+"""Renews this process' row in `outbox.publisher_process`, and the lease of each of its lanes that does not hang, in a thread."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Processes, epochs and lanes as Postgres has them, and the leases that this process claims and gives back."""
+"""Reads processes, epochs and lanes from Postgres, and claims and gives back this process' leases."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`publisher lanes`: who runs which lanes, and how many there are."""
+"""`publisher lanes`: shows which process runs which lanes, and changes the number of lanes."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The console as an ASGI application: routes, the texts of errors, the login."""
+"""Puts the console together as an ASGI application: routes, the texts of errors, the login."""
 
 import time
 from functools import partial

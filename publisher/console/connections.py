@@ -1,4 +1,4 @@
-"""The console's connections: how many there may be, and how long one may take to send a request."""
+"""Limits the console's connections: how many there may be, and how long one may take to send a request."""
 
 import asyncio
 from functools import partial

@@ -1,4 +1,4 @@
-"""The console's connections: few, read-only, with a timeout for each query. The delivery shares nothing with them."""
+"""Lends the console's connections to Postgres: few, read-only, with a timeout for each query, and not shared with the delivery."""
 
 import threading
 from collections.abc import Iterator

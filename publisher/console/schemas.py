@@ -1,4 +1,4 @@
-"""Values with a schema as people read them: decoded by the registry of `[schema_registry]`, or as bytes and why.
+"""Decodes values with a schema by the registry of `[schema_registry]`, or shows them as bytes with the reason.
 
 No page waits for the registry for longer than PAGE_S, whatever it does: a thread of its own asks, and pages wait for that thread.
 """

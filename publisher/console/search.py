@@ -1,4 +1,4 @@
-"""The search: a session by its key, an outbox-id, or a record's position in the input or in an output topic."""
+"""Finds a session by its key, an outbox-id, or a record's position in the input or in an output topic."""
 
 from dataclasses import dataclass, field
 

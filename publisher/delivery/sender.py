@@ -1,4 +1,4 @@
-"""The producer of a lane, a replay or a move: fenced first, then one transaction after the other (steps 2 and 5 of the protocol)."""
+"""Fences with the producer of a lane, a replay or a move, then sends one transaction after the other (steps 2 and 5 of the protocol)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

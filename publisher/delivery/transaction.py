@@ -1,4 +1,4 @@
-"""One Kafka transaction: every row's records, then the progress record, all or nothing."""
+"""Sends one Kafka transaction: every row's records, then the progress record, all or nothing."""
 
 import threading
 import time

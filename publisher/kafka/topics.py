@@ -1,4 +1,4 @@
-"""The topics a publisher writes: the compacted progress topic, and the output topics with their ids and limits."""
+"""Describes and creates the topics that a publisher writes: the compacted progress topic, and the output topics with their limits."""
 
 import threading
 import time

@@ -51,7 +51,7 @@ class WrittenEnds:
         if older:
             partition, end, written = older[0]
             text = (
-                f"{topic}[{partition}] ends at {end} by its leader, but this process has written up to {written}: an old leader answers "
-                "that is cut off from its cluster. Where the cluster did lose what it had confirmed, restart this process"
+                f"{topic}[{partition}] ends at {end}, its leader says, but this process has written up to {written}: an old leader answers "
+                "that is cut off from its cluster. If the cluster did lose what it had confirmed, restart this process"
             )
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))

@@ -1,4 +1,4 @@
-"""Rows that no lane of their epoch would ever deliver: found by the first lane before its cursor passes their batch."""
+"""Finds rows that no lane of their epoch would ever deliver. The first lane checks each batch before its cursor passes it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The loop around one lane: it schedules the steps, reopens the lane after failures, and decides when it must stop."""
+"""Runs the loop around one lane: schedules the steps, opens the lane again after any failure, and decides when it must stop."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The state behind a publisher's `/healthz` and `/readyz`: its threads write it, the endpoint reads it.
+"""Keeps the state behind a publisher's `/healthz` and `/readyz`: its threads write it, the endpoint reads it.
 
 Nothing here waits or queries a server.
 """

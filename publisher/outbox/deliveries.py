@@ -1,4 +1,4 @@
-"""A transaction's row in `outbox.delivery` with the lane's mirror, written after Kafka's commit."""
+"""Records a transaction after Kafka's commit: its row in `outbox.delivery` and the lane's mirror, in one statement."""
 
 from typing import Any
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Rows that Kafka refuses for themselves: parked by their lane; once the cause is corrected, requeued or discarded.
+"""Parks rows that Kafka refuses for themselves, and requeues or discards them once the cause is corrected.
 
 A requeue copies rows into new batches of the ledger (function `outbox.requeue`), so that a lane delivers them exactly once like every
 other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.

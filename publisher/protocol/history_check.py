@@ -1,4 +1,4 @@
-"""Step 4, check history: do Kafka and Postgres tell the same, and where does the lane then continue? Pure; operators read its messages."""
+"""Decides in step 4, check history, whether Kafka and Postgres agree, and where a lane continues. Pure; operators read its messages."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

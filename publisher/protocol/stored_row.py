@@ -1,4 +1,4 @@
-"""A row of `session_output` with all its columns, as it is in the archive. It names no library of Parquet."""
+"""A row of `session_output` with all its columns, as in the archive. Imports no Parquet library."""
 
 from datetime import datetime
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What a replay sends: its filters, the batches that they select, and how much is in them.
+"""Decides what a replay sends: its filters, the batches that they select, and how much these hold.
 
 Rows are counted in short statements, so that vacuum is not held back.
 """

@@ -1,4 +1,4 @@
-"""The rows of `outbox.replay`: making, finding and changing them, and the lease of the process that works on one."""
+"""Reads and writes the rows of `outbox.replay`, and the lease of the process that works on a replay."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

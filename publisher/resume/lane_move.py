@@ -1,4 +1,4 @@
-"""One lane moved by `publisher resume`: the lanes' protocol, with a transaction that carries no rows."""
+"""Moves one lane for `publisher resume`: the steps of publisher/delivery, with a transaction that carries no rows."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The facts for `publisher resume`: each lane's records in Kafka, its mirror, and the ledger."""
+"""Reads the facts for `publisher resume`: each lane's records in Kafka, its mirror, and the ledger."""
 
 from collections.abc import Generator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""One run of retention: it makes partitions ahead, drops old ones, and prunes the ledger."""
+"""Runs retention once: creates the partitions of coming batches, drops old ones, and prunes the ledger."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,7 @@
-"""A consumer's remembered outputs against the delivered ones, bucket by bucket. Pure.
+"""Compares the outputs that a consumer remembers with the delivered ones, bucket by bucket. Pure.
 
-An output was delivered where its topic has a record of it, or where its lane is past its row. In memory are a bucket's outputs in the
-outbox and their records: what a consumer remembers besides is counted and not kept.
+An output was delivered where its topic has a record of it, or where its lane is past its row. Memory holds a bucket's outputs in the
+outbox and their records: what else a consumer remembers is counted and not kept.
 """
 
 from collections import defaultdict

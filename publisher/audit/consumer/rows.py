@@ -1,4 +1,4 @@
-"""A consumer's rows as the audit compares them.
+"""Reads a consumer's rows in the form in which the audit compares them.
 
 The tables are the consumer's own, and a column of SQLite holds anything: a row that cannot be read is a finding, and the audit continues.
 """

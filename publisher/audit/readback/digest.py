@@ -1,4 +1,4 @@
-"""An output as fixed-size records: one of the outbox, one of Kafka. Pure.
+"""Defines the fixed-size records that stand for an output: one of the outbox, one of Kafka. Pure.
 
 16 bytes of BLAKE2b stand for an outbox-id with its revision, and for a record's key, value and own headers: two different
 ones of a billion are alike with a probability below 10^-20.

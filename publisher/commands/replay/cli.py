@@ -1,4 +1,4 @@
-"""`publisher replay`: delivered outputs once more."""
+"""`publisher replay`: lists, shows, continues, pauses and cancels replays; start.py starts one."""
 
 import threading
 from pathlib import Path

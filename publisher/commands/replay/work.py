@@ -1,4 +1,4 @@
-"""The work on a replay in the foreground, and how it ended: of `start` and `go-on`."""
+"""Runs a replay in the foreground for `start` and `go-on`, and prints how it ended."""
 
 import os
 from pathlib import Path

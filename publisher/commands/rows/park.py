@@ -1,4 +1,4 @@
-"""`publisher parked park`: a person's decision about an output topic that does not exist."""
+"""`publisher parked park`: records a person's decision to park the rows for an output topic that does not exist."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""`publisher parked`: rows that Kafka refuses for themselves."""
+"""`publisher parked`: lists, shows, requeues and discards rows that Kafka refuses for themselves."""
 
 from collections.abc import Sequence
 from datetime import datetime

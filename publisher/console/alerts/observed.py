@@ -1,4 +1,4 @@
-"""The observations behind the conditions: some bounded queries of Postgres, repeated every second while a page is open."""
+"""Reads the observations behind the conditions: some bounded queries of Postgres, repeated every second while a page is open."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
