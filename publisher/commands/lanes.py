@@ -65,8 +65,8 @@ def set_lanes(
 def _explain(out: Console, change: LaneCountChange) -> None:
     out.print(
         f"epoch {change.epoch}: {change.lanes} lanes from batch {change.from_batch} on, {change.before} before.\n"
-        f"The {change.before} old lanes deliver everything up to batch {change.from_batch - 1}; the new ones start "
-        "after that, so each session key keeps its order.\n"
+        f"The {change.before} old lanes deliver everything up to batch {change.from_batch - 1}; the new ones start when every old "
+        "one has finished, so that each session key keeps its order.\n"
         "Running jobs and publishers follow by themselves; `publisher lanes` shows how far they are."
     )
 
