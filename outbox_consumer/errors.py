@@ -1,4 +1,4 @@
-"""The exceptions that end the loop. Start it again after the cause is gone: the stored positions say where it continues."""
+"""The exceptions that end the loop. Start it again once the cause is gone: it continues at the stored positions."""
 
 
 class ConsumerError(Exception):

@@ -1,4 +1,4 @@
-"""The loop, and its order.
+"""Consumes outputs exactly once: the loop and the order of its steps.
 
 1. Fetch. A run is records of one partition, without an outbox-id twice. For each run:
 2. Ask Kafka for the topic's id; the answer is read in step 6.

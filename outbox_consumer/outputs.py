@@ -13,7 +13,7 @@ from contract.places import OutboxId, parse_place
 Header = tuple[str, bytes | None]
 
 _MOST_INT = 2**31 - 1
-# Of a header: a publisher's own have under 80 bytes. The tables must hold it, and its index have room for it.
+# Bytes of a header: the publisher's own have under 80. The tables and their index must have room for it.
 _MOST_BYTES = 200
 # For a name that is not UTF-8 `Message.headers()` returns a list and sets an exception. Called from C, that is noticed: SystemError.
 _headers = methodcaller("headers")
@@ -92,7 +92,7 @@ def output_of(message: Message) -> Output:
 def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
     """Set the fields from the headers. Raises ValueError."""
     output.headers = headers
-    found = dict(reversed(headers))  # of two equal ones the first is the publisher's
+    found = dict(reversed(headers))  # of two headers with the same name the first is the publisher's
     if (outbox_id := found.get("outbox-id")) is None:
         return
     place = parse_place(_text(outbox_id))

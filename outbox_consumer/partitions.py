@@ -1,4 +1,4 @@
-"""The partitions of one member of the group: where each begins, and its records from Kafka.
+"""Reads the partitions of one member of the group: decides where each begins, and fetches its records from Kafka.
 
 The position in the database decides where a partition begins; the group's offsets, written for lag tools, are never read. A partition
 without a position gets one before its first record is read, together with all other partitions of a topic that is new.
@@ -31,7 +31,7 @@ _ANSWER_S = 30.0
 _POLL_S = 1.0
 _SETTLE_S = 10.0
 _QUIET_S = 60.0
-# They pass: the client connects again, or joins the group again.
+# Errors that pass: the client connects again, or joins the group again.
 _PASSING = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
@@ -83,7 +83,7 @@ class Partitions:
         self._topics = list(topics)
         self._heard = self._answered = time.monotonic()
         self._failure: Exception | None = None
-        # Quiet: it would warn about options that only a consumer knows.
+        # Without a log: this client would warn about options that only a consumer knows.
         own = {name: value for name, value in options.items() if name not in (*FORCED, "on_commit")}
         self._admin = admin({**own, "log_level": 0})
         self._consumer = consumer(options)

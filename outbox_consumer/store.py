@@ -1,4 +1,4 @@
-"""The tables of a consumer in its own database, over the connection that its effects go through.
+"""Reads and writes the tables of a consumer in its own database, over the connection that carries its effects.
 
 A transaction is: `begin`, which takes the position's row; `claim`; the effects; `advance`; `commit`. The row's lock is the fence: while one
 process has it no other moves the position, and the position that it gives is the newest one, whatever a process remembers.
@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
 
 class LetterPlace(NamedTuple):
-    """Which record was set aside."""
+    """The record of an output that was set aside."""
 
     topic: str
     topic_id: str
@@ -122,13 +122,13 @@ class Store:
         return {_outbox_id(source, end, output): replaces for source, end, output, replaces in rows}
 
     def unclaim(self, outbox_id: OutboxId) -> None:
-        """Take a claim back."""
+        """Withdraw the claim of an output."""
         self._run("unclaim", **_identity(outbox_id))
 
     def forgotten(self, outbox_ids: Iterable[OutboxId]) -> dict[str, int]:
         """Return for each source of these outputs the end of the last session of which outputs were forgotten.
 
-        Of no other: whoever may write to the topic can make up any number of them.
+        Other sources are not read: anybody who may write to the topic could invent any number of them.
         """
         sources = sorted({source_of(each) for each in outbox_ids})
         return dict(self._all("forgotten_of", sources=json.dumps(sources))) if sources else {}

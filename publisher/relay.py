@@ -31,8 +31,8 @@ from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.monitoring.health import ProcessHealth, longest_attempt_s, longest_turn_s
 from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, name_outbox
 from publisher.outbox.wakeup import Wakeup
-from publisher.protocol.continuation import Identity
 from publisher.protocol.epochs import Epoch, LaneId
+from publisher.protocol.history_check import Identity
 from publisher.retention.deliveries import DeliveryPruning
 from service.errors import ContinuityError, SettingsError, UnavailableError, reason_of
 from service.kafka import client as kafka_client
@@ -103,7 +103,7 @@ class Relay:
             self._stop.set()
             self._health.stopping()
             self.abandoned = bool(workers.end(_GRACE_S))
-            # After the lanes, because it gives back what they have left.
+            # After the lanes, because it gives back the leases that they still hold.
             heartbeat.end(_GOODBYE_S)
             self._wakeup.join(_GOODBYE_S)
             self._deliveries.flush(at_once=True)
@@ -216,7 +216,7 @@ class Relay:
             assignment = Assignment((), tuple(mine) if self._withdrawal.reason else ())
         keep = mine - set(assignment.give_up)
         workers.leave(lane for lane in workers.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
-        # A worker gives its lane back itself, at a transaction boundary. A worker that has ended did not, or its epoch had ended.
+        # A running worker gives its lane back itself, at a transaction boundary. Lanes without one are given back here.
         left = [lane for lane in assignment.give_up if (epoch.epoch, lane) not in workers.lanes()]
         if left:
             membership.release(connection, epoch, left, me)
@@ -305,7 +305,7 @@ class Relay:
     def wait(self, seconds: float, workers: LaneWorkers, heartbeat: ProcessHeartbeat) -> None:
         """Wait for a notification, at most `seconds`. Raises what ends the process: a bug, another outbox, every lane being stopped.
 
-        While another process lives none ends for its lanes: restarted by a supervisor, it would only make lanes move back and forth.
+        While another process lives, this one does not end because of its lanes: restarted, it would only make lanes move back and forth.
         """
         deadline = time.monotonic() + seconds
         while True:

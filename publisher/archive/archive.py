@@ -1,4 +1,4 @@
-"""The archive of one outbox, as retention, audits, replays and erasures use it."""
+"""Reads and writes the archive of one outbox, for retention, audits, replays and erasures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ class Archive:
         return ArchiveWriter(claim(connection, self.files, self.outbox_uuid, self.origin))
 
     def is_claimed(self) -> bool:
-        """Whether a database has claimed it, so that the place is the one where it archives. Raises ArchiveDamagedError, OSError."""
+        """Whether a database has claimed the archive, which shows that this is the place. Raises ArchiveDamagedError, OSError."""
         return has_owner(self.files)
 
     def require_owner(self, connection: psycopg.Connection[Any]) -> None:

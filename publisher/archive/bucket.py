@@ -1,4 +1,4 @@
-"""The files of one outbox's archive in a bucket. Only this module talks to S3.
+"""Reads and writes the files of one outbox's archive in a bucket. Only this module talks to S3.
 
 S3 needs neither rename nor fsync: what was answered is durable, and read by everybody from then on. What is missing: a write that is
 refused where the object is there already (pyarrow has none; see owner.py), and a way to give an upload up (pyarrow completes it with what

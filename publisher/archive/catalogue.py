@@ -1,4 +1,4 @@
-"""The archived partitions, as `outbox.archived` has them."""
+"""Reads which partitions are archived, from `outbox.archived`."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The names of an archive's files, and the operations of a place for them: a folder (folder.py) or a bucket (bucket.py).
+"""Defines the names of an archive's files, and what a place for them can do: a folder (folder.py) or a bucket (bucket.py).
 
 A name is relative to the outbox's folder, and has one of the forms below; so no name in a manifest leads elsewhere.
 """

@@ -1,4 +1,4 @@
-"""The files of one outbox's archive in a folder.
+"""Reads and writes the files of one outbox's archive in a folder.
 
 Only this module touches the disk: links are not followed, and written files are durable.
 """

@@ -1,11 +1,11 @@
-"""Whose archive it is: `_manifests/owner.json` names the database that writes, and the partition that it archived last.
+"""Decides which database may write the archive: `_manifests/owner.json` names it, and the partition that it archived last.
 
 Only one database may write: a second one would mistake the archive of the first for the remains of a kill, and remove it. Three things
 distinguish a copy:
 
 - its origin: another server, another database of the server, or a timeline that was left;
-- what it knows: it has no row of the partition that was archived last. So it was made from an older snapshot, or set back;
-- its run: of two that know the same and write at the same time, the one that came first stops at its next step.
+- its knowledge: it lacks the row of the partition that was archived last, so it was made from an older snapshot, or set back;
+- its run: if two with the same knowledge write at the same time, the one that began first stops at its next step.
 
 The file is no lock: two copies that read it at the same moment both pass. Among processes on one database, retention's lock in Postgres
 decides.
@@ -87,7 +87,7 @@ def require_owner(
 
 
 def has_owner(files: ArchiveFiles) -> bool:
-    """Whether a database has claimed it. Raises ArchiveDamagedError, OSError."""
+    """Whether a database has claimed the archive. Raises ArchiveDamagedError, OSError."""
     return _read(files) is not None
 
 

@@ -1,4 +1,4 @@
-"""Rows of `session_output` as Parquet and back. The only module that knows Arrow's tables.
+"""Converts rows of `session_output` to Parquet and back. The only module that knows Arrow's tables.
 
 The columns are those of the table, under their names; beside them `committed_at` (the batch's), `was_parked` (the row was put aside and
 went out as a copy in a later batch, if at all), and `headers` as a list of JSON texts.
@@ -178,7 +178,7 @@ class _Digesting:
         self._sink.flush()
 
     def close(self) -> None:
-        """The file is closed by who has opened it."""
+        """The caller that opened the file closes it."""
 
 
 def row_groups(source: BinaryIO, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:

@@ -1,7 +1,7 @@
-"""Removes session keys from the archive: writes files and manifest without them, changes the row in Postgres, removes the old files.
+"""Erases session keys from the archive: writes files and a manifest without them, changes the row in Postgres, removes the old files.
 
-A kill before the commit leaves the old archive in force, one after it the new one; the next erasure removes the files that are no longer in
-force.
+After a kill before the commit the old files are in force, after the commit the new ones. The next erasure removes the files that are no
+longer in force.
 """
 
 from collections.abc import Sequence

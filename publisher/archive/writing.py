@@ -1,4 +1,4 @@
-"""Archives one partition that the caller's transaction holds; the steps stand in the package's docstring."""
+"""Archives one partition, which the caller's transaction holds; archive/__init__.py has the steps."""
 
 import os
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def archive_partition(
             while following is not None and following[0] == day and writer.size < _FILE_BYTES:
                 writer.write(following[1].table())
                 reach("archive.during_file")
-                # Else Postgres would end a transaction that is idle for long; and a lost one is noticed.
+                # Keeps Postgres from ending an idle transaction, and notices a lost one.
                 connection.execute(_ARCHIVE["alive"])
                 following = next(groups, None)
             size, digest = writer.close()

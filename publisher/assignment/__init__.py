@@ -1,4 +1,4 @@
-"""Which process runs which lane.
+"""Decides which process runs which lane.
 
 - assignor.py: even shares, which lanes to claim and which to give up.
 - withdrawal.py: a process that cannot deliver while others can.

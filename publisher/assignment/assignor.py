@@ -1,4 +1,4 @@
-"""Which process runs which lanes: an even spread, with no more moves than it needs. Pure; every process decides for itself alike."""
+"""Decides which process runs which lanes: an even spread with the fewest moves. Pure; every process comes to the same decision."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

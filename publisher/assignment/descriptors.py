@@ -1,4 +1,4 @@
-"""File descriptors: a process whose lanes run out of them fails in places that do not name the cause."""
+"""Raises the limit of file descriptors to what the lanes need: a process that runs out of them fails without naming the cause."""
 
 import resource
 
@@ -9,7 +9,7 @@ from service.errors import SettingsError
 _log = structlog.get_logger()
 
 # Counted with librdkafka 2.16: a client has 5, and 3 for each broker that it is connected to. A lane has one of them and a connection to
-# Postgres; while it is being opened also a consumer, or the producer of before.
+# Postgres; while it is being opened also a consumer, or its former producer.
 _OF_CLIENT, _OF_BROKER = 5, 3
 # The connections of the console and of the metrics port (their bounds are in their servers), and 100 more.
 _OF_PROCESS = 400

@@ -1,4 +1,4 @@
-"""Lane counts over time: each epoch has its own, from its first batch on. Changing it opens a new one."""
+"""Reads and changes the lane count: each epoch has one, from its first batch on, and a change opens a new epoch."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -59,7 +59,7 @@ class Lanes:
         return sorted(lane for lane, holder in self.holders.items() if holder == process_id)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return {
             "epochs": [epoch._asdict() | {"state": self.state(epoch)} for epoch in self.epochs],
             "processes": [
@@ -70,7 +70,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LaneCountChange:
     """A new epoch: `lanes` lanes from batch `from_batch` on, after `before` of them."""
 
     epoch: int
@@ -79,7 +79,7 @@ class Change:
     before: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return asdict(self)
 
 
@@ -93,7 +93,7 @@ def read_lanes(connection: psycopg.Connection[Any]) -> Lanes:
     return Lanes([EpochRow._make(row) for row in rows], current, view.living, holders)
 
 
-def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | None:
+def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> LaneCountChange | None:
     """Open a new epoch with this many lanes; None where there are as many already.
 
     Raises LanesNotChangedError, UnavailableError when the job holds the writer lock for longer than a command waits.
@@ -115,7 +115,7 @@ def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> Change | No
         ) from error
     epochs = [EpochRow._make(found) for found in connection.execute(_EPOCHS["all"])]
     before = max(epoch for epoch in epochs if epoch.epoch < row[0])
-    return Change(row[0], row[1], lanes, before.lanes)
+    return LaneCountChange(row[0], row[1], lanes, before.lanes)
 
 
 def _explain(error: psycopg.Error) -> None:

@@ -1,4 +1,4 @@
-"""This process in `outbox.publisher_process`: a thread renews its row, and the lease of each of its lanes that does not hang."""
+"""Renews this process' row in `outbox.publisher_process`, and the lease of each of its lanes that does not hang, in a thread."""
 
 import os
 import threading
@@ -51,7 +51,7 @@ class ProcessHeartbeat:
         self._takes_lanes = True
         self._late: frozenset[LaneId] = frozenset()
         self.hung: frozenset[LaneId] = frozenset()
-        """The lanes whose leases are not renewed."""
+        """The lanes that hang: their leases are not renewed."""
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.failed: Exception | None = None
         """Why the heartbeat ended: the connection leads to another outbox, or a bug."""
@@ -114,7 +114,7 @@ class ProcessHeartbeat:
                 },
             )
             if tells != told:
-                # The others make room for this process, count on it again, or take over what it cannot deliver.
+                # The other processes give lanes to this one, or take over the lanes that it cannot deliver.
                 connection.execute(_WAKEUPS["wake_publishers"])
                 told = tells
             backoff.reset()

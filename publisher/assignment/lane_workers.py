@@ -1,4 +1,4 @@
-"""The workers of this process, a thread each: started for lanes that it holds, stopped for those that it gives up."""
+"""Starts a worker, a thread each, for every lane that this process holds, and stops those of the lanes that it gives up."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 
 
 class LaneWorkers:
-    """Not thread-safe: the main loop's."""
+    """Not thread-safe: used by the main loop only."""
 
     def __init__(
         self, context: Context, wakeup: Wakeup, changed: threading.Event, health: ProcessHealth

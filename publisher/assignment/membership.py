@@ -1,4 +1,4 @@
-"""Processes, epochs and lanes as Postgres has them, and the leases that this process claims and gives back."""
+"""Reads processes, epochs and lanes from Postgres, and claims and gives back this process' leases."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def others_delivered_s_ago(connection: psycopg.Connection[Any], epoch: Epoch, me
 
 
 def release(connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str) -> None:
-    """Give lanes back, those of them that are this holder's."""
+    """Give back those of the lanes that this holder has."""
     given = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder}
     connection.execute(_LEASES["release_lanes"], given)
     wake_publishers(connection)

@@ -1,6 +1,6 @@
-"""When a process leaves its lanes to others, because it cannot deliver them while others can (decision 27).
+"""Decides when a process leaves its lanes to others, because it cannot deliver them while others can (decision 27).
 
-One that has lost Kafka for good fails in all its lanes, as every process does in an outage. Two signs distinguish the cases: others deliver
+A process that has lost Kafka fails in all its lanes, as every process does in an outage. Two signs distinguish the cases: others deliver
 meanwhile, or Kafka answers another process, which holds no lane, and not this one. Otherwise the lanes stay where they are: a move would
 only cost a takeover.
 """
@@ -22,7 +22,7 @@ _ASK_EVERY_S = 2.0
 
 
 class KafkaProbe:
-    """Whether Kafka answers this process. The main loop's."""
+    """Whether Kafka answers this process. Used by the main loop only."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -43,7 +43,7 @@ class KafkaProbe:
 
 
 class Withdrawal:
-    """The main loop's. `reason`: why the process leaves its lanes to others, None while it does not."""
+    """Used by the main loop only. `reason`: why the process leaves its lanes to others, None while it does not."""
 
     def __init__(self, patience_s: float, clock: Clock = time.monotonic) -> None:
         """`patience_s`: for how long others must be able to deliver while nothing is delivered here."""

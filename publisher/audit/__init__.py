@@ -1,1 +1,1 @@
-"""Is anything missing? The outbox against itself, and against the topics that it delivers to."""
+"""Is anything missing? Compares the outbox with itself, with the archive, with its topics and with consumers."""

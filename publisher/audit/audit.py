@@ -1,4 +1,4 @@
-"""The whole audit: SQL alone, and with the archive and the topics where asked."""
+"""The whole audit: always the checks in SQL; on request also the archive, the topics and a consumer."""
 
 import tempfile
 from contextlib import nullcontext
@@ -11,7 +11,6 @@ import structlog
 
 from db.statements import queries
 from publisher.archive.opening import open_archive
-from publisher.audit.archived import check_archived
 from publisher.audit.deliveries import check_deliveries, check_parked
 from publisher.audit.erased import check_erased
 from publisher.audit.findings import AuditReport, Check
@@ -72,6 +71,9 @@ def audit(
             _undelivered(connection),
         ]
         if archive is not None:
+            # It needs the extra `archive`, as the archive that was opened does.
+            from publisher.audit.archived import check_archived
+
             checks, report.counted["archived_rows"] = check_archived(connection, archive, phase)
             report.checks += checks
         if state is not None:

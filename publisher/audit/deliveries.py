@@ -1,4 +1,4 @@
-"""The checks over the chain of deliveries, mirrors and what was parked: SQL alone."""
+"""Checks the chain of deliveries, the mirrors and the parked rows, in SQL alone."""
 
 from typing import Any
 

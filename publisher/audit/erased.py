@@ -1,4 +1,4 @@
-"""Erased sessions: the outbox counts them. Their records in Kafka, which erasure does not reach, are no finding."""
+"""Reads which sessions were erased, so that their records in Kafka, which erasure does not reach, are no finding."""
 
 from collections.abc import Mapping
 from typing import Any

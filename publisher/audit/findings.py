@@ -48,7 +48,7 @@ class AuditReport:
         return not any(check.failed for check in self.checks)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report for machines."""
+        """Return the report for JSON output."""
         return {
             "outbox_uuid": self.outbox_uuid,
             "clean": self.clean,

@@ -1,4 +1,4 @@
-"""The scope of an audit: the batches that are kept, and how far each lane is, frozen at its beginning."""
+"""Decides the scope of an audit: freezes at its beginning which batches are kept, and how far each lane is."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

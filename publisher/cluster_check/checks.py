@@ -1,4 +1,4 @@
-"""The properties of Kafka that both services rely on. One function tests each on the scratch topic, in the order of CHECKS."""
+"""Tests the properties of Kafka that both services rely on. One function tests each on the scratch topic, in the order of CHECKS."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""`publisher audit`."""
+"""`publisher audit`: runs the audit and prints its report."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`publisher check-cluster`."""
+"""`publisher check-cluster`: tests a Kafka cluster on a scratch topic and prints the results."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The outbox that a command works on."""
+"""Connects a command to its outbox."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

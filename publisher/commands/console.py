@@ -1,4 +1,4 @@
-"""`publisher console`."""
+"""`publisher console`: serves the read-only console alone, beside no delivery."""
 
 import threading
 from typing import Annotated
@@ -34,7 +34,7 @@ def console(
 
     A login with the role outbox_auditor is enough: [console] dsn, else [postgres] dsn.
 
-    Exit codes: 0 stopped as asked, 2 wrong settings or a port that is taken, 3 wrong schema, 6 Postgres did not answer at the start.
+    Exit codes: 0 stopped by a signal, 2 wrong settings or a port in use, 3 wrong schema, 6 Postgres did not answer at the start.
     """
     settings = load_settings(config)
     logs.configure(settings.log)

@@ -1,11 +1,11 @@
-"""`publisher lanes`: who runs which lanes, and how many there are."""
+"""`publisher lanes`: shows which process runs which lanes, and changes the number of lanes."""
 
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from publisher.assignment.epochs import Change, Lanes, change_lanes, read_lanes
+from publisher.assignment.epochs import LaneCountChange, Lanes, change_lanes, read_lanes
 from publisher.commands.common import database
 from service.commands.confirm import confirm
 from service.commands.options import Config, Json, Yes
@@ -33,14 +33,16 @@ def show(context: typer.Context, config: Config = None, as_json: Json = False) -
 
 @app.command("set")
 def set_lanes(
-    lanes: Annotated[int, typer.Argument(min=1, max=1024, metavar="N", help="Lanes from the next batch on.")],
+    lanes: Annotated[
+        int, typer.Argument(min=1, max=1024, metavar="N", help="Number of lanes from the next batch on.")
+    ],
     config: Config = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Change the number of lanes from the next batch on, and ask first; job and publishers keep running.
+    """Change the number of lanes from the next batch on, after a confirmation. The job and the publishers keep running.
 
-    Each session key keeps its order: the new lanes start when every old one has delivered what was committed before.
+    Each session key keeps its order: the new lanes start when the old ones have delivered all earlier batches.
     """
     with database(load_settings(config), "lanes set") as connection:
         epochs = read_lanes(connection).epochs
@@ -60,11 +62,11 @@ def set_lanes(
         _explain(console(), change)
 
 
-def _explain(out: Console, change: Change) -> None:
+def _explain(out: Console, change: LaneCountChange) -> None:
     out.print(
         f"epoch {change.epoch}: {change.lanes} lanes from batch {change.from_batch} on, {change.before} before.\n"
         f"The {change.before} old lanes deliver everything up to batch {change.from_batch - 1}; the new ones start when every old "
-        "lane has delivered them, so that each session key keeps its order.\n"
+        "one has finished, so that each session key keeps its order.\n"
         "Running jobs and publishers follow by themselves; `publisher lanes` shows how far they are."
     )
 

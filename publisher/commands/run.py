@@ -1,4 +1,4 @@
-"""`publisher run`."""
+"""`publisher run`: delivers until a signal, with the metrics port and the console beside it."""
 
 import os
 import sys

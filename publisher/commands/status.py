@@ -1,4 +1,4 @@
-"""`publisher status`."""
+"""`publisher status`: prints how far every lane is."""
 
 import typer
 from rich.console import Console

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaException
 from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.commands.common import database
 from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
-from publisher.trace import shown
+from publisher.trace import printing
 from publisher.trace.consumers import Consumptions, consumptions
-from publisher.trace.meaning import SessionKey, meaning
+from publisher.trace.identify import SessionKey, identify
 from publisher.trace.outputs import (
     Identity,
     Output,
@@ -81,7 +81,7 @@ def trace(
     """
     settings = load_settings(config)
     with database(settings, "trace") as connection:
-        wanted = meaning(connection, what)
+        wanted = identify(connection, what)
         if wanted is None:
             wanted = what  # no place, so a session key that the outbox does not have
         found = _traced(
@@ -143,7 +143,7 @@ def locate(
 
 
 class _Traced:
-    """`document`: for --json. `is_whole`: something is there, and Kafka lacks none of it that was looked for."""
+    """`document`: for --json. `is_whole`: something was found, and Kafka has every output that was searched there."""
 
     def __init__(self, meant: str, erased: Sequence[ErasedSession], is_whole: bool, **more: Any) -> None:
         self.document: _Document = {"meant": meant, **more, "erased": [each._asdict() for each in erased]}
@@ -182,9 +182,9 @@ def _of_key(
     erased = erased_of_key(connection, key)
     copies = found_in_kafka(settings.kafka, outputs, scan=scan)
     if text:
-        shown.print_erased(erased)
+        printing.print_erased(erased)
         if outputs:
-            shown.print_outputs(outputs, copies, consumed, scan=scan)
+            printing.print_outputs(outputs, copies, consumed, scan=scan)
         elif not erased:
             console().print(
                 f"the outbox has no output of session key {key!r}: `spark-job dead-letters list --key` shows its dead letters"
@@ -205,10 +205,10 @@ def _of_id(
     copies = found_in_kafka(settings.kafka, outputs)
     erased = erased_at_end(connection, *wanted.end) if not outputs else []
     if text:
-        shown.print_erased(erased)
+        printing.print_erased(erased)
         if outputs:
-            shown.print_deliveries(outputs)
-            shown.print_outputs(outputs, copies, consumed)
+            printing.print_deliveries(outputs)
+            printing.print_outputs(outputs, copies, consumed)
         elif not erased:
             console().print(
                 f"the outbox has no output {wanted}: it was never made, or retention has dropped it"
@@ -269,9 +269,9 @@ def _of_record(
     ends = [*([] if sent is None else [sent.end]), *(wanted._replace(topic=t) for t in there.topic_ids)]
     erased = [each for end in ends for each in erased_at_end(connection, *end)]
     if text:
-        shown.print_erased(erased)
-        shown.print_record(wanted, record, unread, outputs, there, is_erased=bool(erased))
-        shown.print_consumed(outputs, consumed)
+        printing.print_erased(erased)
+        printing.print_record(wanted, record, unread, outputs, there, is_erased=bool(erased))
+        printing.print_consumed(outputs, consumed)
     return _Traced(
         "position",
         erased,

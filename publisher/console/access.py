@@ -1,4 +1,4 @@
-"""Who may open the console, the log of requests, and the headers that keep a page from loading or sending anything elsewhere."""
+"""Decides who may open the console, logs requests, and adds the headers that keep a page from loading or sending anything elsewhere."""
 
 import hashlib
 import hmac
@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from publisher.console.guesses import Guesses, TooManyGuessesError
+from publisher.console.token_throttle import TokenThrottle, TooManyWrongTokensError
 from service.settings import ConsoleSettings
 
 _log = structlog.get_logger()
@@ -37,10 +37,10 @@ SECURITY: Mapping[str, str] = {
 class Access:
     """ASGI middleware: the login, the host's name, the methods, the headers, the log."""
 
-    def __init__(self, app: ASGIApp, settings: ConsoleSettings, guesses: Guesses) -> None:
+    def __init__(self, app: ASGIApp, settings: ConsoleSettings, throttle: TokenThrottle) -> None:
         self._app = app
         self._settings = settings
-        self._guesses = guesses
+        self._throttle = throttle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request, or refuse it."""
@@ -89,10 +89,10 @@ class Access:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             try:
-                if await self._guesses.is_token(given.strip(), client_of(scope)):
+                if await self._throttle.is_token(given.strip(), client_of(scope)):
                     return None
-            except TooManyGuessesError:
-                return too_many_guesses()
+            except TooManyWrongTokensError:
+                return too_many_wrong_tokens()
             return PlainTextResponse("that is not the token\n", 401, headers={"WWW-Authenticate": "Bearer"})
         if path.startswith("/live"):
             return PlainTextResponse("log in first\n", 401)
@@ -119,7 +119,7 @@ def client_of(scope: Scope) -> str:
     return str(client[0]) if client else ""
 
 
-def too_many_guesses() -> PlainTextResponse:
+def too_many_wrong_tokens() -> PlainTextResponse:
     """Answer a token that was not checked."""
     return PlainTextResponse("too many wrong tokens: try again\n", 429, headers={"Retry-After": "1"})
 
@@ -131,7 +131,7 @@ def new_cookie(settings: ConsoleSettings, now: float) -> tuple[str, int]:
 
 
 def is_valid(settings: ConsoleSettings, value: str, now: float) -> bool:
-    """Whether this console made the cookie, with the token of today, and not too long ago."""
+    """Whether this console made the cookie with the present token, and it has not expired."""
     until, _, signature = value.partition(".")
     if not (until.isascii() and until.isdigit() and len(until) < 12):
         return False

@@ -1,4 +1,4 @@
-"""The console as an ASGI application: routes, the texts of errors, the login."""
+"""Puts the console together as an ASGI application: routes, the texts of errors, the login."""
 
 import time
 from functools import partial
@@ -17,9 +17,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from publisher.console.access import COOKIE, Access, client_of, new_cookie, too_many_guesses
+from publisher.console.access import COOKIE, Access, client_of, new_cookie, too_many_wrong_tokens
 from publisher.console.alerts.observed import NotReady
-from publisher.console.guesses import Guesses, TooManyGuessesError
 from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
 from publisher.console.pages import (
     PAGES,
@@ -33,6 +32,7 @@ from publisher.console.reader import MOST_CONNECTIONS, Reader
 from publisher.console.rendering import Rendering, query
 from publisher.console.schemas import SchemaLookup, ShownValues
 from publisher.console.search import SearchOutcome
+from publisher.console.token_throttle import TokenThrottle, TooManyWrongTokensError
 from service.errors import OutboxError, UnavailableError
 from service.lifecycle.tracebacks import release_frames
 from service.settings import Settings
@@ -53,7 +53,7 @@ class ConsoleApp:
         self._rendering = Rendering(settings.console)
         self._schemas = SchemaLookup(settings.schema_registry) if settings.schema_registry.url else None
         self._limiter = anyio.CapacityLimiter(MOST_CONNECTIONS)
-        self._guesses = Guesses(settings.console)
+        self._throttle = TokenThrottle(settings.console)
         self._watchers = Watchers()
         self._live: dict[str, LivePage] = {}
         routes = [Route(page.path, partial(self._page, page)) for page in PAGES]
@@ -66,7 +66,7 @@ class ConsoleApp:
             routes=routes,
             exception_handlers={HTTPException: self._refused, Exception: self._broke},
         )
-        self.asgi: ASGIApp = Access(app, settings.console, self._guesses)
+        self.asgi: ASGIApp = Access(app, settings.console, self._throttle)
 
     def close(self) -> None:
         """Let go of the schema registry."""
@@ -148,9 +148,9 @@ class ConsoleApp:
             return Response(status_code=400)  # nobody reads it
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
         try:
-            is_token = await self._guesses.is_token(given, client_of(request.scope))
-        except TooManyGuessesError:
-            return too_many_guesses()
+            is_token = await self._throttle.is_token(given, client_of(request.scope))
+        except TooManyWrongTokensError:
+            return too_many_wrong_tokens()
         if not is_token:
             return HTMLResponse(self._rendering.page("login.html", {"wrong": True}, path="/login"), 403)
         _log.info("console_login", client=client_of(request.scope))

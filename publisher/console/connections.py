@@ -1,4 +1,4 @@
-"""The console's connections: how many there may be, and how long one may take to send a request."""
+"""Limits the console's connections: how many there may be, and how long one may take to send a request."""
 
 import asyncio
 from functools import partial
@@ -11,7 +11,7 @@ from service.observability.connection_limit import ConnectionLimit
 
 MOST_CONNECTIONS = 64
 REQUEST_S = 5.0
-"""Seconds in which a connection must send a complete request, body included, and after each response the next one."""
+"""Seconds within which a connection must send a complete request with its body, and after each response the next one."""
 # Connections accepted before the limit closes one count too: both numbers together bound the console's descriptors.
 _ACCEPTED_AT_ONCE = 32
 _BACKLOG = 1_024

@@ -1,4 +1,4 @@
-"""The flow at a glance: rates, lag, latency, services and what needs a person."""
+"""Reads the page of the flow: rates, lag, latency, services and what needs a person."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Server-sent events: an open page gets its middle again when it has changed. Watchers share each read of Postgres."""
+"""Server-sent events: an open page receives its content again when it has changed. Watchers share each read of Postgres."""
 
 import asyncio
 import time

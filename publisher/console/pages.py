@@ -171,7 +171,7 @@ def _deliveries(request: PageRequest) -> PageData:
 
 
 def _place(text: str) -> tuple[str, int, int, int]:
-    """Where a page of deliveries ended."""
+    """The delivery at which a page of deliveries ended."""
     if not text:
         return "infinity", 0, 0, 0
     try:

@@ -1,4 +1,4 @@
-"""The console's connections: few, read-only, each query bounded. Nothing here shares anything with the delivery."""
+"""Lends the console's connections to Postgres: few, read-only, with a timeout for each query, and not shared with the delivery."""
 
 import threading
 from collections.abc import Iterator

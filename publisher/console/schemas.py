@@ -1,4 +1,4 @@
-"""Values with a schema as people read them: decoded by the registry of `[schema_registry]`, or as bytes and why.
+"""Decodes values with a schema by the registry of `[schema_registry]`, or shows them as bytes with the reason.
 
 No page waits for the registry for longer than PAGE_S, whatever it does: a thread of its own asks, and pages wait for that thread.
 """
@@ -116,7 +116,7 @@ class SchemaLookup:
             return SchemaAnswer(schema, self._places(schema_id))
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
             said = str(error)
-            self._close_client()  # the next one is made with the secrets and certificates of then
+            self._close_client()  # a new client reads the present secrets and certificates
         except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread continues
             _log.warning("console_schema_failed", schema_id=schema_id, exc_info=error)
             said = f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The search: a session by its key, an outbox-id, or a record's position in the input or in an output topic."""
+"""Finds a session by its key, an outbox-id, or a record's position in the input or in an output topic."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException
 from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.console.reader import Connection
 from publisher.outbox.erased import erased_at_end, erased_of_key
-from publisher.trace.meaning import is_kept, meaning
+from publisher.trace.identify import identify, is_kept
 from publisher.trace.positions import MOST_CANDIDATES, Candidate, LetterMatch, find_matches
 from publisher.trace.records import StoredRecord, record_at
 from service.errors import OutboxError
@@ -34,7 +34,7 @@ def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOu
     outcome = SearchOutcome(query)
     if not query or "\0" in query:
         return outcome
-    place = meaning(connection, query)
+    place = identify(connection, query)
     if isinstance(place, str):
         outcome.meant = "a session key"
         erased = erased_of_key(connection, place)

@@ -1,4 +1,4 @@
-"""The console's server: a separate thread, for which nothing else waits."""
+"""Serves the console in a thread of its own, for which nothing else waits."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""One session's whole story: where it came from, its batch, its outputs and where each went, replays, parked rows, letters."""
+"""Reads one session's whole story: its input, its batch, its outputs and where each was sent, replays, parked rows, letters."""
 
 from collections.abc import Collection
 from functools import partial

@@ -3,9 +3,9 @@
 `open`, and again after any exception, because the outcome is unknown then:
 
 1. acquire: the lease in Postgres, for liveness only;
-2. fence: `init_transactions` ends any older holder and its open transaction. Only then is Kafka's word final;
+2. fence: `init_transactions` ends any older holder and its open transaction. Only then is the position in Kafka final;
 3. read progress: the newest record, which the last committed transaction carried;
-4. check history: Postgres must tell the same (protocol/continuation.py). A delivery that a crash
+4. check history: Postgres must agree (protocol/history_check.py). A delivery that a crash
    between the two commits left unrecorded is recorded.
 
 `run_once`, until the first exception:

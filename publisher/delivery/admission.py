@@ -1,4 +1,4 @@
-"""Which rows of a chunk go out: topics are described before their first produce, rows that Kafka would refuse are put aside."""
+"""Decides which rows of a chunk are sent: describes topics before their first produce, and puts aside the rows that Kafka would refuse."""
 
 import time
 from abc import ABC, abstractmethod
@@ -45,7 +45,7 @@ class Admission(ABC):
         return min([self._configured_batch_bytes, *self._topic_max_bytes.values()])
 
     def begin(self, aside: Iterable[Place]) -> None:
-        """Start over after fencing: whatever made that necessary may have changed the topics too. `aside`: rows that stay out."""
+        """Start over after fencing: the topics may have changed, too. `aside`: rows that are not sent."""
         self._began_at = time.monotonic()
         self._aside = set(aside)
         self._open_transactions.begin()
@@ -114,7 +114,7 @@ class Admission(ABC):
         return [row for row in rows if topic in self._outgoing.destinations([row])]
 
     def put_aside(self, place: Place, found: Refusal) -> None:
-        """Keep a row out from here on."""
+        """Leave a row out from now on."""
         self._put_aside(place, found)
         self._aside.add(place)
 
@@ -126,7 +126,7 @@ class Admission(ABC):
 
     @abstractmethod
     def _put_aside(self, place: Place, found: Refusal) -> None:
-        """Write down that a row stays out, before any transaction passes it; or raise what stops the delivery."""
+        """Record that a row is left out, before any transaction passes it; or raise what stops the delivery."""
 
     def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
         """Return why the rows for a missing topic, so many in this chunk, are put aside; raise where they are not."""
@@ -134,7 +134,7 @@ class Admission(ABC):
 
     @abstractmethod
     def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
-        """Raise StoppedError unless each topic is the one that was written before; keep the ids of those that never were."""
+        """Raise StoppedError unless each topic has the id that it had when it was first written; remember the ids of new ones."""
 
     def _kept(self, rows: list[Row]) -> list[Row]:
         if not self._aside:

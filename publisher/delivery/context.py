@@ -10,7 +10,7 @@ from publisher.delivery.large_rows import LargeRows
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.outbox.identity import OutboxIdentity
-from publisher.protocol.continuation import Identity
+from publisher.protocol.history_check import Identity
 from service.settings import Settings
 
 _log = structlog.get_logger()
@@ -36,11 +36,11 @@ class Timelines:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where rows come from and where they go. `settings.kafka` leads to the cluster that is written, `topics` asks it."""
+    """The source and the target of the rows. `settings.kafka` leads to the target cluster, and `topics` describes its topics."""
 
     settings: Settings
     outbox: OutboxIdentity
-    """As it was bound at the start of the process."""
+    """The identity of the outbox as bound at the start of the process."""
     timelines: Timelines
     identity: Identity
     topics: Topics

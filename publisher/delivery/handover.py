@@ -1,6 +1,6 @@
-"""The lanes of a process take turns in handing their rows to librdkafka.
+"""Lets the lanes of a process take turns in handing their rows to librdkafka.
 
-That keeps the interpreter's lock busy, so lanes that do it at the same time only take it from each other, every few milliseconds. A lane
+Handing over keeps the interpreter's lock busy: lanes that do it at once only take the lock from each other, every few milliseconds. A lane
 that waits for room in its client's queue lets the others continue. A turn lasts as long as its rows need; a lane whose turn does not move
 hangs, and those that wait for it give up: other processes can deliver their rows (decision 27).
 """
@@ -63,7 +63,7 @@ class HandoverTurns:
         alive(self.patience_s, HANDING_OVER)
 
     def end(self) -> None:
-        """Let the next one have its turn."""
+        """Let the next lane have its turn."""
         self._moves += 1
         self.stuck = None
         self._lock.release()

@@ -1,4 +1,4 @@
-"""One lane of a process at a time holds a row of more than `[publisher] transaction_bytes`: what all lanes hold is bounded, too.
+"""Lets one lane of a process at a time hold a row of more than `[publisher] transaction_bytes`, which bounds what all lanes hold.
 
 A lane that must wait for its turn keeps its place. A turn that does not end is over after a time: its lane hangs, and
 the others would never deliver their rows. That lane keeps its memory; nothing else depends on turns.
@@ -19,7 +19,7 @@ class LargeRows:
         self._since = 0.0
 
     def take(self, lane: object, timeout_s: float) -> bool:
-        """Wait that long at the most; return whether it is this lane's turn. It keeps its turn or its place until `end`."""
+        """Wait at most so long; return whether it is this lane's turn. The lane keeps its turn, or its place in the queue, until `end`."""
         with self._changed:
             if lane not in self._lanes:
                 self._lanes.append(lane)

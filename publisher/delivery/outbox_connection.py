@@ -1,4 +1,4 @@
-"""A connection to Postgres that rows are delivered from. A new one may lead elsewhere, so none is used before it is known to be the same
+"""The connection to Postgres of a delivery. A new connection may lead elsewhere, so none is used before it is known to be the same
 outbox.
 """
 
@@ -14,7 +14,7 @@ from publisher.protocol.stop_reasons import StoppedError
 
 
 class OutboxConnection:
-    """Made when it is first wanted, and again after a loss."""
+    """Connects when it is first used, and again after a loss."""
 
     def __init__(self, context: Context, name: str) -> None:
         """`name`: what Postgres shows as its application."""
@@ -23,7 +23,7 @@ class OutboxConnection:
         self._connection: psycopg.Connection[Any] | None = None
 
     def open(self) -> psycopg.Connection[Any]:
-        """Return it for a lane that begins. Raises StoppedError where it leads to another outbox or place, UnavailableError."""
+        """Return the connection for a lane that begins. Raises StoppedError where it leads to another outbox or place, UnavailableError."""
         connection = self._connection
         if connection is None or connection.closed:
             connection = connect(self._context.settings.postgres, self.name, autocommit=True)
@@ -38,7 +38,7 @@ class OutboxConnection:
         return connection
 
     def get(self) -> psycopg.Connection[Any]:
-        """Return it for a lane that was ours. Raises LeaseLostError where a new one leads elsewhere, UnavailableError."""
+        """Return the connection for a lane that is open. Raises LeaseLostError if a new one leads elsewhere, UnavailableError."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         try:
@@ -58,6 +58,6 @@ class OutboxConnection:
             self._connection = None
 
     def take(self) -> psycopg.Connection[Any] | None:
-        """Hand it to the caller, who closes it; None if there is none."""
+        """Hand the connection to the caller, who closes it; None if there is none."""
         connection, self._connection = self._connection, None
         return connection

@@ -1,4 +1,4 @@
-"""Which row Kafka refuses, found by halves where it refuses a transaction without naming one. Pure."""
+"""Finds the row that Kafka refuses by bisection, if Kafka refuses a transaction without naming a row. Pure."""
 
 ONE_BY_ONE_ROWS = 32
 """Rows that are sent record by record in one transaction, at the most."""
@@ -20,7 +20,7 @@ class RefusalBisection:
 
     @property
     def on(self) -> bool:
-        """Whether a refused row is looked for."""
+        """Whether the search for a refused row is on."""
         return self.rows is not None
 
     @property

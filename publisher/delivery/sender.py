@@ -1,4 +1,4 @@
-"""The producer of a lane, a replay or a move: fenced first, then one transaction after the other (steps 2 and 5 of the protocol)."""
+"""Fences with the producer of a lane, a replay or a move, then sends one transaction after the other (steps 2 and 5 of the protocol)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from publisher.kafka.coordinator_link import CoordinatorLink
 from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.monitoring import metrics
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.refusals import Place, RecordRefusedError, Refusal
@@ -70,7 +70,7 @@ class Sender:
         """The end of the progress partition that the position was read from, until a write has proved it."""
         self.size = size
         self.producer: Producer | None = None
-        """The fenced one, None before `fence` and after `discard`."""
+        """The fenced producer, None before `fence` and after `discard`."""
 
     @property
     def limits(self) -> ChunkLimits:
@@ -82,7 +82,7 @@ class Sender:
 
     @property
     def searches(self) -> bool:
-        """Whether it looks for a row that Kafka refuses."""
+        """Whether the search for a row that Kafka refuses is on."""
         return self._bisection.on
 
     def fence(self, transactional_id: str, batch_bytes: int) -> None:
@@ -127,7 +127,7 @@ class Sender:
         """
         if self.producer is None:
             raise RuntimeError("rows are sent only after the fencing")
-        # A connection that was closed while nothing was under way, as a broker does with idle ones, can have repeated no commit.
+        # A connection that was closed while no transaction ran, as brokers close idle ones, cannot have repeated a commit.
         self._forget_breaks(self.producer)
         if (refusal := self._complaints.login_refused()) is not None:
             raise KafkaException(refusal)
@@ -158,7 +158,7 @@ class Sender:
         put_aside: Callable[[Place, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> Iterator[None]:
-        """Let `send` be called in its body: where Kafka refuses a record, the next transactions are smaller, until the row is found.
+        """Call `send` in the body of this block: if Kafka refuses a record, the next transactions are smaller until the row is found.
 
         `put_aside` is called with it. `nobody`: what to raise when Kafka refuses a record, but none of the rows is to blame.
         Raises StartOverError after each refusal.

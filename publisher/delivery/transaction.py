@@ -1,4 +1,4 @@
-"""One Kafka transaction: every row's records, then the progress record, all or nothing."""
+"""Sends one Kafka transaction: every row's records, then the progress record, all or nothing."""
 
 import threading
 import time
@@ -21,17 +21,17 @@ _STOP_GRACE_S = 10.0
 # How long to let librdkafka send before its full queue is tried again.
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_SLICE_S = 0.2
-# Rows after which a turn is seen to move, and records of a row that may have any number.
+# After so many rows, or so many records of one long row, the turn reports that it moves.
 _ROWS_A_MOVE = 64
 _RECORDS_A_MOVE = 256
 _REPORTS_WAIT_S = 5.0
 _LEAST_COMMIT_S = 1.0
 COMMIT_SLACK_S = 10.0
-"""A transaction that Kafka does not commit within its timeout fails; so many seconds later, its lane hangs."""
+"""A transaction that Kafka does not commit within its timeout fails. A lane that waits so many seconds longer is hanging."""
 
 
 class ProgressRecord(NamedTuple):
-    """A record of a progress topic, in the order of `Producer.produce`. `value` None puts the key aside."""
+    """A record of a progress topic, in the order of `Producer.produce`. `value` None is a tombstone, which deletes the key."""
 
     topic: str
     value: bytes | None
@@ -188,13 +188,13 @@ class Transaction:
             self._check_end(progress)
             reach("transaction.before_commit")
             confirm()
-            # By itself librdkafka waits for ever. The coordinator ends the transaction once it is older, whatever becomes of the request.
+            # Without a timeout librdkafka waits for ever. The coordinator ends an older transaction, whatever happens to the request.
             producer.commit_transaction(max(_LEAST_COMMIT_S, self._timeout_s - self.took_s))
             # What librdkafka logged during the commit (publisher/kafka/coordinator_link.py) is served before the next transaction begins.
             producer.poll(0)
             reach("transaction.after_commit")
         except KafkaException as error:
-            # Once a transaction has failed, later calls complain about its state instead of the cause.
+            # Once a transaction has failed, later calls report its state instead of the cause.
             cause = self._failure() or self._complaints.login_refused() or error.args[0]
             if cause.code() not in RECORD_ERRORS:
                 topics = self._outgoing.destinations(rows) | {record.topic for record in progress}

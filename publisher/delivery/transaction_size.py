@@ -1,4 +1,4 @@
-"""How much the next transaction carries: half as much after one that failed because of its size. Pure."""
+"""Decides how much the next transaction carries: half as much after one that failed because of its size. Pure."""
 
 from confluent_kafka import KafkaError
 

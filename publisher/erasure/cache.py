@@ -1,4 +1,4 @@
-"""The job's cache of open sessions on this machine. The job can lose it at any time, so all of it goes (docs/architecture.md, Files)."""
+"""Removes the job's cache of open sessions on this machine: the job may lose all of it at any time (docs/architecture.md, Files)."""
 
 import os
 from contextlib import suppress

@@ -53,7 +53,7 @@ class ErasedKey:
     left: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""Dead letters without a session key: nobody can say whose they are, so a person names each by the place of its record in the input."""
+"""Reads which dead letters without a session key are to be erased: a person names each by the position of its record in the input."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,7 +18,7 @@ class ErasedLetter:
     left: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""Are sessions open that were so when the command began? Their keys are in the job's cache and in Kafka alone."""
+"""Tells whether sessions are still open that were open when the command began. Only the job's cache and Kafka have their keys."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ InputPartition = tuple[str, int]
 
 
 class OpenInput(NamedTuple):
-    """Of each input partition: how far the job has read, exclusive, and where the oldest session begins that may be open, if any may."""
+    """For each input partition: how far the job has read, exclusive, and where the oldest session begins that may be open, if one may."""
 
     end: Mapping[InputPartition, int]
     open_from: Mapping[InputPartition, int]

@@ -1,4 +1,4 @@
-"""Records without a value for the keys of erased outputs, so that compaction removes their records from the topic.
+"""Writes records without a value for the keys of erased outputs, so that compaction removes their records from the topic.
 
 They are written before the rows are erased, in a Kafka transaction: a command that is killed in between writes them again, which changes
 nothing for a compacted topic. A tombstone has no `outbox-id`: consumers that know the output's would drop it as a duplicate.
@@ -52,7 +52,7 @@ def tombstones_of(
 
 
 class TombstoneWriter:
-    """Writes them for some compacted topics."""
+    """Writes tombstones to some compacted topics."""
 
     def __init__(self, settings: Settings, identity: OutboxIdentity, topics: Sequence[str]) -> None:
         """Raise SettingsError for topics that take none, UnavailableError where Kafka does not answer."""

@@ -1,4 +1,4 @@
-"""librdkafka clients, configured alike everywhere: our defaults, then [kafka.options], then the options that exactly-once requires."""
+"""Makes librdkafka clients, all configured alike: our defaults, then [kafka.options], then the options that exactly-once requires."""
 
 import logging
 import time

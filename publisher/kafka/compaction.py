@@ -1,4 +1,4 @@
-"""Which topics are compacted: Kafka keeps the newest record of each key there, so a record that is missing may have been superseded."""
+"""Tells which topics are compacted: there Kafka keeps only the newest record of each key, so a missing record may be superseded."""
 
 from collections.abc import Iterable
 

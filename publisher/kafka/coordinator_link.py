@@ -1,4 +1,4 @@
-"""Whether a lane's producer may have sent a commit twice."""
+"""Tells whether a lane's producer may have sent a commit twice, by the log of its connection to the coordinator."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Taking over in Kafka: the former holder of a transactional id is fenced, and its open transaction has ended."""
+"""Takes a transactional id over in Kafka: fences its former holder, whose open transaction ends with that."""
 
 import logging
 import time
@@ -30,9 +30,9 @@ def fencing_producer(
     logger: logging.Logger | None = None,
     complaints: Complaints | None = None,
 ) -> Producer:
-    """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` hears of its connections.
+    """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` gets the errors of connections.
 
-    Raises StoppedError where the cluster takes no such transaction; KafkaException, _TIMED_OUT also when `give_up` returns true.
+    Raises StoppedError if the cluster refuses the producer; KafkaException, _TIMED_OUT also when `give_up` returns true.
     """
     complaints = complaints or Complaints()
     producer = clients.lane_producer(
@@ -45,7 +45,7 @@ def fencing_producer(
                 _begin(producer, complaints)
             return producer
         except KafkaException as error:
-            # The code is the last answer where there was one (CONCURRENT_TRANSACTIONS: the old one's end is under way).
+            # If Kafka answered, the code is that of its last answer (CONCURRENT_TRANSACTIONS: the old transaction is still ending).
             passing = error.args[0].retriable()
             if passing and not give_up() and time.monotonic() < deadline:
                 continue
@@ -59,10 +59,10 @@ def fencing_producer(
 def end_transaction(
     kafka: KafkaSettings, topics: Topics, transactional_id: str, transaction_timeout_ms: int
 ) -> bool:
-    """End the open transaction of this id, for a caller that does not fence again: until its timeout it would hold up the readers of its
-    topics.
+    """End the open transaction of this id, for a caller that does not fence again: an open one holds up the readers of its topics until its
+    timeout.
 
-    By a new producer epoch, not by the client's abort: a record that is still on its way could open it again in the old one. Best effort;
+    A new producer epoch ends it, not an abort: in the old epoch a record still on its way could begin a transaction again. Best effort;
     return whether it has ended.
     """
     deadline = time.monotonic() + _END_WITHIN_S
@@ -78,11 +78,11 @@ def end_transaction(
 
 def _begin(producer: Producer, complaints: Complaints) -> None:
     try:
-        # In slices, so that a stop does not wait for a Kafka that is away; a timed out call is taken up again.
+        # In slices, so that a stop does not wait for an unavailable Kafka. After a timeout the next call continues the request.
         producer.init_transactions(_SLICE_S)
     except KafkaException as error:
         if error.args[0].retriable():
-            # Serves the complaints, and raises that all is lost where librdkafka has found that meanwhile.
+            # Calls the error callback, which fills `complaints`; raises if librdkafka has failed for good meanwhile.
             producer.poll(0)
             if (refusal := complaints.login_refused()) is not None:
                 raise KafkaException(refusal) from error
@@ -93,8 +93,8 @@ def _timeout_refused(transaction_timeout_ms: int) -> StoppedError:
     return StoppedError(
         StopReason.TRANSACTIONS_REFUSED,
         f"[publisher] transaction_timeout_ms = {transaction_timeout_ms} is more than the brokers allow (their "
-        "transaction.max.timeout.ms). Lower the one (OUTBOX_PUBLISHER__TRANSACTION_TIMEOUT_MS) and start the publisher again, or raise "
-        "the other; the lane then continues by itself",
+        "transaction.max.timeout.ms). Lower the setting (OUTBOX_PUBLISHER__TRANSACTION_TIMEOUT_MS) and start the publisher again, or raise "
+        "the brokers' limit; the lane then continues by itself",
         retry=True,
     )
 
@@ -102,7 +102,7 @@ def _timeout_refused(transaction_timeout_ms: int) -> StoppedError:
 def _no_transaction_log(topics: Topics) -> StoppedError:
     return StoppedError(
         StopReason.TRANSACTIONS_REFUSED,
-        "Kafka has no transaction log (__transaction_state) and does not make it: it needs as many brokers as "
+        "Kafka has no transaction log (__transaction_state) and cannot create it: it needs as many brokers as "
         f"transaction.state.log.replication.factor says (3 by default), and there are {topics.brokers()}. Start the missing brokers, or "
         "set transaction.state.log.replication.factor and transaction.state.log.min.isr on the brokers; the lane then continues by itself",
         retry=True,

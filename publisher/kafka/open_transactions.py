@@ -1,11 +1,11 @@
-"""No lane writes to a partition where a transaction from before its fencing is still open.
+"""Waits until no transaction from before a lane's fencing is open on the partitions that the lane writes to.
 
 `init_transactions` ends the transaction that the lane's last producer left open, by the coordinator's answer. Each partition learns of the
 end by a marker, which brokers 4.3.0 to 4.4.0 may never write (KAFKA-20734, docs/kafka.md). The records of an aborted transaction then stay
 open under the lane's producer id, and the lane's next commit on that partition commits them, too: consumers see them twice.
 
-So before a tenure's first record to a topic, every transaction that is open on it then must have ended. It need not be the lane's
-own: nobody but the broker could tell, and nothing that the lane writes behind an open one would be visible anyway.
+So before a tenure's first record to a topic, every transaction that is open on it must have ended, the lane's own or not: only the broker
+could tell, and nothing that the lane writes behind an open one would be visible anyway.
 
 The ends that are asked for then also are what every offset of the tenure must be beyond: one that is not tells that the topic was deleted
 and made again. Descriptions of topics are up to a minute old, delivery reports are of now. They lie beyond what earlier tenures wrote
@@ -43,7 +43,7 @@ class OpenTransactions:
         self._last: dict[str, dict[int, int]] = {}
 
     def begin(self) -> None:
-        """The lane was fenced again: what it wrote before may be open still. Where it only waited, it continues waiting for the same."""
+        """Start over after another fencing: earlier transactions may still be open. If the lane only waited, it waits for the same ones."""
         for name in self._written:
             del self._awaited[name]
         self._written.clear()
@@ -54,12 +54,12 @@ class OpenTransactions:
         return [name for name in names if name not in self._awaited]
 
     def meet(self, topics: Mapping[str, OutputTopic]) -> None:
-        """Take the ends of topics that this tenure meets."""
+        """Remember the ends of topics that are new in this tenure."""
         for name, topic in topics.items():
             self._awaited[name] = self._topics.ends(name, range(topic.partitions))
 
     def begun_anew(self, offsets: Mapping[str, Mapping[str, Sequence[int]]]) -> set[str]:
-        """Return the topics of a committed transaction whose offsets are not beyond all before. `offsets`: as OffsetTally.as_json says."""
+        """Return the topics of a committed transaction with offsets not above all earlier ones. `offsets`: as OffsetTally.as_json says."""
         found = set()
         for topic, partitions in offsets.items():
             ends, last = self._awaited.get(topic, {}), self._last.setdefault(topic, {})

@@ -16,19 +16,19 @@ from service.settings import KafkaSettings
 
 _FIRST_WINDOW = 256
 _WINDOW_GROWTH = 16
-# Of so many records at once, so that a long history does not have to fit in memory.
+# Records per window at most, so that a long history need not fit in memory.
 _LARGEST_WINDOW = 65_536
 
 
 class StoredProgress(NamedTuple):
-    """A record of the progress topic. `value` None: the key has been put aside."""
+    """A record of the progress topic. `value` None: a tombstone, the key was deleted."""
 
     key: bytes
     value: bytes | None
 
 
 class OpenTransactionError(KafkaException):
-    """A transaction is open on the progress partition, from this offset on: what is behind it cannot be read."""
+    """A transaction is open on the progress partition from this offset on, and hides all later records."""
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         text = f"{topic}[{partition}] is readable up to {offset} only: another transaction is open on it"
@@ -100,7 +100,7 @@ class Newest(NamedTuple):
 def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newest:
     """Return the newest record of a lane, and those of later epochs behind it.
 
-    Whatever of a later epoch is before the lane's own newest record was dealt with when that was written.
+    Records of later epochs that precede the lane's own newest record were handled before that one was written.
     Raises ValueError for a record that cannot be read.
     """
     seen: set[tuple[int, int]] = set()
@@ -122,8 +122,8 @@ def later_than(
 ) -> dict[tuple[int, int], Progress]:
     """Return the newest records of lanes of later epochs in a partition that no lane of `epoch` has, without reading all of it.
 
-    It ends at a record of `epoch` or an earlier one, though not before `least` records: its writer had found and dealt with whatever of a
-    later epoch was there before. Raises ValueError for a record that cannot be read.
+    Reading ends at a record of `epoch` or an earlier one, after at least `least` records: its writer had handled all earlier records of
+    later epochs. Raises ValueError for a record that cannot be read.
     """
     later: dict[tuple[int, int], Progress | None] = {}
     for count, record in enumerate(records, 1):
@@ -140,8 +140,8 @@ def records_backwards(
 ) -> Iterator[StoredProgress]:
     """Yield the committed records of a partition, newest first.
 
-    `high_watermark` was asked for with a read_uncommitted look after `init_transactions` had ended the lane's open transaction. Reads in
-    growing windows, since a compacted partition may still hold much that is old.
+    `high_watermark`: as a read_uncommitted reader sees it after `init_transactions` has ended the lane's open transaction. Reads in
+    growing windows, because a compacted partition may still hold many old records.
     Raises KafkaException, its kind OpenTransactionError where a transaction hides the end of a window.
     """
     size = _FIRST_WINDOW

@@ -1,4 +1,4 @@
-"""A question that several threads have at once is asked once; the others wait for that answer, or share its failure."""
+"""Sends a request once for all threads that need it at the same time: the others wait for the answer, or share the failure."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The topics a publisher writes: the compacted progress topic, and the output topics with their ids and limits."""
+"""Describes and creates the topics that a publisher writes: the compacted progress topic, and the output topics with their limits."""
 
 import threading
 import time
@@ -50,13 +50,13 @@ class OutputTopic(NamedTuple):
 
 
 def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
-    """Raise StoppedError for a topic that can take nothing, however healthy its brokers are: a produce would only time out."""
+    """Raise StoppedError for a topic with fewer replicas than min.insync.replicas: every produce to it would time out."""
     replicas = min(len(partition.replicas) for partition in topic.partitions)
     if replicas < least:
         raise StoppedError(
             StopReason.OUTPUT_TOPIC_UNWRITABLE,
             f"output topic {name!r} has min.insync.replicas={least}, but only {replicas} replica{'s' * (replicas != 1)}, so that Kafka "
-            "takes no record. Lower the one or raise the other; the lane then continues by itself",
+            "takes no record. Lower min.insync.replicas or add replicas; the lane then continues by itself",
             retry=True,
         )
 
@@ -92,7 +92,7 @@ class Topics:
         self._flights = SingleFlight(give_up)
         self._warned = False
         self.written = WrittenEnds()
-        """By this process' own transactions."""
+        """The offsets that this process' own transactions have written."""
 
     def cluster_id(self) -> str:
         """Return the id of the cluster that answers now. Raises KafkaException when Kafka does not answer."""
@@ -125,7 +125,7 @@ class Topics:
         return found
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether a topic does not exist, which is not asked again for `max_age_s`. Raises KafkaException."""
+        """Return whether a topic does not exist. The answer is kept for `max_age_s`. Raises KafkaException."""
         with self._lock:
             known = topic in self._missing and self._missing[topic] > time.monotonic() - self._max_age_s
         if known:
@@ -147,7 +147,7 @@ class Topics:
         try:
             return not known_topics(self._admin, [_TRANSACTION_LOG], _LOOK_S, self._give_up)
         except KafkaException:
-            return False  # it is away, or does not tell this publisher
+            return False  # Kafka is unavailable, or this publisher may not ask
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Return the present ids of those of the topics that exist. Raises KafkaException."""

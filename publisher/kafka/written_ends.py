@@ -1,4 +1,4 @@
-"""By what a process has written it recognises an old leader's answer about the end of a partition.
+"""Recognises an old leader's answer about the end of a partition, by the offsets that this process has written.
 
 A leader that is cut off from its cluster, and still reached by a client, answers with the end that it knows. A lane that believed it would
 not see its last transaction, and send it again. Only a write is proof of the end: an old leader confirms none (acks=all).
@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 
 class WrittenEnds:
-    """Of one process. Thread-safe."""
+    """The offsets that one process has written. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class WrittenEnds:
             return self._read.get((topic, partition))
 
     def check(self, topic: str, ends: Mapping[int, int]) -> None:
-        """Take ends that were read. Raises KafkaException, to be retried, for one that is older than what this process wrote."""
+        """Check ends that were read. Raises KafkaException, to be retried, for one below the offsets that this process wrote."""
         with self._lock:
             self._read |= {(topic, partition): end for partition, end in ends.items()}
             older = [
@@ -51,7 +51,7 @@ class WrittenEnds:
         if older:
             partition, end, written = older[0]
             text = (
-                f"{topic}[{partition}] ends at {end}, says its leader, but this process has written up to {written}: an old leader answers "
-                "that is cut off from its cluster. Where the cluster did lose what it had confirmed, restart this process"
+                f"{topic}[{partition}] ends at {end}, its leader says, but this process has written up to {written}: an old leader answers "
+                "that is cut off from its cluster. If the cluster did lose what it had confirmed, restart this process"
             )
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))

@@ -1,4 +1,4 @@
-"""One lane's life.
+"""Delivers one lane.
 
-worker.py is its loop, lane.py its transactions, reader.py its rows; lane_admission.py parks the rows that Kafka would refuse.
+worker.py runs the loop, lane.py the steps of the protocol. reader.py reads the rows; lane_admission.py parks those that Kafka would refuse.
 """

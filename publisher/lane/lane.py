@@ -1,4 +1,4 @@
-"""One lane: the unit of order."""
+"""Delivers the rows of one lane in order, by the steps of publisher/delivery."""
 
 import time
 from collections.abc import Sequence, Set
@@ -30,7 +30,8 @@ from publisher.outbox.deliveries import (
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
-from publisher.protocol.continuation import (
+from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import (
     DeliveryPosition,
     Mirror,
     check_later,
@@ -38,7 +39,6 @@ from publisher.protocol.continuation import (
     check_resumed_parked,
     continue_from,
 )
-from publisher.protocol.epochs import Epoch
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
@@ -97,7 +97,7 @@ class Lane:
 
         Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
-        # A failure before there is a new lease is believed without one.
+        # Without a lease, a failure counts as it is: `confirm` has nothing to check.
         self._lease = None
         connection = self._connection.open()
         reach("delivery.before_lease")
@@ -213,7 +213,7 @@ class Lane:
             )
         check_later(newest.later, row[4])
         if row[5]:
-            # A resume has set a lane of it back: its rows go out before any of this epoch, for the order of each key.
+            # A resume has moved a lane of an earlier epoch back: its rows are sent before any of this epoch, to keep the order of each key.
             return None
         record = newest.record
         mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3], resuming=row[6])
@@ -259,7 +259,7 @@ class Lane:
             rows = self._admission.admit(chunk.rows)
             reach("delivery.after_admission")
             sending = self._sending(position, chunk, rows)
-            # A refusal with an answer under way would cost the connection, on which the row is parked next.
+            # While a refused row is searched for, nothing is read ahead: a pending answer would cost the connection that parks the row.
             reads_ahead, limits = chunk.more and not self.sender.searches, self.sender.limits
             after = _after(sending.progress)
             offsets = self.sender.send(
@@ -344,7 +344,7 @@ class Lane:
         self._admission.check_offsets(offsets)
 
     def _let_large_row_go(self) -> None:
-        """Give the turn for large rows back. The connection goes, too: it keeps the memory of its largest answer."""
+        """Give the turn for large rows back, and close the connection, which keeps the memory of its largest answer."""
         if self._chunks.has_large_row:
             held = self._connection.take()
             if held is not None:

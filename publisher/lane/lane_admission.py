@@ -1,4 +1,4 @@
-"""A lane's admission: ids of output topics are recorded in Postgres, rows that Kafka would refuse are parked there."""
+"""Decides which rows of a lane are sent: parks those that Kafka would refuse, and records the ids of output topics in Postgres."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -94,7 +94,7 @@ class LaneAdmission(Admission):
                 f"{_text(error)}. Or have the rows that go to it parked, so that the lane continues without them: "
                 f"`{park_command(error.topic)}`",
             ) from error
-        # A broker that has just started may not know its topics yet.
+        # A broker that has just started may not know its topics yet, so the answer is checked.
         if not self._topics.is_missing(error.topic):
             raise error
         if self._lease is not None:

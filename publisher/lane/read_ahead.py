@@ -1,4 +1,4 @@
-"""A lane's next chunk: read when it is wanted, or asked for while Kafka commits the one before."""
+"""Reads a lane's next chunk while Kafka commits the one before, or when it is needed."""
 
 import psycopg
 import structlog
@@ -7,7 +7,7 @@ from publisher.delivery.large_rows import LargeRows
 from publisher.delivery.sender import Connection
 from publisher.lane.reader import ANY_SIZE, LaneChunk, LaneReader, PendingChunk
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.stop_reasons import StoppedError
 from service.lifecycle.tracebacks import release_frames
 
@@ -76,7 +76,7 @@ class ReadAhead:
         """Drop the chunk that was read ahead."""
         self._kept = None
         if self._asked is not None:
-            # Nothing else could be asked before its answer.
+            # Until the answer is read, the connection takes no other query.
             self._asked.connection.close()
             self._asked = None
 

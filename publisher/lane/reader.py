@@ -15,7 +15,7 @@ from db.statements import queries
 from publisher.monitoring.latency import RowTimes
 from publisher.protocol import remediation
 from publisher.protocol.chunk_limits import ChunkLimits, FetchSize, LedgerRow, first_gap
-from publisher.protocol.continuation import DeliveryPosition, check_ledger
+from publisher.protocol.history_check import DeliveryPosition, check_ledger
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 

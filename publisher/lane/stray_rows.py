@@ -1,4 +1,4 @@
-"""Rows that no lane of their epoch would ever deliver: found by the first lane before its cursor passes their batch."""
+"""Finds rows that no lane of their epoch would ever deliver. The first lane checks each batch before its cursor passes it."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import psycopg
 
 from contract.cursor import Cursor
 from db.statements import queries
-from publisher.protocol.continuation import DeliveryPosition
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 _ROWS = queries("publisher", "rows")

@@ -1,4 +1,4 @@
-"""How often the lanes of a process begin a transaction because a batch was committed. The caller does the waiting."""
+"""Limits how often the lanes of a process begin a transaction because a batch was committed. The caller waits."""
 
 import threading
 import time
@@ -10,8 +10,8 @@ _BURST_S = 1.0
 class TransactionPace:
     """Limits a process to `per_second` transactions a second, with bursts of one second's worth. Thread-safe.
 
-    While there are fewer, none waits. Above it each lane waits for its turn and reads only then, so that the batches which were committed
-    meanwhile share its transaction: with many lanes and small batches, transactions cost more than the rows in them.
+    Below the limit no lane waits. At the limit each lane waits for its turn, and reads its rows only then, so all batches committed
+    meanwhile share one transaction: with many lanes and small batches, transactions cost more than the rows in them.
     """
 
     def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:

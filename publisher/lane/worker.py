@@ -1,4 +1,4 @@
-"""The loop around one lane: it schedules the steps, reopens the lane after failures, and decides when it must stop."""
+"""Runs the loop around one lane: schedules the steps, opens the lane again after any failure, and decides when it must stop."""
 
 import threading
 
@@ -163,14 +163,14 @@ class Worker:
             self._health.moved(position.seq)
 
     def _sleep(self, seconds: float) -> None:
-        """Wait for a wake-up, at most `seconds`. One that came during the last step is not lost, and many count as one."""
+        """Wait for a wake-up, at most `seconds`. A wake-up during the last step is not lost; several count as one."""
         if not self._leave.is_set() and self._wake.wait(seconds):
             self._leave.wait(self._pace.wait_s())
         # Before the step reads, so that it reads everything that was committed until then.
         self._wake.clear()
 
     def _handle(self, error: Exception) -> None:
-        """Sort a failure: show it, and wait."""
+        """Classify a failure, show it, and wait."""
         release_frames(error)
         collect_after_failure()
         if isinstance(error, KafkaException) and error.args[0].code() in UNAUTHORISED:
@@ -222,7 +222,7 @@ class Worker:
             self._look.wait(self._stop_backoff.next())
 
     def _confirmed(self) -> bool:
-        """Whether a permanent stop may be believed: not while another publisher may have changed the state that was read."""
+        """Whether the reason to stop is certain: not while another publisher may have changed the state that was read."""
         try:
             self._lane.confirm()
         except (psycopg.Error, UnavailableError, FencedError) as error:

@@ -1,4 +1,4 @@
-"""One log line a second, at the most, for what all lanes of this process have delivered."""
+"""Writes at most one log line per second for the deliveries of all lanes of this process."""
 
 import threading
 import time

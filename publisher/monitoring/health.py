@@ -1,4 +1,4 @@
-"""The state behind a publisher's `/healthz` and `/readyz`: its threads write it, the endpoint reads it.
+"""Keeps the state behind a publisher's `/healthz` and `/readyz`: its threads write it, the endpoint reads it.
 
 Nothing here waits or queries a server.
 """
@@ -70,7 +70,7 @@ class LaneHealth:
         return self.loop is not None and self.loop.late_s() > 0
 
     def moved(self, seq: int) -> None:
-        """The lane starts over at this transaction, which is progress where it is a new one."""
+        """The lane starts over at this transaction; a new number counts as progress."""
         if seq != self._seq:
             self.progressed(seq)
 
@@ -79,7 +79,7 @@ class LaneHealth:
         self._state, self._reason = state, reason
 
     def seen(self, now: float) -> LaneSnapshot:
-        """Return it as of `now`, of the monotonic clock."""
+        """Return the snapshot of the lane as of `now`, of the monotonic clock."""
         return LaneSnapshot(
             self.epoch,
             self.lane,
@@ -107,7 +107,7 @@ class ProcessHealth:
         self._withdrawn, self._cannot_deliver = "", False
 
     def stopping(self) -> None:
-        """The process is to end."""
+        """The process begins to stop."""
         self._phase = "stopping"
 
     def looked(self, *, has_epoch: bool, nobody: Iterable[int] = ()) -> None:
@@ -140,7 +140,7 @@ class ProcessHealth:
             self._lanes[lane.epoch, lane.lane] = lane
 
     def part(self, lane: LaneHealth) -> None:
-        """It has ended."""
+        """The worker on the lane has ended."""
         with self._lock:
             if self._lanes.get((lane.epoch, lane.lane)) is lane:
                 del self._lanes[lane.epoch, lane.lane]

@@ -1,4 +1,4 @@
-"""How late the outputs of a session are: from its end event, and from the commit of its batch, until they are in Kafka.
+"""Measures how late the outputs of a session are: from its end event, and from the commit of its batch, until they are in Kafka.
 
 Both clocks are read where the times are already known: the row's own columns and the ledger's window, which the lane has read anyway.
 """
@@ -37,7 +37,7 @@ _UNTIMED = Counter(
 
 
 class RowTimes(NamedTuple):
-    """Of a row: when its batch was committed, in seconds since 1970, and the times of its sessions' end events."""
+    """Times of a row: when its batch was committed, in seconds since 1970, and those of its sessions' end events."""
 
     committed_s: float
     ended_ms: Sequence[int]

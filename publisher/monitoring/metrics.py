@@ -1,4 +1,4 @@
-"""The counters of `publisher run` for Prometheus: once a transaction or once a failure, never once an event."""
+"""The counters of `publisher run` for Prometheus, updated once per transaction or failure, never per event."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,7 +63,7 @@ _ROWS_PARKED = Counter(
 )
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
-# So that the first one counts as an increase.
+# Present from the start, so that `increase()` sees the first one.
 for _counter, _values in (
     (_TRANSACTIONS, ("committed", "refused", "failed")),
     (_LANES_OPENED, ("taken", "reopened")),
@@ -77,7 +77,7 @@ for _counter, _values in (
 
 @contextmanager
 def transaction(rows: Sequence[Row], took_s: Callable[[], float]) -> Iterator[None]:
-    """Count the Kafka transaction inside, which carries these rows and says itself how long it took."""
+    """Count the Kafka transaction of the block. It carries `rows`; `took_s` returns its duration after the block."""
     try:
         yield
     except Exception as error:
@@ -107,7 +107,7 @@ def opened(*, again: bool) -> None:
 
 @best_effort("metrics.failed")
 def failed(error: Exception) -> None:
-    """Count a step of a lane that failed with `error`, as worker.py sorted it."""
+    """Count a step of a lane that failed with `error`, which worker.py tries again."""
     if isinstance(error, FencedError):
         _FENCES.labels("lease").inc()
         kind = "fenced"

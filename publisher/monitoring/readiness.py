@@ -1,4 +1,4 @@
-"""The answer of a publisher's `/readyz`: ready if the rows in the outbox are being delivered (decision 11). Pure."""
+"""Decides a publisher's `/readyz`: ready if the rows in the outbox are being delivered (decision 11). Pure."""
 
 from dataclasses import dataclass
 
@@ -49,9 +49,9 @@ def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: fl
         reasons.append(_phase(seen))
     else:
         if seen.trouble:
-            reasons.append(f"cannot see who runs which lane: {seen.trouble}")
+            reasons.append(f"cannot read the assignment of lanes: {seen.trouble}")
         elif seen.looked_s_ago > limit_s:
-            reasons.append(f"has not looked who runs which lane for {seen.looked_s_ago:.0f} s")
+            reasons.append(f"has not read the assignment of lanes for {seen.looked_s_ago:.0f} s")
         if seen.withdrawn:
             reasons.append(seen.withdrawn)
         if seen.beat_s_ago > lease_s:

@@ -1,4 +1,4 @@
-"""A transaction's row in `outbox.delivery` with the lane's mirror, written after Kafka's commit."""
+"""Records a transaction after Kafka's commit: its row in `outbox.delivery` and the lane's mirror, in one statement."""
 
 from typing import Any
 from uuid import UUID
@@ -82,7 +82,7 @@ def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: P
 
 
 def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> int:
-    """Return how many rows Postgres knows as parked in what a transaction passed."""
+    """Return how many of the rows that a transaction passed are parked in Postgres."""
     from_batch, from_key = progress.after.exclusive_bound()
     to_batch, to_key = progress.cursor.exclusive_bound()
     row = connection.execute(

@@ -1,4 +1,4 @@
-"""The outbox's record of erased sessions, by session key or by the position in the input where a session ended."""
+"""Reads the outbox's record of erased sessions, by session key or by the position in the input where a session ended."""
 
 from datetime import datetime
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Which outbox this is, on which Postgres, bound to which Kafka cluster, prefix and output topics."""
+"""Decides whether this is the outbox, Postgres server, Kafka cluster, prefix and output topics that the publisher is bound to."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ class OutboxIdentity(NamedTuple):
 
 
 def name_outbox(settings: Settings, outbox_uuid: UUID) -> Settings:
-    """Return the settings with the outbox named where they leave a place for it."""
+    """Return the settings with `{outbox}` replaced by the outbox's uuid."""
     publisher = settings.publisher
     source = publisher.cloudevents_source.replace("{outbox}", str(outbox_uuid))
     return settings.model_copy(
@@ -40,7 +40,7 @@ def name_outbox(settings: Settings, outbox_uuid: UUID) -> Settings:
 
 
 def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
-    """Read it. Raises SchemaError where the row is missing."""
+    """Read the identity. Raises SchemaError if the row is missing."""
     row = connection.execute(_IDENTITY["read"]).fetchone()
     if row is None:
         raise SchemaError("outbox.identity has no row: the schema is damaged. Restore it, or create it again")
@@ -48,7 +48,7 @@ def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
 
 
 def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> OutboxIdentity:
-    """Bind the outbox to this cluster and prefix, or find that it is. Raises StoppedError where it belongs elsewhere."""
+    """Bind the outbox to this cluster and prefix unless it is bound already. Raises StoppedError if it is bound to others."""
     check_server(read_identity(connection))
     connection.execute(
         _IDENTITY["bind"],
@@ -119,7 +119,7 @@ def check_cluster(bound: str | None, cluster_id: str | None) -> None:
 
 
 def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str]) -> dict[str, str]:
-    """Record the ids of output topics at their first produce, or find them recorded. Returns every recorded id.
+    """Record the ids of output topics at their first produce. Returns every recorded id.
 
     Raises StoppedError for a topic that has another id now.
     """

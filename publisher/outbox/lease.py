@@ -1,4 +1,4 @@
-"""A lane's lease in Postgres: who works on it, so that others wait. It is for liveness only; Kafka does the fencing.
+"""A lane's lease in Postgres: it names the process that works on the lane, so that others wait. For liveness only; Kafka does the fencing.
 
 A lease lasts `[publisher] lease_s`; one of `publisher resume` may last longer (resume/lane_move.py). The heartbeat renews those of the
 process's lanes that do not hang (assignment/heartbeat.py), and a lane renews its own while it is idle and with each delivery
@@ -35,16 +35,16 @@ class Lease:
     def claim(
         cls, connection: psycopg.Connection[Any], epoch: int, lane: int, holder: str, seconds: float
     ) -> "Lease | None":
-        """Take the lane if nobody holds it: no lease, one that ran out, or one whose holder's backend is gone."""
+        """Claim the lane if nobody holds it: there is no lease, it expired, or its holder's backend is gone."""
         parameters = {"epoch": epoch, "lane": lane, "holder": holder, "lease_s": seconds}
         row = connection.execute(_LEASES["claim"], parameters).fetchone()
         return None if row is None else cls(epoch, lane, row[0], seconds)
 
     def renew(self, connection: psycopg.Connection[Any]) -> None:
-        """Hold it for another `lease_s`. Raises LeaseLostError."""
+        """Extend the lease by `lease_s`. Raises LeaseLostError."""
         if connection.execute(_LEASES["renew"], self._parameters).rowcount != 1:
             raise LeaseLostError(f"lane {self._parameters['lane']} was taken over by another publisher")
 
     def release(self, connection: psycopg.Connection[Any]) -> None:
-        """Give it back, if it is still ours."""
+        """Give the lease back if this holder still has it."""
         connection.execute(_LEASES["release"], self._parameters)

@@ -1,4 +1,4 @@
-"""Reads text arrays of `session_output`: they repeat from row to row, and reading one costs more than all values of its row."""
+"""Reads equal text arrays of `session_output` only once: they repeat from row to row, and one costs more than all values of its row."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from psycopg.pq import Format
 
 _TEXT_ARRAY_OID = 1009
 _MOST_KNOWN_BYTES = 1 << 20
-"""Of arrays as Postgres sends them; as lists they take up to fifteen times as much."""
+"""Bytes of arrays as Postgres sends them; as lists they take up to fifteen times as much memory."""
 
 
 class RepeatedArrayLoader(Loader):
@@ -37,5 +37,5 @@ class RepeatedArrayLoader(Loader):
 
 
 def read_repeated_arrays(connection: psycopg.Connection[Any]) -> None:
-    """Have a connection read its text arrays so."""
+    """Let a connection read equal text arrays only once."""
     connection.adapters.register_loader(_TEXT_ARRAY_OID, RepeatedArrayLoader)

@@ -1,4 +1,4 @@
-"""Rows that Kafka refuses for themselves: parked by their lane; once the cause is corrected, sent again by the ordinary cursor or put away.
+"""Parks rows that Kafka refuses for themselves, and requeues or discards them once the cause is corrected.
 
 A requeue copies rows into new batches of the ledger (function `outbox.requeue`), so that a lane delivers them exactly once like every
 other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.
@@ -48,7 +48,7 @@ class RowName(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which parked rows: those named, those of some reasons, or (both None) all. Only of batches up to `to_batch`."""
+    """The chosen parked rows: those named, those of some reasons, or (both None) all. Only of batches up to `to_batch`."""
 
     to_batch: int
     rows: Sequence[RowName] | None = None
@@ -90,7 +90,7 @@ def park(connection: psycopg.Connection[Any], lease: Lease, place: Place, found:
 
 
 def newest_batch(connection: psycopg.Connection[Any]) -> int:
-    """Return the ledger's newest batch id. Chosen up to it, rows that are refused once more are not requeued once more."""
+    """Return the ledger's newest batch id. Only rows up to it are chosen, so a row that is refused again is not requeued again."""
     return _newest_batch_and_lanes(connection)[0]
 
 
@@ -190,7 +190,7 @@ def _newest_batch_and_lanes(connection: psycopg.Connection[Any]) -> tuple[int, i
 
 
 def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
-    """Put the chosen rows away: they are kept, but not sent. Return their number."""
+    """Discard the chosen rows: they are kept, but not sent. Return their number."""
     with connection.transaction():
         row = connection.execute(_PARKED["discard"], choice.parameters()).fetchone()
         discarded: int = 0 if row is None else row[0]

@@ -1,4 +1,4 @@
-"""Output topics that do not exist, and whose rows a person has decided to park: lanes continue without them.
+"""Records which missing output topics a person has decided to park rows for, so that lanes continue without them.
 
 The decision stands until it is taken back, and parks only rows that come while the topic is missing.
 """

@@ -1,4 +1,4 @@
-"""Data that a login may not read is left out of an answer, instead of failing it."""
+"""Leaves data that the login may not read out of an answer, instead of failing."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""One LISTEN connection for the whole process. The slow polls are the safety net.
+"""Wakes the lanes of a process by one LISTEN connection. The slow polls are the safety net.
 
 `outbox_batch`: a batch was committed, `7 0,3` for the batch and the lanes that have rows; all may have where no lanes are named.
 `outbox_publisher`: publishers came, went or gave lanes back, or a lane was resumed.

@@ -1,4 +1,4 @@
-"""How much one Kafka transaction carries, and which batches of the ledger it may cover. Pure."""
+"""Decides how much one Kafka transaction carries, and which batches of the ledger it may cover. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

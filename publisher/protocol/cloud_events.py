@@ -1,4 +1,4 @@
-"""Headers that make a record a CloudEvent in the binary content mode of the Kafka protocol binding 1.0.
+"""Makes the headers of a CloudEvent in the binary content mode of the Kafka protocol binding 1.0.
 
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md §3.2: each attribute is a header `ce_<name>`
 in UTF-8, `datacontenttype` is the header `content-type`, the value is the data as it is, and a record without a value has no data.

@@ -1,4 +1,4 @@
-"""Which outputs of a row go out, where to, and as which records. Pure."""
+"""Decides which outputs of a row are sent, to which topics, and as which records. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from publisher.protocol.replay_targets import ReplayTargets
 
 
 class Outgoing(NamedTuple):
-    """How rows become records: a lane's as they are; a replay's marked, and perhaps only some of them, or elsewhere.
+    """How rows become records. A lane sends all unchanged; a replay marks them, and may leave some out or send them to other topics.
 
     `replay_uuid`: marks every record. `topics` None: the outputs of every topic.
     """

@@ -1,4 +1,4 @@
-"""One outbox row as Kafka records.
+"""Converts one outbox row to Kafka records.
 
 Every record carries the header `outbox-id` = `<topic id>/<partition>/<offset of the session's end>/<index within the session>`,
 which is the same after any restart or replay. `outbox-revision` comes with it when the revision is above 0.

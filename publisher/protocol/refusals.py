@@ -1,4 +1,4 @@
-"""Which rows are parked: those that Kafka would refuse for themselves. Any other refusal stops the lane.
+"""Decides which rows are parked: those that Kafka would refuse for themselves. Any other refusal stops the lane.
 
 They are detected before anything is sent, so that no transaction fails because of them.
 """
@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ANY_PARTITION, SENT_NOW, OutputRecord, Row, batch_size, value_bytes
 
-# Everything of a plain record but its values: batch and record overhead, a session key of 1 kB, the outbox-id.
+# The size of a plain record without its values: batch and record overhead, a session key of 1 kB, the outbox-id.
 _PLAIN_OVERHEAD = 2_048
 
 Reason = Literal["too_large", "invalid", "topic_missing"]

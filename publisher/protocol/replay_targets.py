@@ -1,4 +1,4 @@
-"""Which topics a replay sends to: each output's own, one topic for all, or other names for some. Pure."""
+"""Decides which topics a replay sends to: each output's own, one topic for all, or other names for some. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
@@ -40,9 +40,9 @@ class ReplayTargets(NamedTuple):
         return [self.every] if self.every is not None else sorted(set(self.renamed.values()))
 
     def of(self, topic: str) -> str:
-        """Return where outputs for a topic go."""
+        """Return the topic to which the outputs for a topic are sent."""
         return self.every or self.renamed.get(topic, topic)
 
     def of_all(self, topics: Iterable[str]) -> set[str]:
-        """Return where outputs for these topics go."""
+        """Return the topics to which the outputs for these topics are sent."""
         return {self.of(topic) for topic in topics}

@@ -1,4 +1,4 @@
-"""A row of `session_output` with all its columns, as it is in the archive. It names no library of Parquet."""
+"""A row of `session_output` with all its columns, as in the archive. Imports no Parquet library."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class StoredRow(NamedTuple):
         return sum(len(value) for value in self.values if value is not None)
 
     def row(self) -> Row:
-        """Return what a replay sends, as Postgres would have given it. Raises ValueError for headers that are no JSON."""
+        """Return the row as a replay reads it from Postgres. Raises ValueError for headers that are no JSON."""
         headers = self.headers
         return Row(
             self.batch_id,

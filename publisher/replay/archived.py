@@ -1,4 +1,4 @@
-"""A replay's rows out of the archive: which batches, how many, and the next ones in order. The rest of the protocol is every replay's."""
+"""Reads a replay's rows from the archive: which batches it covers, how many rows they have, and the next rows in order."""
 
 import time
 from collections import deque
@@ -11,16 +11,15 @@ from contract.cursor import Cursor
 from publisher.archive.catalogue import ArchivedPartition, archive_id_at, read_catalogue
 from publisher.archive.files import ArchiveDamagedError
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition, check_ledger
+from publisher.protocol.history_check import DeliveryPosition, check_ledger
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.remediation import Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.protocol.stored_row import StoredRow
 from publisher.replay import store
-from publisher.replay.filters import Filters
 from publisher.replay.reader import ReplayChunk
-from publisher.replay.selection import Count, ReplayRange, TopicCount, holes_of
+from publisher.replay.selection import Count, Filters, ReplayRange, TopicCount, holes_of
 from publisher.replay.store import Replay
 from service.errors import UnavailableError
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from publisher.archive.archive import Archive
 
 _MOST_S = 5.0
-"""How long to look for a row before the place is recorded: the lease must be renewed."""
+"""How long to search for a row before the position is recorded, so that the lease is renewed."""
 
 
 def resolve(connection: psycopg.Connection[Any], archive: "Archive", filters: Filters) -> ReplayRange:
@@ -123,7 +122,7 @@ class ArchiveReader:
         remediation: Remediation,
         renew: Callable[[psycopg.Connection[Any]], None],
     ) -> None:
-        """`renew` holds the replay for another while: it may have taken long to find the next rows."""
+        """`renew` extends the lease, because finding the next rows may take long."""
         self._archive = archive
         self._renew = renew
         self._replay = replay
@@ -162,7 +161,7 @@ class ArchiveReader:
     def _unchanged(
         self, connection: psycopg.Connection[Any], after: Cursor, limits: ChunkLimits
     ) -> tuple[list[Row], Cursor]:
-        """Return rows of files that are in force. An erasure may replace files while nobody holds the replay, and waits from `renew` on."""
+        """Return rows of files in force. An erasure may replace files while the lease is not held; after `renew` it waits."""
         while True:
             before = read_catalogue(connection, after.batch_id, self._replay.to_batch)
             if self._partitions is None or not _ends_with(self._partitions, before):
@@ -205,5 +204,5 @@ class ArchiveReader:
 
 
 def _ends_with(known: Sequence[ArchivedPartition], now: Sequence[ArchivedPartition]) -> bool:
-    """Whether what is still ahead is as it was."""
+    """Whether the partitions that are still ahead are unchanged."""
     return list(known[len(known) - len(now) :]) == list(now)

@@ -1,4 +1,4 @@
-"""One replay: the lanes' protocol over the rows that its filters choose."""
+"""Delivers one replay: the steps of publisher/delivery over the rows that its filters select."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from publisher.outbox.lease import LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol import remediation
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition, Mirror, continue_from
+from publisher.protocol.history_check import DeliveryPosition, Mirror, continue_from
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import ExtraHeaders, Row
 from publisher.protocol.refusals import RecordRefusedError
@@ -106,7 +106,7 @@ class ReplayDelivery:
 
     @property
     def replay_uuid(self) -> UUID:
-        """Of the replay, as `outbox.replay` and the header `outbox-replay` have it."""
+        """The uuid in `outbox.replay` and in the header `outbox-replay`."""
         return self._replay.replay_uuid
 
     @property
@@ -197,7 +197,7 @@ class ReplayDelivery:
 
     def _acquire(self, connection: Connection) -> None:
         replay_id, holder = self._replay.replay_id, self._context.holder
-        # The slowest transaction must not outlast it.
+        # The lease must outlast the slowest transaction.
         lease_s = max(self._context.settings.publisher.lease_s, _ABORT_DELAY_S) + self._timeout_ms / 1000
         self._has_fenced = False
         self._lease = ReplayLease.claim(connection, replay_id, holder, lease_s, paused_too=self._paused_too)
@@ -273,7 +273,7 @@ class ReplayDelivery:
         """Whether other replays have written all records of the progress partition from `start` up to `end`."""
         context, key = self._context, progress_key(self._replay.replay_uuid)
         place = context.progress_topic, self._partition
-        # The other replays of the partition, whose transactions are short, too.
+        # Only other replays write to the partition, and their transactions are short, too.
         with committed_reader(context.settings.kafka, context.give_up, self._timeout_ms / 3_000) as reader:
             return all(
                 message.key() != key

@@ -1,4 +1,4 @@
-"""A rate limit over whole transactions. Pure: the caller passes the time and waits, never inside a transaction."""
+"""Limits the rate of a replay between whole transactions. Pure: the caller passes the time and waits, never inside a transaction."""
 
 
 class Pace:

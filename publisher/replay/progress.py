@@ -1,4 +1,4 @@
-"""A replay's place, kept in the target's Kafka inside the transactions that carry its events. Its form; pure."""
+"""The form of a replay's progress record, which Kafka commits together with the replay's events. Pure."""
 
 import binascii
 import zlib
@@ -13,7 +13,7 @@ from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Totals, cursor, number, text
 
 PARTITIONS = 16
-"""Of the replays' progress topic: an open transaction hides the records behind it from the replays of its partition only."""
+"""Partitions of the replays' progress topic. An open transaction hides later records only from the replays of its partition."""
 # With more topics they are packed: a record of some ten thousand would be larger than a topic takes by default.
 _LEGIBLE_TOPICS = 1_000
 _MOST_TOPICS_BYTES = 256 << 20
@@ -99,7 +99,7 @@ class ReplayProgress:
 
 
 def progress_key(replay_uuid: UUID) -> bytes:
-    """Return the key of a replay's records: its uuid, because a database that was set back gives its number away again."""
+    """Return the key of a replay's records: its uuid, because a restored database may use its number again."""
     return str(replay_uuid).encode()
 
 

@@ -1,6 +1,6 @@
 """Reads a replay's next rows in (batch_id, session_key) order, in short snapshots.
 
-First the places of many rows are listed, out of the indexes alone; then their wide columns are fetched, a transaction's worth at a time.
+First many rows are listed from the indexes alone; then their wide columns are fetched, enough for one transaction at a time.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
 from publisher.protocol.chunk_limits import ChunkLimits, FetchSize
-from publisher.protocol.continuation import DeliveryPosition, check_ledger
+from publisher.protocol.history_check import DeliveryPosition, check_ledger
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row, value_bytes
 from publisher.protocol.remediation import Remediation
@@ -24,7 +24,7 @@ _REPLAYS = queries("publisher", "replays")
 
 # Places listed at once.
 LISTED_ROWS = 10_000
-# Batches looked through at once: as many as the narrowest partition holds.
+# Batches searched at once: as many as the narrowest partition holds.
 WINDOW_BATCHES = 10_000
 
 
@@ -43,7 +43,7 @@ class ReplayChunk(NamedTuple):
 
 
 class ReplayReader:
-    """One replay's. Make another one after a lost connection: its list is no longer valid."""
+    """Reads the rows of one replay. After a lost connection its list is no longer valid: create a new reader."""
 
     def __init__(self, replay: Replay, outgoing: Outgoing, at: Cursor, remediation: Remediation) -> None:
         self._replay = replay

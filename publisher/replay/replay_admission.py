@@ -1,4 +1,4 @@
-"""A replay's admission: ids of target topics are kept in the progress record, rows that the target refuses are left out or stop it."""
+"""Decides which rows of a replay are sent. A refused row stops it, or is left out on request. Topic ids are in the progress record."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 
 def explain_refused(replay_id: int, place: Place, found: Refusal) -> str:
-    """Say why a replay stopped at a row. `outbox.erase_traces` looks for the key in these words, so it ends where JSON says."""
+    """Return why a replay stopped at a row. `outbox.erase_traces` searches this text for the key, which is therefore quoted as JSON."""
     batch_id, session_key = place
     quoted = json.dumps(session_key, ensure_ascii=False)
     return (
@@ -37,7 +37,7 @@ class ReplayAdmission(Admission):
         open_transactions = OpenTransactions(context.topics, context.give_up)
         publisher = context.settings.publisher
         targets = replay.targets
-        # What a person has named is allowed; what keeps its own topic must be by the settings.
+        # A topic that a person has named is allowed. The settings decide about outputs that keep their own topic.
         named = targets.named if targets.every is not None or publisher.output_topics else ()
         others = () if targets.every is not None else publisher.output_topics
         allowed = OutputTopics([*others, *named], publisher.progress_topic)
@@ -45,7 +45,7 @@ class ReplayAdmission(Admission):
         self._replay_id = replay.replay_id
         self._skip_refused = skip_refused
         self.topic_ids: dict[str, str] = {}
-        """Of the topics written so far."""
+        """The ids of the topics written so far."""
 
     def begin_tenure(self, topic_ids: dict[str, str]) -> None:
         """Start over, with the ids of the topics that Kafka's newest record names. Rows that Kafka itself refused stay out."""
@@ -66,7 +66,7 @@ class ReplayAdmission(Admission):
         )
 
     def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
-        # Those that this chunk has nothing for, too: what was sent to them counts as sent.
+        # All topics written so far, not only those of this chunk: what was sent to them counts as sent.
         all_described = self._topics.describe(self.topic_ids) | dict(described)
         ids = {name: topic.topic_id for name, topic in all_described.items()}
         for name, known in self.topic_ids.items():

@@ -76,14 +76,14 @@ def _run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
 def _wait_or_give_up(
     context: Context, error: Exception, replay_id: int, backoff: Backoff, worked_at: float
 ) -> None:
-    """`worked_at`: when it last sent something, or waited for its turn by its rate."""
+    """`worked_at`: when the replay last sent something, or waited because of its rate."""
     reason = f"Kafka: {error.args[0].str()}" if isinstance(error, KafkaException) else reason_of(error)
     if time.monotonic() - worked_at > _PATIENCE_S:
         raise UnavailableError(
             f"nothing was sent for {_PATIENCE_S:.0f} s: {reason}. The replay keeps its place: `publisher replay go-on "
             f"{replay_id}`"
         ) from error
-    # The first may be nothing: a topic that was just made has no leader for a moment.
+    # The first failure is not logged: a new topic has no leader for a moment.
     if backoff.failures == 1 and not context.stop.is_set():
         _log.warning("retrying", replay=replay_id, reason=reason)
     context.stop.wait(backoff.next())

@@ -1,4 +1,7 @@
-"""Which batches a replay covers, and their contents. Counted in short statements, so that vacuum is not held back."""
+"""Decides what a replay sends: its filters, the batches that they select, and how much these hold.
+
+Rows are counted in short statements, so that vacuum is not held back.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,13 +13,50 @@ import psycopg
 
 from db import windows
 from db.statements import queries
-from publisher.replay.filters import Filters
 from service.commands.times import Moment
 
 _REPLAYS = queries("publisher", "replays")
 
 _TARGET_S = 0.5
 _MOST_BATCHES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """All of them must hold. Batches are inclusive; `since` <= a batch's commit < `until`; None: no such filter."""
+
+    from_batch: int | None = None
+    to_batch: int | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    keys: tuple[str, ...] | None = None
+    topics: tuple[str, ...] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left out."""
+        asked = (self.from_batch, self.to_batch, self.since, self.until, self.keys, self.topics)
+        return all(filter_ is None for filter_ in asked)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the filters for `outbox.replay`. Of the keys only their number: they have a table of their own."""
+        found: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("from_batch", "to_batch")
+            if getattr(self, name) is not None
+        }
+        for name, moment in (("since", self.since), ("until", self.until)):
+            if moment is not None:
+                found[name] = (
+                    moment.at.isoformat()
+                    if moment.at is not None
+                    else f"{moment.age_s:g}s before it was made"
+                )
+        if self.keys is not None:
+            found["keys"] = len(self.keys)
+        if self.topics is not None:
+            found["topics"] = list(self.topics)
+        return found
 
 
 class ReplayRange(NamedTuple):

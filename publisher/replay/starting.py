@@ -1,4 +1,4 @@
-"""A new replay: its request, its plan, and its creation."""
+"""Plans and creates a new replay: finds the batches, counts their rows, inserts the replay."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,8 +14,7 @@ from publisher.archive.opening import open_archive
 from publisher.delivery.context import Context
 from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay import archived, store
-from publisher.replay.filters import Filters, as_json
-from publisher.replay.selection import Count, ReplayRange, count, resolve, unknown_keys
+from publisher.replay.selection import Count, Filters, ReplayRange, count, resolve, unknown_keys
 from publisher.replay.store import NewReplay, Replay
 from publisher.replay.target import kafka_settings
 from publisher.retention.hold_off import hold_off_retention
@@ -42,8 +41,8 @@ class ReplayRequest:
         return kafka_settings(settings, self.to_config, self.to_servers)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the part that is kept, for people only: anybody who may write to the database could have written it."""
-        kept: dict[str, Any] = {"filter": as_json(self.filters)}
+        """Return the part that is stored. It is only shown: anybody who may write to the database can change it."""
+        kept: dict[str, Any] = {"filter": self.filters.as_json()}
         if self.to_config is not None:
             kept["to_config"] = str(self.to_config.resolve())
         if self.to_servers is not None:
@@ -61,7 +60,7 @@ class ReplayPlan:
     unknown_keys: list[str]
     """Session keys that were named and have no row in these batches."""
     manifests: list[bytes] = field(default_factory=list)
-    """Of the archived partitions that were counted."""
+    """The archived partitions that were counted."""
 
     @property
     def only_unknown_keys(self) -> bool:
@@ -81,7 +80,7 @@ class ReplayPlan:
         return None if self.request.rate is None else self.count.events / self.request.rate
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return {
             "from_batch": self.batches.first,
             "to_batch": self.batches.last,
@@ -134,7 +133,7 @@ def _plan_of_archive(
 
 
 def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context) -> Replay:
-    """Make the replay. From here on retention keeps its rows; raises ContinuityError where some were dropped before."""
+    """Insert the replay; from then on retention keeps its rows. Raises ContinuityError if some were dropped before."""
     batches, request = plan.batches, plan.request
     # Or one that has decided already would drop what was counted after the look below.
     hold_off_retention(connection)

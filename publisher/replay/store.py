@@ -1,4 +1,4 @@
-"""The rows of `outbox.replay`: making, finding and changing them, and the lease of the process that works on one."""
+"""Reads and writes the rows of `outbox.replay`, and the lease of the process that works on a replay."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -57,19 +57,19 @@ class Replay:
 
     @property
     def targets(self) -> ReplayTargets:
-        """Where it sends to."""
+        """The target topics."""
         return ReplayTargets.of_text(self.target_topic)
 
     @property
     def shown_state(self) -> str:
-        """The state for people: a running one without a living process is `stopped` (with a reason) or `interrupted`."""
+        """The state as people see it: a running replay without a living process is `stopped` (with a reason) or `interrupted`."""
         if self.state != "running" or self.held:
             return self.state
         return "interrupted" if self.reason is None else "stopped"
 
     @property
     def eta(self) -> datetime | None:
-        """When it will finish at its present speed; None where it does not run, or has no speed yet."""
+        """When it will finish at its present speed; None if it does not run or its speed is not known yet."""
         if self.state != "running" or not self.held or not self.measured_rate:
             return None
         return datetime.now(UTC) + timedelta(
@@ -77,7 +77,7 @@ class Replay:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the replay for JSON output."""
         return asdict(self) | {"state": self.shown_state, "eta": self.eta}
 
 
@@ -98,7 +98,7 @@ class NewReplay(NamedTuple):
 
 
 def create(connection: Connection, new: NewReplay, keys: Sequence[str] | None) -> Replay:
-    """Make a replay and its keys in one transaction."""
+    """Insert a replay and its keys in one transaction."""
     parameters = new._asdict() | {
         "requested": Jsonb(new.requested, dumps=orjson.dumps),
         "only_keys": keys is not None,
@@ -121,7 +121,7 @@ def listed(connection: Connection, *, all_states: bool) -> list[Replay]:
 
 
 def load(connection: Connection, replay_id: int) -> Replay:
-    """Return one. Raises SettingsError where there is none."""
+    """Return a replay. Raises SettingsError if it does not exist."""
     found = _rows(connection, replay_id, True)
     if not found:
         raise SettingsError(f"there is no replay {replay_id}; `publisher replay list --all` shows them")
@@ -135,7 +135,7 @@ def keys(connection: Connection, replay_id: int) -> list[str]:
 
 
 def change(connection: Connection, replay_id: int, state: str) -> Replay:
-    """Pause or cancel a replay that has not ended. Raises SettingsError where it has."""
+    """Pause or cancel a replay. Raises SettingsError if it has ended."""
     command = {"paused": "publisher replay pause", "cancelled": "publisher replay cancel"}[state]
     with connection.transaction():
         changed = connection.execute(_REPLAYS["change"], {"replay_id": replay_id, "state": state}).rowcount
@@ -162,7 +162,7 @@ def _rows(connection: Connection, replay_id: int | None, all_states: bool) -> li
 
 
 class ReplayLease:
-    """A held lease on a replay, with the mirror as it was when it was taken. For liveness only: Kafka fences."""
+    """A held lease on a replay, with the mirror as of the claim. For liveness only: Kafka fences."""
 
     def __init__(self, replay_id: int, seconds: float, row: tuple[Any, ...]) -> None:
         self._parameters = {"replay_id": replay_id, "lease_token": row[0], "lease_s": seconds}
@@ -173,7 +173,7 @@ class ReplayLease:
     def claim(
         cls, connection: Connection, replay_id: int, holder: str, seconds: float, *, paused_too: bool
     ) -> "ReplayLease | None":
-        """Take it if it runs (or is paused, where `paused_too`: a person continues it) and nobody living holds it."""
+        """Claim the lease if the replay is running (or paused, with `paused_too`: a person continues it) and no living process holds it."""
         parameters = {"replay_id": replay_id, "holder": holder, "lease_s": seconds, "paused_too": paused_too}
         with connection.transaction():
             row = connection.execute(_REPLAYS["claim"], parameters).fetchone()
@@ -184,11 +184,11 @@ class ReplayLease:
         return None if row is None else cls(replay_id, seconds, row)
 
     def renew(self, connection: Connection) -> str:
-        """Hold it for another while; return the replay's state. Raises LeaseLostError."""
+        """Extend the lease; return the replay's state. Raises LeaseLostError."""
         return self._state(connection, _REPLAYS["renew"], self._parameters)
 
     def still_held(self, connection: Connection) -> bool:
-        """Hold it for another while; False if it ran out, or another process has it: then the rows that were read may have been erased."""
+        """Extend the lease; False if it expired or another process holds it: then the rows that were read may have been erased."""
         return connection.execute(_REPLAYS["hold"], self._parameters).rowcount == 1
 
     def mirror(self, connection: Connection, progress: ReplayProgress, rate: float | None) -> str:
@@ -209,12 +209,12 @@ class ReplayLease:
         )
 
     def finish(self, connection: Connection, reason: str | None) -> bool:
-        """Mark it done; False where it was paused, cancelled or taken over meanwhile."""
+        """Mark the replay as done; False if it was paused, cancelled or taken over meanwhile."""
         parameters = self._parameters | {"reason": reason}
         return connection.execute(_REPLAYS["finish"], parameters).rowcount == 1
 
     def release(self, connection: Connection, reason: str | None, *, may_be_open: bool) -> None:
-        """Give it back, if it is still ours, and show why, where there is a reason.
+        """Give the lease back if this process still holds it, and record the reason, if any.
 
         `may_be_open`: a transaction may still be committed, so an erasure waits until the lease has passed.
         """

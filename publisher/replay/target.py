@@ -1,4 +1,4 @@
-"""Where a replay sends to: the outbox's own Kafka cluster or another one."""
+"""Opens and checks the Kafka cluster that a replay sends to: the outbox's own or another one."""
 
 import threading
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from publisher.delivery.context import Context, Timelines
 from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity, name_outbox
-from publisher.protocol.continuation import Identity
+from publisher.protocol.history_check import Identity
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from publisher.replay.store import Replay
 from service.errors import SettingsError, UnavailableError

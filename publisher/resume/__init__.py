@@ -1,1 +1,1 @@
-"""Lanes moved on request, when Kafka and Postgres no longer tell one history."""
+"""Moves lanes on request, when the histories of Kafka and Postgres differ."""

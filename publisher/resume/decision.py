@@ -1,4 +1,4 @@
-"""Where `publisher resume` lets a lane continue, and what that repeats or skips. A pure decision over the survey."""
+"""Decides where `publisher resume` lets a lane continue, and what that repeats or skips. Pure."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,8 +7,8 @@ from uuid import UUID
 
 from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Progress, Totals
-from publisher.protocol.continuation import DeliveryPosition, Identity, Mirror, check_later, continue_from
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import DeliveryPosition, Identity, Mirror, check_later, continue_from
 from publisher.protocol.stop_reasons import StoppedError
 from service.errors import ContinuityError
 
@@ -82,7 +82,7 @@ class ResendRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """How one lane continues. `again`: rows that are sent once more; `skipped`: never sent, nor will they be.
+    """How one lane continues. `again`: rows that are sent again; `skipped`: rows that were never sent, and will not be.
 
     `trusted`: left out because Postgres says that they were delivered, though Kafka does not show it.
     `unknown`: what Kafka has after the two histories diverged.

@@ -1,4 +1,4 @@
-"""One lane moved by `publisher resume`: the lanes' protocol, with a transaction that carries no rows."""
+"""Moves one lane for `publisher resume`: the steps of publisher/delivery, with a transaction that carries no rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from publisher.kafka.fencing import fencing_producer
 from publisher.lane.lane import lane_transactional_id
 from publisher.outbox.deliveries import commit_id_at, record_delivery, record_resume
 from publisher.outbox.lease import Lease, LeaseLostError
-from publisher.protocol.continuation import is_unrecorded
+from publisher.protocol.history_check import is_unrecorded
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault
 from publisher.protocol.stop_reasons import StoppedError, StopReason
@@ -33,7 +33,7 @@ class LaneMove:
 
     1. take the lease, even if another process holds it;
     2. fence the lane's publisher;
-    3. and 4. read Kafka again, and plan again. Where the plan has changed, a person is asked, and the steps begin again;
+    3. and 4. read Kafka again, and plan again. If the plan has changed, a person is asked, and the steps begin again;
     5. mark the lane in Postgres, for retention, and send one progress record, numbered beyond everything that is known;
     6. record the mirror and a delivery of kind `resume` in one statement, which takes the mark away.
     """
@@ -86,13 +86,13 @@ class LaneMove:
             # The answer may have taken longer than the lease lasts: a publisher may have fenced this command, and moved the lane.
 
     def _move(self, lease: Lease) -> bool:
-        """Do steps 2 to 6; return False where a person had to be asked after the fourth."""
+        """Do steps 2 to 6; return False if a person had to be asked after step 4."""
         self._fence()
         reach("delivery.after_fencing")
         planned = self._planner.fenced(self._plan, self._lane)
         reach("delivery.after_progress")
         if planned is None:
-            return True  # it continued to there by itself
+            return True  # the lane has reached that position by itself
         announced, self._lane = self._lane, planned
         if not planned.same_as(announced):
             if not self._moved_meanwhile(planned):

@@ -8,7 +8,7 @@ import psycopg
 
 from db.statements import queries
 from publisher.kafka.topics import Topics
-from publisher.protocol.continuation import Identity
+from publisher.protocol.history_check import Identity
 from publisher.resume.decision import LaneSurvey, Move, Way, healthy, move, target
 from publisher.resume.rebinding import AcceptedRebinding, Binding, read_binding
 from publisher.resume.survey import LaneEpoch, Ledger, ResumeSurvey, read_ledger
@@ -126,7 +126,7 @@ class Planner:
             found = survey.lane(of, lane, newest)
             plan = self._lane(survey, request, binding, ledger, found, first)
             if plan is not None and request.way in (Way.KAFKA, Way.MIRROR):
-                # A publisher at work is between Kafka's commit and Postgres' at times, but it moves.
+                # A running publisher may be between Kafka's commit and Postgres', but it makes progress.
                 again = survey.lane(of, lane, newest)
                 moving = again.known_seq > found.known_seq
                 plan = None if moving else self._lane(survey, request, binding, ledger, again, first)

@@ -1,4 +1,4 @@
-"""The binding of an outbox: the recorded one, the present one, and the differences that the person who resumes has accepted."""
+"""Compares the recorded binding of an outbox with the present one, and records the differences that a person has accepted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ def _rebind(connection: psycopg.Connection[Any], binding: Binding) -> dict[str, 
     )
     if written.rowcount != 1:
         raise ContinuityError(
-            "what this outbox is bound to (outbox.identity: cluster, server, topics) was changed meanwhile, so nothing of it was recorded. "
+            "the binding of this outbox (outbox.identity: cluster, server, topics) has changed meanwhile, so no new one was recorded. "
             "Lanes that were moved stay moved; run the command again"
         )
     return {

@@ -16,7 +16,7 @@ from db.statements import queries
 from publisher.assignment.membership import wake_publishers
 from publisher.delivery.context import Context, Timelines
 from publisher.kafka.topics import Topics
-from publisher.protocol.continuation import Identity
+from publisher.protocol.history_check import Identity
 from publisher.resume.lane_move import LaneMove
 from publisher.resume.planner import LanePlan, Planner, ResumePlan
 from publisher.resume.rebinding import rebind

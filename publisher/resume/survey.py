@@ -1,4 +1,4 @@
-"""The facts for `publisher resume`: each lane's records in Kafka, its mirror, and the ledger."""
+"""Reads the facts for `publisher resume`: each lane's records in Kafka, its mirror, and the ledger."""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -14,8 +14,8 @@ from db.statements import queries
 from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
-from publisher.protocol.continuation import Mirror
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import Mirror
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.resume.decision import LaneSurvey, ResendRange
 from service.settings import Settings
@@ -34,7 +34,7 @@ class LaneEpoch(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """How far the outbox goes. `kept`: the batches whose rows retention has left, as ranges with both ends, oldest first."""
+    """The extent of the outbox. `kept`: the batches whose rows retention has kept, as ranges with both ends, oldest first."""
 
     epochs: list[LaneEpoch]
     end: int
@@ -42,7 +42,7 @@ class Ledger(NamedTuple):
 
     @property
     def first_kept(self) -> int:
-        """The first batch whose rows retention has left."""
+        """The first batch whose rows retention has kept."""
         return max(1, self.kept[0][0]) if self.kept else 1
 
     def dropped(self, first: int) -> list[tuple[int, int]]:
@@ -125,7 +125,7 @@ class ResumeSurvey:
         )
 
     def can_follow(self, cursor: Cursor) -> bool:
-        """Whether a lane can continue after this cursor: the ledger must have its row."""
+        """Whether a lane can continue after this cursor, which takes the ledger's row of its batch."""
         return cursor.batch_id == 0 or commit_id_at(self._connection, cursor.batch_id) is not None
 
     def parked_up_to(self, epoch: int, lane: int, cursor: Cursor) -> int:
@@ -190,7 +190,7 @@ class ResumeSurvey:
         return {place: record for place, record in found.items() if record is not None}
 
     def _records(self, partition: int) -> Generator[tuple[tuple[int, int], Progress | None]]:
-        """Yield ((epoch, lane), record or None where it was put aside), newest first."""
+        """Yield ((epoch, lane), record), newest first; a tombstone has the record None."""
         # A transaction that a dead process left open would be waited for until the broker ends it.
         without_waiting = not self._fenced
         with progress_records(
@@ -218,7 +218,7 @@ class ResumeSurvey:
     def _shares(self, record: Progress, mirror_seq: int) -> bool:
         """Whether this ledger has the batch that was delivered last, and Postgres the rows that were parked up to there."""
         if record.commit_id is None and record.seq > mirror_seq:
-            return False  # anybody could have written it (protocol/continuation.py)
+            return False  # anybody could have written it (protocol/history_check.py)
         if commit_id_at(self._connection, record.cursor.batch_id) != record.commit_id:
             return False
         parked = record.total.parked

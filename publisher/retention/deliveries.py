@@ -15,7 +15,7 @@ _log = structlog.get_logger()
 
 _PASS_S = 60.0
 _ROWS_AT_ONCE = 2_000
-"""Rows that one transaction deletes at the most: the lane's own next delivery waits for it."""
+"""The most rows that one transaction deletes: the lane's own next delivery waits for it."""
 
 
 class DeliveryPruning:

@@ -1,6 +1,6 @@
 """Drops a partition, in one transaction with its row in the operator log.
 
-Other transactions wait for the drop at most as long as one attempt takes.
+Other transactions wait at most for the duration of one attempt.
 """
 
 import time
@@ -95,7 +95,7 @@ def _try(
         if not last:
             return False
         raise UnavailableError(
-            f"outbox.{name} could not be taken out: transactions that use the outputs did not end in time "
+            f"outbox.{name} could not be dropped: transactions that use the outputs did not end in time "
             f"([retention] lock_timeout_s). {_in_the_way(connection, name)} The next run tries again"
         ) from error
     except psycopg.errors.ObjectNotInPrerequisiteState as error:

@@ -1,4 +1,4 @@
-"""One run of retention: it makes partitions ahead, drops old ones, and prunes the ledger."""
+"""Runs retention once: creates the partitions of coming batches, drops old ones, and prunes the ledger."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +52,7 @@ class RetentionReport:
 
 
 def postgres_settings(settings: Settings) -> PostgresSettings:
-    """Return how retention connects: by its own login where it has one."""
+    """Return how retention connects: with its own login if one is set."""
     return settings.postgres.logged_in_by(settings.retention.dsn, settings.retention.dsn_file)
 
 
@@ -160,7 +160,7 @@ def _drop_all(
                 report.archived_rows += manifest.total("rows")
             reach("retention.after_drop")
         except UnavailableError as error:
-            # What blocks one drop blocks the others.
+            # The same transaction would block the other drops, too.
             report.failed = error
             return
         report.dropped.append(partition.name)

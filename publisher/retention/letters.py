@@ -44,7 +44,7 @@ def survey_letters(connection: psycopg.Connection[Any], settings: RetentionSetti
 
 
 def is_limited(settings: RetentionSettings) -> bool:
-    """Whether letters end at all."""
+    """Whether any limit is set, so that letters are removed at all."""
     return settings.keep_letters_s is not None or settings.keep_letters_bytes is not None
 
 

@@ -1,4 +1,4 @@
-"""Which partitions of session_output may be dropped, and why the others may not. A pure decision; operators read its messages."""
+"""Decides which partitions of session_output may be dropped, and why the others may not. Pure; operators read its messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

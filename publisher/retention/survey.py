@@ -1,4 +1,4 @@
-"""The partitions and who needs them, from Postgres in one snapshot. Needs no more rights than any service has."""
+"""Reads the partitions, and who needs them, from Postgres in one snapshot. Every service has the rights for that."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,1 +1,1 @@
-"""The publisher's own state and that of the lanes: `publisher status`, the metrics and health pages."""
+"""Reads and serves the state of lanes and process: `publisher status`, gauges out of Postgres, and the HTTP endpoint."""

@@ -1,4 +1,4 @@
-"""How many rows lanes have left, and since when: counted from each lane's cursor on, up to a limit."""
+"""Counts the rows that each lane has not delivered, up to a limit, and tells how old the oldest is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from db.statements import queries
 _LANES = queries("publisher", "lanes")
 
 _MOST_WINDOWS = 20
-"""Looked through for rows, two million batches: only a lane without a row in all of them, which nobody runs, has more."""
+"""Windows that are searched, two million batches. Only a lane that nobody runs can be further behind without a row in them."""
 
 
 @dataclass(slots=True)
@@ -27,12 +27,12 @@ class LaneBacklog:
     age_s: float | None = None
 
     def is_counted(self, count_limit: int) -> bool:
-        """Whether there is no more to count."""
+        """Whether all its rows are counted, or the limit is reached."""
         return self.rows >= count_limit or self.cursor >= Cursor(self.last_batch)
 
 
 def count(connection: psycopg.Connection[Any], lanes: Sequence[LaneBacklog], count_limit: int) -> None:
-    """Count the rows of each, up to `count_limit`. Lanes are close together as a rule: one window then counts them all."""
+    """Count the rows of each, up to `count_limit`. Lanes are usually close together, so one window counts them all."""
     for _ in range(_MOST_WINDOWS):
         left = [lane for lane in lanes if not lane.is_counted(count_limit)]
         if not left:

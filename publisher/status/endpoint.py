@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from db.polling import max_age_s, polling
+from db.polled_gauges import max_age_s, polling
 from publisher.monitoring import metrics
 from publisher.monitoring.health import ProcessHealth
 from publisher.monitoring.readiness import judge

@@ -1,4 +1,4 @@
-"""Lags, stopped lanes, parked rows and replays as Prometheus metrics, out of Postgres."""
+"""The gauges of the outbox for Prometheus, read from Postgres: lags, stopped lanes, parked rows, replays, storage."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from db.connection import snapshot
-from db.polling import PolledGauges
+from db.polled_gauges import PolledGauges
 from db.statements import queries
 from publisher.status.publisher_status import LaneStatus, read_lanes
 from service.observability.gauges import Gauges, Sample
@@ -18,7 +18,7 @@ _REPLAYS = queries("publisher", "replays")
 _STORAGE = queries("publisher", "storage")
 
 COUNT_LIMIT = 10_000
-"""Rows are counted up to this many: what a poll costs does not grow with a backlog."""
+"""Rows are counted up to this many, so the cost of a poll does not grow with the backlog."""
 
 _LANE = ("epoch", "lane")
 _GAUGES: Gauges = {
@@ -50,7 +50,7 @@ class PublisherOutboxMetrics(PolledGauges):
         super().__init__(_GAUGES, max_age_s)
 
     def poll(self, connection: psycopg.Connection[Any]) -> None:
-        """Read again, for some seconds at the most. Raises psycopg.Error."""
+        """Read the gauges again, in a few seconds at most. Raises psycopg.Error."""
         with snapshot(connection):
             connection.execute("SET LOCAL statement_timeout = '5s'")
             lanes = read_lanes(connection, COUNT_LIMIT)

@@ -1,4 +1,4 @@
-"""How far every lane is, out of Postgres alone: works while the publisher or Kafka is down."""
+"""Reads how far every lane is, from Postgres alone: works while the publisher or Kafka is down."""
 
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -91,11 +91,11 @@ class PublisherStatus:
 
     @property
     def healthy(self) -> bool:
-        """Whether no lane is stopped that has something to deliver or a reason not to."""
+        """Whether no lane is stopped, and no rows wait without a process that delivers them."""
         return not any(lane.stopped_reason is not None or lane.abandoned for lane in self.lanes)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the status for machines."""
+        """Return the status for JSON output."""
         ages = [lane.oldest_undelivered_s for lane in self.lanes if lane.oldest_undelivered_s is not None]
         return {
             "outbox_uuid": str(self.identity.outbox_uuid),

@@ -1,4 +1,4 @@
-"""The database of consumers, a Postgres or a SQLite file with the tables of `outbox_consumer`, and their state of some outputs."""
+"""Reads the state of some outputs at consumers, from a Postgres or SQLite database with the tables of `outbox_consumer`."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -104,12 +104,12 @@ class Consumption(NamedTuple):
         return f"consumer {row.consumer}: {what}, from {row.topic} partition {row.partition} offset {row.offset}{position}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the fields for JSON output."""
         return self.row._asdict() | {"next_offset": self.next_offset}
 
 
 Consumptions = Mapping[str, list[Consumption]]
-"""By outbox-id: every consumer's row of it."""
+"""Every consumer's row of an output, by outbox-id."""
 
 
 def consumptions(named: str, outbox_ids: Iterable[str]) -> Consumptions:

@@ -1,4 +1,4 @@
-"""The outputs of a session: the outbox's state of each, and its place in Kafka."""
+"""Reads the outputs of a session: the state of each in the outbox, and its position in Kafka."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -149,5 +149,5 @@ def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, Range]:
 
 
 def must_be_in_kafka(output: Output, *, scan: bool) -> bool:
-    """Whether Kafka must have it within the offsets that were read."""
+    """Whether Kafka must have the output within the offsets that were read."""
     return output.state == "delivered" and (scan or output.kafka_offsets is not None)

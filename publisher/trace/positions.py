@@ -1,4 +1,4 @@
-"""From an outbox-id, or a position in the input, to the sessions that closed there."""
+"""Finds the sessions that closed at an outbox-id or at a position in the input."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

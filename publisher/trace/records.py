@@ -1,4 +1,4 @@
-"""Where Kafka has the records of some outputs: finds records by the header `outbox-id` within given offsets."""
+"""Finds the records of some outputs in Kafka, by the header `outbox-id` within given offsets."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple

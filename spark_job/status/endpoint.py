@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from db.polling import max_age_s, polling
+from db.polled_gauges import max_age_s, polling
 from service.observability import endpoint
 from service.observability.gauges import Gauges, LiveGauges, Sample
 from service.observability.verdict import HealthVerdict

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from db.connection import snapshot
-from db.polling import PolledGauges
+from db.polled_gauges import PolledGauges
 from db.statements import queries
 from service.observability.gauges import Gauges, Sample
 from spark_job.ledger import position

@@ -16,8 +16,8 @@ from publisher.kafka.progress_reader import Newest
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.outbox.lease import Lease
-from publisher.protocol.continuation import DeliveryPosition, Identity
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import DeliveryPosition, Identity
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import Row
 from service.settings import KafkaSettings, PublisherSettings

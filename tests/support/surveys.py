@@ -4,8 +4,8 @@ from uuid import UUID
 
 from contract.cursor import Cursor
 from contract.progress import Progress, Totals
-from publisher.protocol.continuation import Identity, Mirror
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import Identity, Mirror
 from publisher.resume.decision import LaneSurvey
 
 OUTBOX, COMMIT = UUID(int=1), UUID(int=2)

@@ -1,1 +1,1 @@
-"""Has a consumer consumed what was delivered? Its tables, or its group's offsets, against the topics and the outbox."""
+"""Has a consumer consumed what was delivered? Compares its tables, or its group's offsets, with the topics and the outbox."""

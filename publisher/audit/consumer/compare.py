@@ -1,7 +1,7 @@
-"""A consumer's remembered outputs against the delivered ones, bucket by bucket. Pure.
+"""Compares the outputs that a consumer remembers with the delivered ones, bucket by bucket. Pure.
 
-An output was delivered where its topic has a record of it, or where its lane is past its row. In memory are a bucket's outputs in the
-outbox and their records: what a consumer remembers besides is counted and not kept.
+An output was delivered where its topic has a record of it, or where its lane is past its row. Memory holds a bucket's outputs in the
+outbox and their records: what else a consumer remembers is counted and not kept.
 """
 
 from collections import defaultdict
@@ -40,12 +40,12 @@ class Remembered(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Which output it is, in whatever revision."""
+        """The identity of the output, the same for every revision."""
         return self.place, self.end_offset, self.output
 
     @property
     def record(self) -> tuple[int, int, int]:
-        """Where it came from."""
+        """The record that it came from."""
         return self.topic, self.partition, self.offset
 
 
@@ -178,7 +178,7 @@ class ConsumerComparison:
     def _demand(
         self, copy: ReceivedOutput, consumed: Remembered | None, aside: set[tuple[int, int, int]]
     ) -> None:
-        """Whether a record was consumed, or its output from another one."""
+        """Whether a record was consumed, or another record of the same output."""
         position = self.positions.get((copy.topic, copy.partition))
         if position is None or copy.offset < position.first:
             self.counted["records_not_subscribed_to"] += 1

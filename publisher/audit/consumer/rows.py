@@ -1,4 +1,4 @@
-"""A consumer's rows as the audit compares them.
+"""Reads a consumer's rows in the form in which the audit compares them.
 
 The tables are the consumer's own, and a column of SQLite holds anything: a row that cannot be read is a finding, and the audit continues.
 """
@@ -18,7 +18,7 @@ Unreadable = Callable[[str], None]
 
 
 class StoredRow(NamedTuple):
-    """What a consumer remembers, as CONSUMED packs it. `session`: by which it belongs into a bucket."""
+    """What a consumer remembers, as CONSUMED packs it. `session`: the session that decides its bucket."""
 
     session: bytes
     packed: bytes

@@ -1,7 +1,7 @@
-"""The outbox against the topics, bucket by bucket: what is lost, duplicated, altered or unexpected, and where the order is broken.
+"""Decides what is lost, duplicated, altered, unexpected or out of order: compares the outbox with the topics, bucket by bucket.
 
-A bucket holds all outputs of its sessions, so one comparison decides all but the order of a key's sessions. In memory are its outputs and
-so many copies of each: records that others write to the topics are counted and not kept. For the order it keeps one record for each session
+A bucket holds all outputs of its sessions, so one comparison decides all but the order of a key's sessions. Memory holds its outputs and
+some copies of each: records that others write to the topics are counted and not kept. For the order it keeps one record for each session
 and topic partition, spread by session key, and a second round compares them. Compacted topics need a round of their own, by record key:
 Kafka keeps the newest record of a key there, so only that one must be found.
 
@@ -218,7 +218,7 @@ class Comparison:
         return visits
 
     def _excused(self, output: ExpectedOutput) -> bool:
-        """Whether a missing output is accounted for already; count it then."""
+        """Whether a missing output is explained; counts it then."""
         if output.marks & Mark.SKIPPED:
             self.skipped.add(output)
         elif output.marks & Mark.EXPIRED:

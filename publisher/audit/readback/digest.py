@@ -1,4 +1,4 @@
-"""An output as fixed-size records: one of the outbox, one of Kafka. Pure.
+"""Defines the fixed-size records that stand for an output: one of the outbox, one of Kafka. Pure.
 
 16 bytes of BLAKE2b stand for an outbox-id with its revision, and for a record's key, value and own headers: two different
 ones of a billion are alike with a probability below 10^-20.
@@ -22,7 +22,7 @@ class Mark(IntFlag):
     """The marks of an output before Kafka is read."""
 
     DEMANDED = 1
-    """Its lane is past it."""
+    """Its lane has passed it."""
     PARKED = 2
     """Parked: it counts as not sent."""
     EXPIRED = 4
@@ -34,7 +34,7 @@ class Mark(IntFlag):
     REQUEUED_ELSEWHERE = 32
     """Parked, and sent as a row of a batch that is not audited."""
     TOMBSTONE = 64
-    """It has no value: a compacted topic forgets it after a while."""
+    """It has no value: a compacted topic deletes it after a while."""
     LATER_UNKNOWN = 128
     """Outputs sent after it may be in batches that are not audited."""
     MISSING = 256
@@ -123,7 +123,7 @@ def content_of(key: bytes | None, value: bytes | None, own_headers: Iterable[Hea
 
 
 def is_own(header: str) -> bool:
-    """Whether a header is the output's own for certain, and none that the publisher adds, now or by the settings of an earlier day."""
+    """Whether a header certainly is the output's own: one that the publisher does not add, by any present or earlier settings."""
     return not header.startswith(("outbox-", "ce_")) and header != "content-type"
 
 

@@ -1,4 +1,4 @@
-"""Findings as text: outputs and records are read again in the outbox and in Kafka, for the examples only."""
+"""Describes the findings in words. For the examples, and only for those, it reads outputs and records again."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -23,7 +23,7 @@ _LOOK_UP_S = 20.0
 
 
 class Explainer:
-    """Names outputs and records. Close it."""
+    """Describes outputs and records. The caller closes it."""
 
     def __init__(
         self, connection: psycopg.Connection[Any], settings: KafkaSettings, topics: list[str]
@@ -42,15 +42,14 @@ class Explainer:
         lost = Check("lost", "Is every delivered output in its topic?")
         lost.count = found.lost.count
         lost.examples = [self.output(output) for output in found.lost.kept]
-        duplicated = Check(
-            "duplicated", "Is each output there once for a revision, and once for each replay?"
-        )
+        duplicated = Check("duplicated", "Is each output there once per revision, and once per replay?")
         duplicated.count = found.duplicated.count
         for output, copies in found.duplicated.kept:
             places = ", ".join(self.place(copy) for copy in copies)
             duplicated.examples.append(f"{self.output(output)}: at {places}")
         altered = Check(
-            "altered", "Has each record its output's key, value, own headers, topic, partition and time?"
+            "altered",
+            "Does each record have its output's key, value, own headers, topic, partition and time?",
         )
         altered.count = found.altered.count
         altered.examples = [self._alteration(alteration) for alteration in found.altered.kept]
@@ -68,9 +67,7 @@ class Explainer:
         order = Check("order", "Are a session key's outputs in a topic partition in the order of the outbox?")
         order.count = found.disordered.count
         order.examples = [self._disorder(disorder) for disorder in found.disordered.kept]
-        skipped = Check(
-            "skipped_by_resume", "Did a resume leave outputs out, as it was asked to?", fails=False
-        )
+        skipped = Check("skipped_by_resume", "Did a resume skip outputs on request?", fails=False)
         skipped.count = found.skipped.count
         skipped.examples = [self.output(output) for output in found.skipped.kept]
         undecidable = Check(
@@ -81,7 +78,7 @@ class Explainer:
         return [lost, duplicated, altered, unexpected, order, skipped, undecidable]
 
     def output(self, output: ExpectedOutput) -> str:
-        """Name an output of the outbox."""
+        """Return the name of an output of the outbox."""
         record = self._stored(output)
         row = self._row(output)
         if record is None or row is None:
@@ -91,7 +88,7 @@ class Explainer:
         return f"{outbox_id.decode()}{revision} (batch {row.batch_id}, session {row.session_key!r}, topic {record.topic})"
 
     def place(self, record: ReceivedOutput) -> str:
-        """Name where a record is."""
+        """Return the position of a record in words."""
         return f"{self._topics[record.topic]}[{record.partition}]@{record.offset}"
 
     def _alteration(self, alteration: Alteration) -> str:
@@ -153,7 +150,7 @@ class Explainer:
         return self._message_at(record.topic, record.partition, record.offset)
 
     def _message_at(self, topic: int, partition: int, offset: int) -> Message | None:
-        """Return a record, None where it is gone by now."""
+        """Return a record, None if Kafka no longer has it."""
         place = self._topics[topic], partition
         try:
             blocks = list(self._reader.read({place: (offset, offset + 1)}))

@@ -1,4 +1,4 @@
-"""The rows with lost outputs, and the command that sends them again. There may be any number of rows: they are kept in a file."""
+"""Collects the rows with lost outputs, in a file because there may be any number, and builds the command that sends them again."""
 
 import shlex
 import sqlite3

@@ -1,4 +1,4 @@
-"""Where an audit of the topics is, kept in a directory, so that one that was killed continues."""
+"""Keeps the progress of an audit of the topics in a directory, so that a killed audit continues."""
 
 import os
 import secrets
@@ -42,7 +42,7 @@ class AuditState:
     expected_sizes: list[int] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
     seed: str = field(default_factory=lambda: secrets.token_hex(16))
-    """Of the buckets, in hex."""
+    """The seed of the buckets, in hex."""
     inputs: list[str] = field(default_factory=list)
     """Ids of the input topics, by number."""
 
@@ -71,7 +71,7 @@ def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
 
 
 def save(folder: Path, state: AuditState) -> None:
-    """Keep it: the former state or this one is there after a crash, never a half."""
+    """Save the state: after a crash the directory has the former state or this one, never a half."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = folder / "state.json.new"
     with open(written, "wb", opener=private) as file:

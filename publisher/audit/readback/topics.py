@@ -1,4 +1,4 @@
-"""The output topics: which of them are there, and between which offsets they are read."""
+"""Asks Kafka which output topics exist, and between which offsets they are read."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -32,7 +32,7 @@ _MOVING_GROUP = (
 )
 
 Offsets = list[dict[str, int]]
-"""By topic number, then partition (as text, as JSON has it)."""
+"""Offsets by topic number, then by partition (as text, as in JSON)."""
 
 
 class Topic(NamedTuple):

@@ -1,1 +1,1 @@
-"""`publisher replay`: the commands in cli.py, options, and the two ways out of a start: Kafka (work.py) and a file (file.py)."""
+"""`publisher replay`: cli.py has the commands, options.py their options; start.py sends to Kafka (work.py) or writes a file (file.py)."""

@@ -1,4 +1,4 @@
-"""`publisher replay`: delivered outputs once more."""
+"""`publisher replay`: lists, shows, continues, pauses and cancels replays; start.py starts one."""
 
 import threading
 from pathlib import Path
@@ -19,7 +19,7 @@ from publisher.commands.replay.start import start
 from publisher.commands.replay.work import begin, holder, work
 from publisher.outbox.identity import check_unchanged, read_identity
 from publisher.replay import store
-from publisher.replay.showing import print_replay, replays_table
+from publisher.replay.printing import print_replay, replays_table
 from publisher.replay.starting import answering
 from publisher.replay.target import check_target, kafka_settings, open_target
 from service.commands.options import Config, Json

@@ -1,4 +1,4 @@
-"""`publisher replay start --to-file`: what a replay would send, as JSON lines or as Parquet.
+"""`publisher replay start --to-file`: writes what a replay would send, as JSON lines or as Parquet.
 
 It is written to `PATH.part` until all of it is on the disk; only then the file has its name. So it is whole, or it is not there, and the
 command can be given again after a kill.

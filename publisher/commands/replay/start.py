@@ -33,8 +33,8 @@ from publisher.commands.replay.work import begin, holder, work
 from publisher.kafka.compaction import compacted_topics
 from publisher.outbox.identity import check_unchanged, read_identity
 from publisher.protocol.replay_targets import ReplayTargets
-from publisher.replay.filters import Filters
-from publisher.replay.showing import count_table, counting, duration_line
+from publisher.replay.printing import count_table, counting, duration_line
+from publisher.replay.selection import Filters
 from publisher.replay.starting import ReplayPlan, ReplayRequest, answering, make, make_plan
 from publisher.replay.target import check_topics, open_target
 from service.commands.confirm import confirm
@@ -131,7 +131,7 @@ def start(
         making, names = create_topics and not dry_run, plan.destinations
         target = open_target(settings, outbox, kafka, stop, holder=holder(), create_topics=making)
         if create_topics and not making:
-            # What is missing would be made, and a dry run makes nothing.
+            # The start would create missing topics, and a dry run creates nothing.
             names = set(target.topics.ids(names))
         check_topics(target, names)
         compacted = compacted_topics(admin_client(kafka), names, kafka.request_timeout_s)

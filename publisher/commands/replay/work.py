@@ -1,4 +1,4 @@
-"""The work on a replay in the foreground, and how it ended: of `start` and `go-on`."""
+"""Runs a replay in the foreground for `start` and `go-on`, and prints how it ended."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ from publisher.commands.common import database
 from publisher.delivery.context import Context
 from publisher.replay import store
 from publisher.replay.delivery import ReplayDelivery
+from publisher.replay.printing import progress_of
 from publisher.replay.runner import End, run
-from publisher.replay.showing import progress_of
 from publisher.replay.store import Replay
 from service.commands.output import console, print_json
 from service.errors import ContinuityError

@@ -1,1 +1,1 @@
-"""Commands that decide what happens to rows: parked ones are sent or put away, old ones dropped, those of a person erased."""
+"""Commands that decide what happens to rows: parked ones are requeued or discarded, old ones dropped, those of a person erased."""

@@ -1,4 +1,4 @@
-"""`publisher erase`."""
+"""`publisher erase`: asks, erases session keys and named dead letters, and prints what is left."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +32,9 @@ def erase(
     ] = None,
     keys_file: Annotated[
         Path | None,
-        typer.Option("--keys-file", help="Session keys, one a line, which then are in no shell history."),
+        typer.Option(
+            "--keys-file", help="A file of session keys, one per line. Keeps them out of the shell history."
+        ),
     ] = None,
     tombstones: Annotated[
         list[str] | None,
@@ -47,7 +49,7 @@ def erase(
         typer.Option(
             "--letter",
             metavar="TOPIC/PARTITION/OFFSET",
-            help="Also the dead letter without a session key of this record, which must be discarded. Repeatable.",
+            help="Also erase the dead letter of this record, which has no session key and is discarded. Repeatable.",
         ),
     ] = None,
     wait: Annotated[
@@ -65,7 +67,7 @@ def erase(
     not reach Kafka's topics and backups: docs/privacy.md. Its login ([postgres] dsn) needs the role outbox_eraser.
 
     Exit codes: 0 nothing is left, 1 something is left (the output says what to do; run it again), 2 wrong settings or no key, 4 another
-    erasure runs, 6 Postgres or Kafka does not answer, 16 the login may not.
+    erasure runs, 6 Postgres or Kafka does not answer, 16 the login lacks the right.
     """
     keys = read_keys(key or (), keys_file) or ()
     letters = [letter_place(each) for each in letter or ()]
@@ -90,7 +92,7 @@ def erase(
                 erasure.run(wait)
     except psycopg.errors.InsufficientPrivilege as error:
         raise RefusedError(
-            f"the login may not erase: {error.diag.message_primary}. Let [postgres] dsn (OUTBOX_POSTGRES__DSN) name one that may: "
+            f"the login may not erase: {error.diag.message_primary}. Set [postgres] dsn (OUTBOX_POSTGRES__DSN) to a login that may: "
             "CREATE ROLE eraser LOGIN; GRANT outbox_eraser TO eraser; \\password eraser. Nothing was erased"
         ) from error
     except (psycopg.OperationalError, psycopg.InternalError) as error:
@@ -146,7 +148,7 @@ def _print(erasure: Erasure, cache: int, *, dry_run: bool) -> None:
         )
     if erasure.letters_without_key:
         out.print(
-            f"{erasure.letters_without_key:,} dead letters have no session key. Look for the person's: `spark-job dead-letters list "
+            f"{erasure.letters_without_key:,} dead letters have no session key. Find those of the person: `spark-job dead-letters list "
             "--state all --keys-file FILE`, then erase them by --letter (docs/privacy.md)"
         )
     if not dry_run:

@@ -1,4 +1,4 @@
-"""`publisher parked park`: a person's decision about an output topic that does not exist."""
+"""`publisher parked park`: records a person's decision to park the rows for an output topic that does not exist."""
 
 from typing import Annotated, Any
 
@@ -31,8 +31,8 @@ def park(
 ) -> None:
     """Park the rows for an output topic that does not exist, with all their outputs, so that lanes continue.
 
-    It holds for all that comes until `--end`, or until the topic exists. `requeue` sends the parked rows once it does, `discard` puts
-    them away. Exits with 2 where the topic exists, nothing waits for it, or missing topics are made.
+    It holds for all that comes until `--end`, or until the topic exists. `requeue` sends the parked rows once it does, `discard` gives
+    them up. Exits with 2 where the topic exists, nothing waits for it, or missing topics are made.
     """
     settings = load_settings(config)
     with database(settings, "parked park") as connection:

@@ -1,4 +1,4 @@
-"""`publisher parked`: rows that Kafka refuses for themselves."""
+"""`publisher parked`: lists, shows, requeues and discards rows that Kafka refuses for themselves."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -145,7 +145,7 @@ def requeue_rows(
         _confirm(count, yes, f"{count:,} rows of {keys:,} session keys are to be sent again")
         result = _requeue(connection, choice, count)
     refused |= {
-        str(row): "outbox.session_output does not hold it any more; `publisher parked discard` puts it away"
+        str(row): "outbox.session_output does not hold it any more; `publisher parked discard` gives it up"
         for row in result.missing
     }
     _report(as_json, {"requeued": result.rows, "batches": result.batches}, refused)

@@ -1,4 +1,4 @@
-"""`publisher retention`."""
+"""`publisher retention`: shows what may be dropped and what keeps the rest, and drops it once or repeatedly."""
 
 import threading
 from dataclasses import asdict

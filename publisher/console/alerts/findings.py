@@ -1,4 +1,4 @@
-"""The conditions that need a person, from one read of the tables: those of the alerts, without their durations. Pure."""
+"""Decides which conditions need a person, from one read of the tables: those of the alerts, without their durations. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

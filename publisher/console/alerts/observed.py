@@ -1,4 +1,4 @@
-"""The observations behind the conditions: some bounded queries of Postgres, repeated every second while a page is open."""
+"""Reads the observations behind the conditions: some bounded queries of Postgres, repeated every second while a page is open."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SIGNS = queries("publisher.console", "signs")
 COUNT_LIMIT = 10_000
 """Rows and letters are counted up to this many."""
 DEAD_LETTERS_S, RESTARTS_S = 600, 900
-"""As the ranges of OutboxDeadLetters and OutboxRestarts."""
+"""The ranges of the alerts OutboxDeadLetters and OutboxRestarts."""
 _LATENCY = {"deliveries": 40, "rows": 50, "span_s": 300}
 
 NotReady = Callable[[], Sequence[str]]

@@ -11,7 +11,7 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.archive.opening import open_archive
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.remediation import of_replay
 from publisher.replay import store

@@ -10,7 +10,7 @@ from contract.cursor import Cursor
 from db.statements import queries
 from publisher.lane.reader import LaneReader
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.records import value_bytes
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.queries import query

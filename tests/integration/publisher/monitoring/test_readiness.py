@@ -143,7 +143,7 @@ def test_a_server_that_is_away_makes_it_unready_and_never_unhealthy(
             publisher.wait_until_ready()
             postgres.stop()
             publisher.wait_for_reason(
-                "cannot see who runs which lane: ", "lane 0 is retrying: ", "lane 1 is retrying: "
+                "cannot read the assignment of lanes: ", "lane 0 is retrying: ", "lane 1 is retrying: "
             )
             assert publisher.healthy()[0] == 200
             assert by_label(scrape(publisher.port), "outbox_lane_failures_total")["postgres"] >= 2

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from publisher.replay.filters import Filters
-from publisher.replay.selection import ReplayRange, resolve
+from publisher.replay.selection import Filters, ReplayRange, resolve
 from service.commands.times import Moment
 from tests.support.outbox.batches import Outbox
 from tests.support.queries import query

@@ -9,8 +9,8 @@ from publisher.outbox.identity import OutboxIdentity
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.replay_targets import ReplayTargets
 from publisher.protocol.stop_reasons import StopReason
+from publisher.replay.printing import count_table
 from publisher.replay.selection import Count, TopicCount
-from publisher.replay.showing import count_table
 from publisher.status.publisher_status import LaneStatus, PublisherStatus
 from service.commands.output import console
 from service.settings import Settings

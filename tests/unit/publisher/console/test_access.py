@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 
 from publisher.console.access import SECURITY, is_valid, new_cookie
 from publisher.console.connections import MOST_CONNECTIONS
-from publisher.console.guesses import MOST_A_SECOND, WRONG_S, Guesses, TooManyGuessesError
 from publisher.console.server import served, serving
+from publisher.console.token_throttle import MOST_A_SECOND, WRONG_S, TokenThrottle, TooManyWrongTokensError
 from service.errors import SettingsError
 from service.settings import ConsoleSettings, PostgresSettings, Settings
 from tests.support.console import Console, console_of
@@ -215,16 +215,16 @@ def test_who_does_not_wait_for_the_answers_is_not_answered(monkeypatch: pytest.M
 
     monkeypatch.setattr("asyncio.sleep", unslept)
     clock = [0.0]
-    monkeypatch.setattr("publisher.console.guesses.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    guesses = Guesses(ConsoleSettings(token=SecretStr(TOKEN)))
+    monkeypatch.setattr("publisher.console.token_throttle.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    throttle = TokenThrottle(ConsoleSettings(token=SecretStr(TOKEN)))
 
     async def tries() -> int:
         looked_at = 0
         for _ in range(10 * MOST_A_SECOND):
             try:
-                assert not await guesses.is_token("wrong", "")
+                assert not await throttle.is_token("wrong", "")
                 looked_at += 1
-            except TooManyGuessesError:
+            except TooManyWrongTokensError:
                 pass
         return looked_at
 
@@ -242,26 +242,26 @@ def test_a_flood_of_wrong_tokens_locks_out_no_address_that_has_logged_in(
         """As for somebody who has left."""
 
     monkeypatch.setattr("asyncio.sleep", unslept)
-    monkeypatch.setattr("publisher.console.guesses.time", SimpleNamespace(monotonic=lambda: 0.0))
-    guesses = Guesses(ConsoleSettings(token=SecretStr(TOKEN)))
+    monkeypatch.setattr("publisher.console.token_throttle.time", SimpleNamespace(monotonic=lambda: 0.0))
+    throttle = TokenThrottle(ConsoleSettings(token=SecretStr(TOKEN)))
 
     async def flood(client: str) -> None:
         for _ in range(2 * MOST_A_SECOND):
-            await guesses.is_token("wrong", client)
+            await throttle.is_token("wrong", client)
 
     async def log_in(client: str, times: int) -> None:
         for _ in range(times):
-            assert await guesses.is_token(TOKEN, client)
+            assert await throttle.is_token(TOKEN, client)
 
     with capture_logs():
         asyncio.run(log_in("script", 1))
-        with pytest.raises(TooManyGuessesError):
+        with pytest.raises(TooManyWrongTokensError):
             asyncio.run(flood("stranger"))
         asyncio.run(log_in("script", 2 * MOST_A_SECOND))
         # Nobody finds out the right token by guessing on, and a known address may not guess for ever either.
-        with pytest.raises(TooManyGuessesError):
+        with pytest.raises(TooManyWrongTokensError):
             asyncio.run(log_in("another", 1))
-        with pytest.raises(TooManyGuessesError):
+        with pytest.raises(TooManyWrongTokensError):
             asyncio.run(flood("script"))
 
 

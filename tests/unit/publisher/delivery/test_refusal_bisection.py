@@ -14,7 +14,7 @@ from contract.cursor import Cursor
 from publisher.delivery.refusal_bisection import ONE_BY_ONE_ROWS, RefusalBisection
 from publisher.lane.reader import LaneReader, PendingChunk
 from publisher.protocol.chunk_limits import ChunkLimits
-from publisher.protocol.continuation import DeliveryPosition
+from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.records import Row
 from tests.support.lanes import PLAIN
 

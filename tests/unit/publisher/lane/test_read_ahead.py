@@ -21,8 +21,8 @@ from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
 from publisher.lane.stray_rows import StrayRows
 from publisher.outbox.lease import Lease
-from publisher.protocol.continuation import DeliveryPosition
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import DeliveryPosition
 from service.settings import KafkaSettings, PublisherSettings
 from tests.support.lanes import COMMIT, IDENTITY, OTHER, PLAIN
 

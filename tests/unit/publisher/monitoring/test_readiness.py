@@ -71,8 +71,8 @@ def test_every_lane_that_does_not_get_on_is_named() -> None:
     [
         (replace(SEEN, phase="starting", lanes=()), "starting: Postgres and Kafka have not answered yet"),
         (replace(SEEN, phase="stopping"), "the process is stopping"),
-        (replace(SEEN, trouble="server closed"), "cannot see who runs which lane: server closed"),
-        (replace(SEEN, looked_s_ago=61.1), "has not looked who runs which lane for 61 s"),
+        (replace(SEEN, trouble="server closed"), "cannot read the assignment of lanes: server closed"),
+        (replace(SEEN, looked_s_ago=61.1), "has not read the assignment of lanes for 61 s"),
         (replace(SEEN, beat_s_ago=10.4), "no heartbeat for 10 s: other processes take over the lanes"),
         (replace(SEEN, lanes=(), nobody=((0, 0.0), (2, 9.0))), "nobody holds lanes 0, 2"),
         # Those of a process that lives, and takes none.
@@ -120,7 +120,7 @@ def test_a_lane_is_as_its_last_step_left_it() -> None:
     assert (list(since), list(nobody)) == ([3, 5], [4, 5])
     assert nobody[5] >= nobody[4]  # counted from the first look that saw it so
     condition.failed("server closed")
-    assert reasons(condition.seen()) == ["cannot see who runs which lane: server closed"]
+    assert reasons(condition.seen()) == ["cannot read the assignment of lanes: server closed"]
     condition.looked(has_epoch=True)
     condition.part(LaneHealth(1, 0))  # another worker's on the same lane
     assert condition.lanes() == [lane]

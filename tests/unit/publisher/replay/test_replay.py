@@ -12,17 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.cursor import Cursor
-from publisher.protocol.continuation import DeliveryPosition, Identity, Mirror, continue_from
+from publisher.protocol.history_check import DeliveryPosition, Identity, Mirror, continue_from
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.records import NO_EXTRAS, Row
 from publisher.protocol.remediation import of_replay
 from publisher.protocol.replay_targets import ReplayTargets
 from publisher.protocol.stop_reasons import StoppedError
-from publisher.replay.filters import Filters, as_json
 from publisher.replay.pace import Pace
+from publisher.replay.printing import duration_line
 from publisher.replay.progress import ReplayProgress
-from publisher.replay.selection import Count, ReplayRange, TopicCount
-from publisher.replay.showing import duration_line
+from publisher.replay.selection import Count, Filters, ReplayRange, TopicCount
 from publisher.replay.starting import ReplayPlan, ReplayRequest
 from service.commands.session_keys import read_keys
 from service.commands.times import Moment, parse_moment
@@ -66,7 +65,7 @@ def test_keys_come_once_each_from_options_and_file_whatever_its_line_ends(tmp_pa
 
 def test_what_was_asked_for_is_kept_without_the_keys_themselves() -> None:
     filters = Filters(from_batch=3, since=Moment(age_s=7_200), keys=("a", "b"), topics=("t",))
-    assert as_json(filters) == {
+    assert filters.as_json() == {
         "from_batch": 3,
         "since": "7200s before it was made",
         "keys": 2,

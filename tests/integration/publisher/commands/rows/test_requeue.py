@@ -1,4 +1,4 @@
-"""What was parked is sent again on request, exactly once, or put away."""
+"""What was parked is sent again on request, exactly once, or discarded."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Metrics out of Postgres: a thread polls it every few seconds, so that a scrape gets the last answer and waits for nothing."""
+"""Gauges out of Postgres: a thread polls it every few seconds, so a request for the metrics gets the last answer and waits for nothing."""
 
 import threading
 import time

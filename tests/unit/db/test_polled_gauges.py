@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from db import polling
-from db.polling import PolledGauges
+from db import polled_gauges
+from db.polled_gauges import PolledGauges
 from service.settings import Settings
 
 GAUGES = {"outbox_things": ("Things.", ["kind"]), "outbox_others": ("Others.", ())}
@@ -49,8 +49,8 @@ def test_a_poll_that_fails_in_whatever_way_is_not_the_last(monkeypatch: pytest.M
         assert lost.is_set()
         polled_again.set()
 
-    monkeypatch.setattr(polling, "connect", lambda *_, **__: Connected())
+    monkeypatch.setattr(polled_gauges, "connect", lambda *_, **__: Connected())
     settings = Settings.model_validate({"metrics": {"refresh_s": 0.1}})
-    with capture_logs() as logs, polling.polling(settings, "a test", poll, lost.set):
+    with capture_logs() as logs, polled_gauges.polling(settings, "a test", poll, lost.set):
         assert polled_again.wait(30)
     assert [line["event"] for line in logs] == ["metrics_failed"]

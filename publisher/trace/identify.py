@@ -1,4 +1,4 @@
-"""The meaning of a text that names a session key, an outbox-id or a record's place: a session key may look like any of them."""
+"""Decides what a text names: a session key, an outbox-id or a place in Kafka. A text that is a known session key counts as one."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _KEYS = queries("publisher.trace", "keys")
 SessionKey = str
 
 
-def meaning(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | RecordPlace | None:
+def identify(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | RecordPlace | None:
     """Return the session key that the outbox knows by this text, else the place that it names; None if neither. Raises psycopg.Error."""
     if not text or "\0" in text:
         return None

@@ -7,7 +7,13 @@ import pytest
 
 from contract.cursor import Cursor
 from contract.progress import Progress
-from publisher.protocol.continuation import DeliveryPosition, Mirror, check_later, check_parked, continue_from
+from publisher.protocol.history_check import (
+    DeliveryPosition,
+    Mirror,
+    check_later,
+    check_parked,
+    continue_from,
+)
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from tests.support.lanes import COMMIT, IDENTITY, OTHER, RECORD
 

@@ -1,4 +1,4 @@
-"""Shows replays to people: progress of a running one, tables of all."""
+"""Prints replays: the progress of a running one, a table of all, the details of one."""
 
 import math
 import sys
@@ -84,7 +84,7 @@ def count_table(found: Count, targets: ReplayTargets) -> Table:
 
 
 def duration_line(rate: int, seconds: float) -> str:
-    """Return how long a rate makes a replay take."""
+    """Return how long a replay takes at its rate."""
     return f"at {rate:,} events a second it takes {timedelta(seconds=math.ceil(seconds))} or longer"
 
 
@@ -130,7 +130,7 @@ def print_replay(out: Console, one: Replay, keys: Sequence[str] | None) -> None:
 
 
 def share(one: Replay) -> float:
-    """Return how much is sent, in per cent."""
+    """Return the share of events that were sent, in per cent."""
     return 100.0 if one.events_total == 0 else 100.0 * one.events_sent / one.events_total
 
 

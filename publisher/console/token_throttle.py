@@ -1,4 +1,4 @@
-"""Tokens that are tried: a wrong one costs time, and never that of a right one."""
+"""Answers a wrong token late, and only so many a second, so that nobody can try many; a right one never waits for the wrong ones."""
 
 import asyncio
 import time
@@ -17,12 +17,12 @@ _MOST_KNOWN = 64
 _LOG_S = 1.0
 
 
-class TooManyGuessesError(Exception):
+class TooManyWrongTokensError(Exception):
     """For a moment, only addresses that have logged in before can log in. Open logins continue."""
 
 
 class _Budget:
-    """Of wrong tokens, filled again within a second."""
+    """How many wrong tokens are answered; refills within a second."""
 
     def __init__(self, now: float) -> None:
         self._left = float(MOST_A_SECOND)
@@ -37,8 +37,8 @@ class _Budget:
         self._left -= 1
 
 
-class Guesses:
-    """Of one event loop. Strangers share one budget of wrong tokens; an address that has given the right one has its own."""
+class TokenThrottle:
+    """Used by one event loop. Strangers share one budget of wrong tokens; an address that has given the right one has its own."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._settings = settings
@@ -48,11 +48,11 @@ class Guesses:
         self._logged_at = -_LOG_S
 
     async def is_token(self, given: str, client: str) -> bool:
-        """Return whether this is the token, given by a client at this address. Raises TooManyGuessesError."""
+        """Return whether this is the token, given by a client at this address. Raises TooManyWrongTokensError."""
         now = time.monotonic()
         budget = self._known.get(client, self._strangers)
         if budget.is_spent(now):
-            raise TooManyGuessesError
+            raise TooManyWrongTokensError
         if self._settings.is_token(given):
             self._known[client] = self._known.pop(client) if client in self._known else _Budget(now)
             if len(self._known) > _MOST_KNOWN:

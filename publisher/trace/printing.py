@@ -1,4 +1,4 @@
-"""The findings of `publisher trace`, as text."""
+"""Prints what `publisher trace` has found."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Step 4: where a lane continues after a takeover or crash, if Kafka and Postgres agree. A pure decision; operators read its messages."""
+"""Decides in step 4, check history, whether Kafka and Postgres agree, and where a lane continues. Pure; operators read its messages."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Postgres' state of a lane: the row of `outbox.lane` and the newest one of `outbox.delivery`."""
+    """Postgres' state of a lane: its row of `outbox.lane` and the newest row of `outbox.delivery`."""
 
     seq: int
     cursor: Cursor
@@ -72,7 +72,7 @@ def continue_from(
     ledger_commit_id: UUID | None,
     remediation: Remediation = LANE,
 ) -> DeliveryPosition:
-    """Return where to continue; raise StoppedError when Kafka and Postgres do not tell one history.
+    """Return where to continue; raise StoppedError if the histories of Kafka and Postgres differ.
 
     `record` is the newest progress record, `start` where a first transaction begins, `ledger_commit_id` that of
     the ledger's row at the cursor from which it would continue (None where there is no such row).
@@ -148,7 +148,7 @@ def check_resumed_parked(record: Progress, found: int) -> None:
 
 
 def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
-    """Raise StoppedError where Kafka has records of lane epochs beyond the newest that this ledger knows."""
+    """Raise StoppedError if Kafka has records of lane epochs beyond the newest one of this ledger."""
     unknown = sorted(place for place in later if place[0] > newest_epoch)
     if unknown:
         epoch, lane = unknown[-1]
