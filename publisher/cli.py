@@ -7,7 +7,7 @@ app = command_line(
     [
         DeferredCommand(
             "run",
-            "Deliver until SIGTERM or SIGINT, which end the transaction in flight first; a second one forces the end.",
+            "Deliver until SIGTERM or SIGINT: the transaction in flight ends first, and a second signal forces the end.",
             "publisher.commands.run:run",
         ),
         DeferredCommand(

@@ -2,6 +2,10 @@
 
 - assignor.py: even shares, which lanes to claim and which to give up.
 - withdrawal.py: a process that cannot deliver while others can.
-- heartbeat.py: a lane that hangs.
+- heartbeat.py: renews leases, but not of a lane that hangs.
+- membership.py: reads processes and lanes, claims leases and gives them back.
+- lane_workers.py: starts and stops the threads of the lanes.
+- epochs.py: the number of lanes, and its changes.
+- descriptors.py: enough file descriptors for the lanes.
 - publisher/outbox/lease.py, with publisher/sql/leases.sql: when a lease has expired, or its holder is dead.
 """

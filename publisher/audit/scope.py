@@ -24,7 +24,7 @@ _FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class RecordedResume(NamedTuple):
-    """A cursor that was moved on request."""
+    """A move by `publisher resume`, which is transaction `seq` of the lane: its cursor was at `after`, and is at `to` since."""
 
     epoch: int
     lane: int
@@ -35,7 +35,7 @@ class RecordedResume(NamedTuple):
 
 
 class AuditedRange(NamedTuple):
-    """Batches that are checked together, both inclusive, and the number of their sessions by the ledger."""
+    """Batches `first` to `last`, both inclusive, which are checked together; `sessions`: how many they have by the ledger."""
 
     first: int
     last: int
@@ -46,9 +46,9 @@ class AuditedRange(NamedTuple):
 class Scope:
     """The batches `first` to `last`, both inclusive (none where first > last), and the state of the lanes.
 
-    `ledger_from`, `rows_from`: the oldest batch that the ledger and session_output keep. `kept`: first and last of each run of
-    audited batches whose rows are kept; between two of them retention has dropped partitions. `to_end`: nothing is left out
-    after `last`. `erasures`: number of the newest row of `outbox.erased`.
+    `ledger_from`, `rows_from`: the oldest batch that the ledger and session_output keep. `kept`: first and last of each range of
+    audited batches whose rows are kept; between two ranges retention has dropped partitions. `to_end`: the limits leave out
+    nothing after `last`. `erasures`: number of the newest row of `outbox.erased`.
     """
 
     ledger_from: int | None
@@ -69,7 +69,7 @@ class Scope:
 
     @property
     def last_run(self) -> int:
-        """Return the batch from which on nothing is left out."""
+        """Return the first batch of the newest range in `kept`."""
         return self.kept[-1][0] if self.kept else self.first
 
     def holds(self, first: int, last: int) -> bool:
@@ -77,17 +77,17 @@ class Scope:
         return any(begin <= first and last <= end for begin, end in self.kept)
 
     def reads(self, batch_id: int) -> bool:
-        """Whether the comparison with the topics has this batch: as `holds`, or committed after this was frozen."""
+        """Whether the comparison with the topics covers this batch: `holds` has it, or it was committed after the scope was frozen."""
         return self.holds(batch_id, batch_id) or (self.to_end and batch_id > self.last)
 
     def still_kept(self, now: "Scope") -> bool:
-        """Whether all rows of these batches are still there in a scope that was frozen later, with the same limits."""
+        """Whether `now`, a scope frozen later with the same limits, still has all rows of this one."""
         return self.erasures == now.erasures and all(now.holds(begin, end) for begin, end in self.kept)
 
     def copies(self, epoch: int, lane: int, place: Cursor, parked_after: int | None = None) -> int:
         """Return how often a lane may have sent a row: between two resumes a lane only goes forward.
 
-        `parked_after`: the lane's newest transaction when the row was parked; it is in none of those after it.
+        `parked_after`: the lane's newest transaction when the row was parked; no later one has the row.
         """
         begin, times = Cursor(0), 0
         for resume in self.resumes:
@@ -180,7 +180,7 @@ class Limits(NamedTuple):
 
 
 def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
-    """Freeze it in one snapshot. Raises SettingsError where the limits contradict each other."""
+    """Read and freeze the scope in one snapshot. Raises SettingsError if the limits contradict each other."""
     if limits.from_batch is not None and limits.to_batch is not None and limits.from_batch > limits.to_batch:
         raise SettingsError(f"--from-batch {limits.from_batch} is after --to-batch {limits.to_batch}")
     if limits.since is not None and limits.until is not None and limits.since >= limits.until:
@@ -198,7 +198,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
         erasures = newest_erasure(connection)
     end = ledger_to or 0
     rows_from = max(1, partitions[0][0]) if partitions else None
-    # Retention drops rows before ledger rows: where rows are kept, the ledger must begin with them, or at batch 1.
+    # Retention drops rows before their ledger rows: the ledger must have every batch from the oldest kept row on.
     kept = end + 1 if ledger_from is None or rows_from is None else rows_from
     if limits.since is not None and since is None:
         since = end + 1
@@ -237,7 +237,7 @@ def kept_ranges(partitions: Sequence[Sequence[int]], first: int, last: int) -> l
 
 
 def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> Iterator[AuditedRange]:
-    """Cut batches into ranges of about as many sessions as fit in memory easily; without gaps, whatever the ledger lacks."""
+    """Yield ranges that cover these batches without gaps, even where ledger rows are missing. The sessions of one fit in memory easily."""
     for begin, last in kept:
         while begin <= last:
             found = _range(connection, begin, last)

@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 
 def run(config: Config = None) -> None:
-    """Deliver until SIGTERM or SIGINT, which end the transaction in flight first; a second one forces the end.
+    """Deliver until SIGTERM or SIGINT: the transaction in flight ends first, and a second signal forces the end.
 
     Any number of processes share the lanes evenly. Stopping waits at most 12 s for Kafka.
 
@@ -55,7 +55,7 @@ def run(config: Config = None) -> None:
 
 def print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> None:
     # Without counts: counting a large backlog would delay the lanes.
-    if settings.log.format == "json":  # a reader of JSON lines gets nothing else
+    if settings.log.format == "json":  # then every line of the output is JSON
         _log.info(
             "publisher_started",
             epoch=epoch.epoch,

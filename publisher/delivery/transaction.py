@@ -265,8 +265,9 @@ class Transaction:
                     )
 
     def _check_end(self, progress: Sequence[ProgressRecord]) -> None:
-        """Raise unless the progress record follows the end that was read: records between them may be the transaction that this one
-        repeats.
+        """Raise unless the progress record has the offset at which its partition ended when the position was read.
+
+        Records between the two may belong to a transaction that this one repeats, unless others have written all of them.
         """
         wanted = self._progress_from
         if wanted is None:

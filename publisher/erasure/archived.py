@@ -30,7 +30,7 @@ class ArchiveErased:
 
 
 class ArchiveErasure:
-    """The archive of one outbox. `unreachable`: why there is none here, though Postgres says that partitions were archived."""
+    """Erases from the archive of one outbox. `archive` None: this machine cannot open it; `unreachable` is the reason."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class ArchiveErasure:
         changing: Callable[[], AbstractContextManager[None]],
         record: Callable[..., None],
     ) -> ArchiveErased:
-        """Erase what can be erased now. `changing`: a transaction; `record`: into the operator log.
+        """Erase what can be erased now. `changing` opens a transaction; `record` writes into the operator log.
 
-        Raises SettingsError where the archive has become another database's, UnavailableError, psycopg.Error.
+        Raises SettingsError if the archive belongs to another database now, UnavailableError, psycopg.Error.
         """
         found = ArchiveErased()
         if self._archive is None:
@@ -123,7 +123,7 @@ class ArchiveErasure:
         from publisher.archive.rewriting import remove_garbage
 
         with changing():
-            # Not while retention writes.
+            # Keeps retention away: the files that it writes are in no manifest in force yet, so they look like garbage.
             self._connection.execute(_ERASURE["hold"])
             remove_garbage(self._connection, archive)
 

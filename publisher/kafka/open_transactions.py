@@ -7,9 +7,9 @@ open under the lane's producer id, and the lane's next commit on that partition 
 So before a tenure's first record to a topic, every transaction that is open on it must have ended, the lane's own or not: only the broker
 could tell, and nothing that the lane writes behind an open one would be visible anyway.
 
-The ends that are asked for then also are what every offset of the tenure must be beyond: one that is not tells that the topic was deleted
-and made again. Descriptions of topics are up to a minute old, delivery reports are of now. They lie beyond what earlier tenures wrote
-(written_ends.py), so that an old leader's answer hides no open transaction.
+Every offset of the tenure must be beyond the ends that are read then. One that is not shows that the topic was deleted and made again,
+before a description of the topic does, which may be a minute old. An end below what this process has written is refused (written_ends.py),
+so that an old leader's answer hides no open transaction.
 """
 
 import time

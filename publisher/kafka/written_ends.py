@@ -1,9 +1,10 @@
 """Recognises an old leader's answer about the end of a partition, by the offsets that this process has written.
 
-A leader that is cut off from its cluster, and still reached by a client, answers with the end that it knows. A lane that believed it would
-not see its last transaction, and send it again. Only a write is proof of the end: an old leader confirms none (acks=all).
-- What the process has written before is in every later end, whatever became of its transaction: an end below it is refused.
-- What it writes next is where the end was that it has read: its first progress record of a tenure tells (`last_read`, transaction.py).
+A leader that is cut off from its cluster, but not from this client, answers with the last end that it knows. If a lane trusted that answer,
+it would miss its last transaction and send it again. Only a write proves the end: an old leader confirms none (acks=all).
+- Every later end is beyond what this process has written, whether that was committed or aborted. A smaller end is refused.
+- The next record must be written at the end that was read. The first progress record of a tenure shows whether it was (`last_read`;
+  transaction.py, `_check_end`).
 """
 
 import threading
@@ -22,7 +23,7 @@ class WrittenEnds:
         self._read: dict[tuple[str, int], int] = {}
 
     def identify(self, topic: str, topic_id: str) -> None:
-        """Take the id that the topic has now: one that was made again has other offsets."""
+        """Note the id that the topic has now. If it is another one, the topic was made again, and its known ends are forgotten."""
         with self._lock:
             if self._ids.setdefault(topic, topic_id) != topic_id:
                 self._ids[topic] = topic_id
@@ -51,7 +52,7 @@ class WrittenEnds:
         if older:
             partition, end, written = older[0]
             text = (
-                f"{topic}[{partition}] ends at {end}, its leader says, but this process has written up to {written}: an old leader answers "
-                "that is cut off from its cluster. If the cluster did lose what it had confirmed, restart this process"
+                f"the leader of {topic}[{partition}] says that it ends at {end}, but this process has written up to {written}: the answer "
+                "is an old leader's, cut off from its cluster. If the cluster has lost what it had confirmed, restart this process"
             )
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))

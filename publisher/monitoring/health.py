@@ -16,9 +16,9 @@ from service.observability.loops import Loop, Loops
 from service.observability.verdict import HealthVerdict
 from service.settings import Settings
 
-# Between its steps a loop waits for less than this: backoff (worker.py, relay.py, wakeup.py).
+# The longest backoff of worker.py, relay.py and wakeup.py: how long their loops wait between two steps.
 _MOST_BACKOFF_S = 10.0
-# Requests to Kafka that opening a lane sends one after the other, and statements to Postgres.
+# How many requests to Kafka and statements to Postgres it takes to open a lane, one after the other.
 _REQUESTS, _STATEMENTS = 5, 3
 
 
@@ -44,7 +44,7 @@ class LaneState(StrEnum):
 
 
 class LaneHealth:
-    """One lane's. Its thread writes, others read."""
+    """The health of one lane. The lane's thread writes, others read."""
 
     def __init__(self, epoch: int, lane: int) -> None:
         self.epoch = epoch
@@ -92,7 +92,7 @@ class LaneHealth:
 
 
 class ProcessHealth:
-    """This process'. Thread-safe."""
+    """The health of this process. Thread-safe."""
 
     def __init__(self, hung_s: float = 60.0) -> None:
         """`hung_s`: see [metrics]."""
@@ -127,7 +127,7 @@ class ProcessHealth:
         self._trouble = reason
 
     def withdrew(self, reason: str | None, *, cannot_deliver: bool = False) -> None:
-        """The process leaves lanes to others for this reason; None if it does not. `cannot_deliver`: a new one might."""
+        """The process leaves lanes to others for this reason; None if it does not. `cannot_deliver`: a new process might deliver them."""
         self._withdrawn, self._cannot_deliver = reason or "", cannot_deliver
 
     def beat(self) -> None:
@@ -165,7 +165,7 @@ class ProcessHealth:
         )
 
     def verdict(self) -> HealthVerdict:
-        """Return the answer of `/healthz`: whether every loop turns, and whether other processes deliver while this one cannot."""
+        """Return the answer of `/healthz`: not healthy if a loop hangs, or if this process cannot deliver while others do."""
         found = self.loops.verdict()
         reasons = [self._withdrawn] if self._cannot_deliver else []
         return HealthVerdict([*found.reasons, *reasons], found.details | {"leaves_lanes": self._withdrawn})

@@ -1,1 +1,10 @@
-"""The Postgres side: which outbox it is, leases, parked rows, the record of deliveries, and the LISTEN that wakes lanes (wakeup.py)."""
+"""The Postgres side: which outbox it is, leases, parked rows, the record of deliveries.
+
+- identity.py: whether outbox, server, cluster, prefix and output topics are the bound ones.
+- lease.py: which process works on a lane.
+- deliveries.py: records a transaction after Kafka's commit.
+- parked.py, parked_topics.py: rows, and missing topics whose rows are parked.
+- erased.py: which sessions were erased.
+- loading.py, permitted.py: how rows are read; what the login may not read.
+- wakeup.py: the LISTEN that wakes lanes.
+"""

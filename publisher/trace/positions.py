@@ -1,4 +1,4 @@
-"""Finds the sessions that closed at an outbox-id or at a position in the input."""
+"""Finds the sessions and dead letters that may have the event at a position in the input."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from publisher.outbox.permitted import permitted
 _POSITIONS = queries("publisher.trace", "positions")
 
 MOST_CANDIDATES = 50
-# Batches, and their sessions, that are searched after the one that read the offset: a session's end follows its events closely.
+# How many batches are searched from the one that read the offset on, and up to how many sessions: a session ends soon after its events.
 _BATCHES = 64
 _SESSIONS = 20_000
 
@@ -58,9 +58,10 @@ class PositionMatches:
 def find_matches(
     connection: psycopg.Connection[Any], place: RecordPlace, *, only_ends: bool = False
 ) -> PositionMatches:
-    """Return the sessions and letters that closed around a position of the input; `only_ends`: exactly there. Raises psycopg.Error.
+    """Return the sessions and letters that may have the event at a position in the input. Raises psycopg.Error.
 
-    The outbox knows where a session begins and ends. Between two sessions that overlap only Kafka can tell whose event it is.
+    `only_ends`: only sessions that end there. The outbox knows where a session begins and ends; where sessions overlap, only Kafka can tell
+    to which one an event belongs.
     """
     ids = [topic_id for (topic_id,) in connection.execute(_POSITIONS["topic_ids"], {"topic": place.topic})]
     found = PositionMatches(ids)

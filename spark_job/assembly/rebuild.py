@@ -62,7 +62,7 @@ def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
 
 def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Rebuilt) -> None:
     for applied, new in _pieces(of, task):
-        # All sessions that max_open_bytes ended had begun below the safe offset: see sessions/partition_limits.py.
+        # Not applied again: every session that max_open_bytes ended began below the safe offset (sessions/partition_limits.py).
         rules = replace(applied.rules, max_open_bytes=None)
         again = judged_again(schemas_for(rules, task), new, rules, of.refused, budget)
         assembled = assemble(found.state, again.records, rules, again.schemas)
@@ -75,7 +75,7 @@ def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Re
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection: it would scan all messages of a piece repeatedly, a third of the time, and none of them is in a cycle."""
+    """Pause garbage collection, a third of the time: it would scan the messages of a piece again and again, and none is in a cycle."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -89,17 +89,18 @@ def _difference(of: Slice, found: Rebuilt) -> str:
     live = found.state.live
     return (
         f"{of.place}: the sessions open at offset {of.start}, rebuilt from offset {of.safe} on, are not those that the outbox recorded: "
-        f"{len(live)} sessions of {live.totals.events} events have the digest {found.state.digest or 'of none'}, not "
-        f"{of.digest or 'of none'}; {found.events} records were read. Input was replaced in between (an unclean leader election, a "
+        f"{len(live)} sessions with {live.totals.events} events have the digest {found.state.digest or '(none)'}, recorded is "
+        f"{of.digest or '(none)'}; {found.events} records were read. Input was replaced in between (an unclean leader election, a "
         "restored cluster), or another version of the assembler judged it"
     )
 
 
 def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[RulesFrom, pa.Table]]:
-    """Records of [safe, start) with the rules that apply to them, in bounded pieces. The unread parts of a record are released at once: its
-    key and headers may be a thousand times its value.
+    """Yield the records of [safe, start) in bounded pieces, each with the rules that apply to it.
+
+    Of a record only the columns that the rules name are kept: its key and headers may be a thousand times as large as its value.
     """
-    # To an offset apply the last rules that begin at or before it.
+    # The rules of an offset are the last ones that begin at or below it.
     borders = [each.from_offset for each in of.lineage[1:]] + [of.start]
     number, events, size, piece = 0, 0, 0, list[pa.Table]()
     for records in committed_records(

@@ -22,7 +22,7 @@ class Unended(NamedTuple):
 
 
 class ClosedSession:
-    """A whole session: some consecutive rows of a call's events, which are read only on demand."""
+    """A session that has closed, or a part of one: consecutive rows of a call's events, which are read only on demand."""
 
     __slots__ = ("_begin", "_end", "_events", "_names", "_unended", "key", "part")
 
@@ -45,17 +45,17 @@ class ClosedSession:
 
     @property
     def start_offset(self) -> int:
-        """Of the start event."""
+        """Of the first event, which is the start event unless any event may begin a session."""
         return int(self._events.offset[self._begin])
 
     @property
     def end_offset(self) -> int:
-        """Of the last event in the session: the session's identity within its partition."""
+        """Of the last event that was kept. It identifies the session within its partition."""
         return int(self._events.offset[self._end - 1])
 
     @property
     def last_offset(self) -> int:
-        """Of the last event of the session, dropped duplicates included."""
+        """Of the last event, dropped duplicates included."""
         return self.end_offset if self._unended is None else self._unended.last_offset
 
     @property
@@ -70,12 +70,12 @@ class ClosedSession:
 
     @property
     def started_ms(self) -> int:
-        """The start event's time."""
+        """Time of the first event, epoch milliseconds."""
         return int(self._events.ts[self._begin])
 
     @property
     def ended_ms(self) -> int:
-        """The last event's time."""
+        """Time of the last event that was kept, epoch milliseconds."""
         return int(self._events.ts[self._end - 1])
 
     @property
@@ -116,7 +116,7 @@ class DeadLetter:
     events: Sequence[tuple[int, int, bytes | None]]
     """(offset, epoch ms, payload), kept up to the session's limits. The payload of a record without a value is None."""
     n_events: int
-    """Number of events, those over the limit included, dropped duplicates excluded."""
+    """Number of events, the one that exceeded the limit included, dropped duplicates excluded."""
     types: Sequence[str | None] | None = None
     """Of the kept events, if the type is a record header; None if the events' values contain it. A missing header is None."""
 
@@ -132,7 +132,7 @@ class Counts:
     duplicates: int = 0
     """Dropped: repeated starts and repeated event ids."""
     swallowed: int = 0
-    """Events swallowed by sessions over the limit."""
+    """Events dropped because their session has exceeded a limit."""
     per_event: int = 0
     """New records of keys that were judged event by event."""
 

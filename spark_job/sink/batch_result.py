@@ -122,8 +122,9 @@ class OutputRow(NamedTuple):
 
 
 def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
-    """Read the rows of `rows.SCHEMA`; `places` maps source numbers to partitions. Raises SettingsError if two tasks
-    report the same partition.
+    """Read the rows of `rows.SCHEMA`. `places` maps source numbers to partitions.
+
+    Raises SettingsError if two tasks report the same partition.
     """
     is_session = pc.equal(table.column("kind"), rows.SESSION)
     sessions = _sessions(table.filter(is_session), places)

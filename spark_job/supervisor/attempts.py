@@ -48,11 +48,10 @@ class AttemptPlan:
     take_over: bool = False
     request: JobRequest | None = None
     run_id: UUID = field(default_factory=uuid4)
-    former_runs: tuple[
-        UUID, ...
-    ] = ()  # of this process, the newest last; one may still look alive to Postgres
-    started: bool = False  # whether a start of this process has succeeded
-
+    former_runs: tuple[UUID, ...] = ()
+    """Of this process, the newest last; one may still look alive to Postgres."""
+    started: bool = False
+    """Whether a start of this process has succeeded."""
     may_differ: bool = False
     """Whether rebuilt sessions may differ from the digest: with `--accept-data-loss`, until a batch is committed."""
 

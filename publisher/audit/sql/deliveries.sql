@@ -4,7 +4,7 @@
 SELECT l.epoch, l.lane, l.cursor_batch, l.cursor_key FROM outbox.lane l ORDER BY l.epoch, l.lane
 
 -- name: resumes
--- Up to where a lane had delivered when it was resumed, and where the resume set it. One that does not record the former excuses nothing.
+-- For each resume, where the lane was before and after it. If the first is not recorded, both are equal, so that it excuses no repetition.
 SELECT d.epoch, d.lane, d.seq, coalesce(d.after_batch, d.to_batch), CASE WHEN d.after_batch IS NULL THEN d.to_key ELSE d.after_key END,
        d.to_batch, d.to_key, coalesce(d.note, '')
 FROM outbox.delivery d

@@ -41,8 +41,8 @@ class OpenSessions:
     payload_crc: Unsigned
     id_crc: Unsigned
     repeated: Int
-    """Offset of the newest event that a rebuild would take for a first one: a start that was dropped as a duplicate or swallowed, or any
-    event if any opens a session; -1 if there is none, and by rules 1."""
+    """Offset of the newest event that a rebuild would take for a first one: a start that was dropped (as a duplicate, or by a tombstone),
+    or any event if any opens a session; -1 if there is none, and by rules 1."""
     part: Int
     """Which part of a session over a limit; 1 for all others."""
     key: pa.LargeStringArray

@@ -48,11 +48,14 @@ def test_the_steps_of_a_session_and_of_its_crashes_are_the_same() -> None:
 
 
 INDEXES = [
-    init for init in sorted((ROOT / "spark_job").rglob("__init__.py")) if "\n- " in init.read_text("utf-8")
+    init
+    for service in ("spark_job", "publisher")
+    for init in sorted((ROOT / service).rglob("__init__.py"))
+    if "\n- " in init.read_text("utf-8")
 ]
 
 
-@pytest.mark.parametrize("init", INDEXES, ids=lambda init: init.parent.name)
+@pytest.mark.parametrize("init", INDEXES, ids=lambda init: str(init.parent.relative_to(ROOT)))
 def test_the_index_of_a_package_names_each_of_its_modules(init: Path) -> None:
     folder = init.parent
     lines = re.findall(r"^- .*(?:\n  .*)*", init.read_text("utf-8"), re.MULTILINE)
