@@ -1,11 +1,12 @@
 """Reads the tables of consumers, for `publisher audit --consumed` and `publisher trace --consumer`."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Literal, NamedTuple
 
 from contract.places import OutboxId
-from outbox_consumer.store import dialect_queries
+from outbox_consumer.store import dialect_queries, identity_of
 
 _ROWS = 10_000
 
@@ -83,22 +84,14 @@ class ConsumerTables:
         """Yield the outputs among the dead letters: outbox-id, revision, topic, partition, offset."""
         yield from self._stream("kept_aside", consumer=consumer)
 
-    def of_output(self, outbox_id: OutboxId) -> list[ConsumedAs]:
-        """Return each consumer's state of an output."""
-        source = f"{outbox_id.topic_id}/{outbox_id.partition}"
-        rows = self._rows(
-            "consumed_as", source=source, end_offset=outbox_id.end_offset, output=outbox_id.output
-        )
-        found = [
-            ConsumedAs(consumer, revision, topic, partition, offset, at, replaces, bool(retried))
-            for consumer, revision, replaces, topic, partition, offset, at, retried in rows
-        ]
-        found += [
-            ConsumedAs(consumer, revision, topic, partition, offset, at, set_aside=reason)
-            for consumer, revision, topic, partition, offset, at, reason in self._rows(
-                "kept_aside_as", outbox_id=str(outbox_id)
-            )
-        ]
+    def of_outputs(self, outbox_ids: Sequence[OutboxId]) -> dict[str, list[ConsumedAs]]:
+        """Return each consumer's state of some outputs, by outbox-id."""
+        found: dict[str, list[ConsumedAs]] = {str(each): [] for each in outbox_ids}
+        asked = json.dumps([{"outbox_id": str(each), **identity_of(each)} for each in outbox_ids])
+        for outbox_id, *row, retried in self._rows("consumed_as", outputs=asked):
+            found[outbox_id].append(ConsumedAs(*row)._replace(retried=bool(retried)))
+        for outbox_id, *row, reason in self._rows("kept_aside_as", outputs=asked):
+            found[outbox_id].append(ConsumedAs(*row)._replace(set_aside=reason))
         return found
 
     def _rows(self, name: str, **parameters: object) -> list[Any]:

@@ -112,7 +112,7 @@ class Store:
         A process that claims the same output waits for the end of this transaction.
         """
         asked = [
-            {**_identity(output.outbox_id), "revision": output.revision, "offset": output.offset}
+            {**identity_of(output.outbox_id), "revision": output.revision, "offset": output.offset}
             for output in outputs
             if output.outbox_id is not None
         ]
@@ -123,7 +123,7 @@ class Store:
 
     def unclaim(self, outbox_id: OutboxId) -> None:
         """Withdraw the claim of an output."""
-        self._run("unclaim", **_identity(outbox_id))
+        self._run("unclaim", **identity_of(outbox_id))
 
     def forgotten(self, outbox_ids: Iterable[OutboxId]) -> dict[str, int]:
         """Return for each source of these outputs the end of the last session of which outputs were forgotten.
@@ -234,7 +234,8 @@ def source_of(outbox_id: OutboxId) -> str:
     return f"{outbox_id.topic_id}/{outbox_id.partition}"
 
 
-def _identity(outbox_id: OutboxId) -> dict[str, object]:
+def identity_of(outbox_id: OutboxId) -> dict[str, object]:
+    """Return the columns of `outbox_consumer_seen` that name an output."""
     return {"source": source_of(outbox_id), "end_offset": outbox_id.end_offset, "output": outbox_id.output}
 
 

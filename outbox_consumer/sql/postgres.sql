@@ -168,13 +168,24 @@ JOIN outbox_consumer_position USING (consumer, topic, partition, topic_id)
 WHERE consumer = %(consumer)s AND outbox_id IS NOT NULL
 
 -- name: consumed_as
-SELECT consumer, revision, replaces, topic, partition, "offset", seen_at::timestamptz(0)::text, retried
-FROM outbox_consumer_seen
-WHERE source = %(source)s AND end_offset = %(end_offset)s AND output = %(output)s
-ORDER BY consumer
+-- By the index, whose first column is the consumer: the cost must not grow with what is remembered.
+WITH RECURSIVE known (consumer) AS (
+    SELECT min(consumer) FROM outbox_consumer_seen
+    UNION ALL
+    SELECT (SELECT min(seen.consumer) FROM outbox_consumer_seen AS seen WHERE seen.consumer > known.consumer)
+    FROM known
+    WHERE known.consumer IS NOT NULL
+)
+SELECT asked.outbox_id, seen.consumer, seen.revision, seen.topic, seen.partition, seen."offset", seen.seen_at::timestamptz(0)::text,
+    seen.replaces, seen.retried
+FROM known
+CROSS JOIN jsonb_to_recordset(%(outputs)s::jsonb) AS asked (outbox_id text, source text, end_offset bigint, output int)
+JOIN outbox_consumer_seen AS seen
+    ON seen.consumer = known.consumer AND seen.source = asked.source AND seen.end_offset = asked.end_offset AND seen.output = asked.output
+ORDER BY seen.consumer
 
 -- name: kept_aside_as
-SELECT consumer, revision, topic, partition, "offset", set_aside_at::timestamptz(0)::text, reason
+SELECT outbox_id, consumer, revision, topic, partition, "offset", set_aside_at::timestamptz(0)::text, reason
 FROM outbox_consumer_letter
-WHERE outbox_id = %(outbox_id)s
+WHERE outbox_id IN (SELECT asked.outbox_id FROM jsonb_to_recordset(%(outputs)s::jsonb) AS asked (outbox_id text))
 ORDER BY consumer, topic, partition, "offset"

@@ -160,13 +160,25 @@ JOIN outbox_consumer_position USING (consumer, topic, partition, topic_id)
 WHERE consumer = :consumer AND outbox_id IS NOT NULL
 
 -- name: consumed_as
-SELECT consumer, revision, replaces, topic, partition, "offset", seen_at, retried
-FROM outbox_consumer_seen
-WHERE source = :source AND end_offset = :end_offset AND output = :output
-ORDER BY consumer
+-- By the index, whose first column is the consumer: the cost must not grow with what is remembered.
+WITH RECURSIVE known (consumer) AS (
+    SELECT min(consumer) FROM outbox_consumer_seen
+    UNION ALL
+    SELECT (SELECT min(seen.consumer) FROM outbox_consumer_seen AS seen WHERE seen.consumer > known.consumer)
+    FROM known
+    WHERE known.consumer IS NOT NULL
+)
+SELECT json_extract(asked.value, '$.outbox_id'), seen.consumer, seen.revision, seen.topic, seen.partition, seen."offset", seen.seen_at,
+    seen.replaces, seen.retried
+FROM known
+CROSS JOIN json_each(:outputs) AS asked
+CROSS JOIN outbox_consumer_seen AS seen
+    ON seen.consumer = known.consumer AND seen.source = json_extract(asked.value, '$.source')
+    AND seen.end_offset = json_extract(asked.value, '$.end_offset') AND seen.output = json_extract(asked.value, '$.output')
+ORDER BY seen.consumer
 
 -- name: kept_aside_as
-SELECT consumer, revision, topic, partition, "offset", set_aside_at, reason
+SELECT outbox_id, consumer, revision, topic, partition, "offset", set_aside_at, reason
 FROM outbox_consumer_letter
-WHERE outbox_id = :outbox_id
+WHERE outbox_id IN (SELECT json_extract(value, '$.outbox_id') FROM json_each(:outputs))
 ORDER BY consumer, topic, partition, "offset"

@@ -121,17 +121,15 @@ def consumptions(named: str, outbox_ids: Iterable[str]) -> Consumptions:
                 "--consumer names a database without the tables of `outbox_consumer`: name the one whose connection `consume` gets"
             )
         ends = {(each.consumer, each.topic, each.partition): each.next_offset for each in positions}
+        asked = {each for each in map(parse_place, outbox_ids) if isinstance(each, OutboxId)}
         found = {}
-        for text in outbox_ids:
-            outbox_id = parse_place(text)
-            if isinstance(outbox_id, OutboxId):
-                rows = tables.of_output(outbox_id)
-                for row in rows:
-                    if not isinstance(row.revision, int):  # a column of SQLite holds anything
-                        raise SettingsError(
-                            f"the consumer's database has a row that cannot be read: {row._asdict()}"
-                        )
-                found[text] = [
-                    Consumption(row, ends.get((row.consumer, row.topic, row.partition))) for row in rows
-                ]
+        for outbox_id, rows in tables.of_outputs(sorted(asked)).items():
+            for row in rows:
+                if not isinstance(row.revision, int):  # a column of SQLite holds anything
+                    raise SettingsError(
+                        f"the consumer's database has a row that cannot be read: {row._asdict()}"
+                    )
+            found[outbox_id] = [
+                Consumption(row, ends.get((row.consumer, row.topic, row.partition))) for row in rows
+            ]
         return found

@@ -13,10 +13,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from psycopg.rows import dict_row
 
+from contract.places import OutboxId
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from outbox_consumer import Output, TopicChangedError, TransactionEndedError, consume, retry
 from outbox_consumer.loop import Loop
+from outbox_consumer.reading import ConsumerTables
+from outbox_consumer.store import Store, dialect_queries
 from tests.support.consumer.group import Record, Send
 from tests.support.queries import query
 from tests.support.waiting import DEADLINE_S, wait_until
@@ -239,3 +242,26 @@ def test_a_tail_of_a_run_that_another_process_has_consumed_is_dropped(
     monkeypatch.setattr(Loop, "_transaction", overtaken)
     run(own_database, options, topic, 1)
     assert effects(own_database) == ["2"]
+
+
+def test_the_rows_of_an_output_are_found_by_the_index(own_database: str) -> None:
+    """Whatever a consumer remembers besides; its name is the first column, and nobody gives it."""
+    with psycopg.connect(own_database) as connection:
+        Store(connection, "billing").prepare()
+        connection.execute(
+            'INSERT INTO outbox_consumer_seen (consumer, source, end_offset, output, revision, topic, partition, "offset", retried)'
+            " SELECT consumer, 'T/0', n, 0, 0, 'out', 0, n, false"
+            " FROM unnest('{billing,shipping}'::text[]) consumer, generate_series(1, 20000) n"
+        )
+        connection.commit()
+        connection.execute("ANALYZE outbox_consumer_seen")
+        found = ConsumerTables(connection, "postgres").of_outputs(
+            [OutboxId("T", 0, 7, 0), OutboxId("T", 0, 0, 0)]
+        )
+        assert [each.consumer for each in found["T/0/7/0"]] == ["billing", "shipping"]
+        assert found["T/0/0/0"] == []
+        asked = json.dumps([{"outbox_id": "T/0/7/0", "source": "T/0", "end_offset": 7, "output": 0}])
+        plan = connection.execute(
+            "EXPLAIN " + dialect_queries("postgres")["consumed_as"], {"outputs": asked}
+        ).fetchall()
+        assert any("outbox_consumer_seen_key" in line for (line,) in plan), plan
