@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from publisher.console.access import COOKIE, Access, client_of, new_cookie, too_many_wrong_tokens
 from publisher.console.alerts.observed import NotReady
+from publisher.console.consumers import Consumers
 from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
 from publisher.console.pages import (
     PAGES,
@@ -52,6 +53,7 @@ class ConsoleApp:
         self._not_ready = not_ready
         self._rendering = Rendering(settings.console)
         self._schemas = SchemaLookup(settings.schema_registry) if settings.schema_registry.url else None
+        self._consumers = Consumers(settings.console)
         self._limiter = anyio.CapacityLimiter(MOST_CONNECTIONS)
         self._throttle = TokenThrottle(settings.console)
         self._watchers = Watchers()
@@ -98,9 +100,10 @@ class ConsoleApp:
         shown = ShownValues(show=self._settings.console.show_values, lookup=self._schemas)
         try:
             with self._reader.connection() as connection:
-                found = read_page(
-                    page, PageRequest(connection, self._settings, values, self._not_ready, shown)
+                request = PageRequest(
+                    connection, self._settings, values, self._not_ready, shown, self._consumers
                 )
+                found = read_page(page, request)
         except (UnavailableError, psycopg.OperationalError) as error:
             if page.without_postgres is None:
                 raise

@@ -7,6 +7,8 @@ _MOST_SHOWN = 4_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _EXCEPTION = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([A-Za-z_][\w.]*)(?=:|\n|\Z)")
 """The first exception of a traceback. Every line after its name may be any text, even another traceback."""
+_RAISED = re.compile(r"([A-Za-z_]\w*): ")
+"""The exception that a consumer's block raised; its message may be any text."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 HIDDEN = "…"
 
@@ -55,6 +57,14 @@ def shown_detail(detail: str, reason: str, *, show: bool) -> str:
     if len(text) > 2 * _MOST_SHOWN:  # each quotation mark may be searched to the end of it
         return f"{HIDDEN} ({len(text):,} characters)"
     return _QUOTED.sub(HIDDEN, text)[:_MOST_SHOWN]
+
+
+def shown_reason(reason: str, *, show: bool) -> str:
+    """Return why a consumer set an output aside; unless `show`, only the name of the exception that its block raised."""
+    if show:
+        return shown_text(reason)
+    raised = _RAISED.match(reason)
+    return f"{raised[1]}: {HIDDEN}" if raised else HIDDEN
 
 
 def shown_traceback(detail: str, *, show: bool) -> str | None:

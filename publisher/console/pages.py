@@ -9,12 +9,13 @@ from db.connection import snapshot
 from db.statements import queries
 from publisher.console.alerts.observed import NotReady
 from publisher.console.alerts.page import read_alerts, without_postgres
+from publisher.console.consumers import Consumers
 from publisher.console.flow import read_flow
 from publisher.console.masking import shown_detail, shown_traceback
 from publisher.console.reader import Connection, PageData, read
 from publisher.console.schemas import ShownValues
 from publisher.console.search import search
-from publisher.console.story import add_places, read_story
+from publisher.console.story import add_consumed, add_places, read_story
 from publisher.outbox.erased import erased_of_key
 from publisher.retention.survey import survey
 from publisher.status.publisher_status import read_lanes
@@ -51,6 +52,7 @@ class PageRequest:
     values: Mapping[str, str]
     not_ready: NotReady
     shown: ShownValues
+    consumers: Consumers
 
     @property
     def show(self) -> bool:
@@ -289,6 +291,7 @@ def _session(request: PageRequest) -> PageData:
     story["kafka"] = None
     if request.text("kafka"):
         add_places(request.settings.kafka, story)
+    add_consumed(request.consumers, story, show=request.show)
     return story
 
 

@@ -8,10 +8,12 @@ from psycopg.rows import DictRow
 
 from db import windows
 from db.statements import queries
-from publisher.console.masking import shown_detail, shown_headers, shown_key
+from publisher.console.consumers import Consumers
+from publisher.console.masking import shown_detail, shown_headers, shown_key, shown_reason
 from publisher.console.reader import Connection, PageData, read
 from publisher.console.schemas import ShownValue, ShownValues
 from publisher.outbox.permitted import permitted
+from publisher.trace.consumers import Consumption, described
 from publisher.trace.outputs import Identity, Output, found_in_kafka, must_be_in_kafka, outputs_of_key
 from publisher.trace.records import Copy
 from service.errors import OutboxError
@@ -109,6 +111,7 @@ def _output(
     carried = values.get((output.batch_id, *output.identity))
     shown = output._asdict() | {
         "place": None,
+        "consumed": [],
         "key": "",
         "value": ShownValue(""),
         "headers": "",
@@ -146,6 +149,31 @@ def add_places(kafka: KafkaSettings, story: PageData) -> None:
     story["kafka"] = f"read {records:,} records"
     for shown, output in zip(story["outputs"], outputs, strict=True):
         shown["place"] = _places(output, found)
+
+
+def add_consumed(consumers: Consumers, story: PageData, *, show: bool) -> None:
+    """Add what became of each output at the consumers, or why their database was not read; nothing where the settings name none."""
+    outputs: list[Output] = story["found"]
+    story["consumers"] = None
+    if not consumers.are_shown or not outputs:
+        return
+    try:
+        found = consumers.of({each.outbox_id for each in outputs})
+    except OutboxError as error:
+        # libpq explains in further lines.
+        story["consumers"] = str(error).partition("\n")[0].rstrip(".")
+        return
+    story["consumers"] = ""
+    for shown, output in zip(story["outputs"], outputs, strict=True):
+        rows = [_masked(each, show=show) for each in found.get(output.outbox_id, [])]
+        shown["consumed"] = described(rows, output.revision)
+
+
+def _masked(consumption: Consumption, *, show: bool) -> Consumption:
+    row = consumption.row
+    if row.set_aside is None:
+        return consumption
+    return consumption._replace(row=row._replace(set_aside=shown_reason(row.set_aside, show=show)))
 
 
 def _places(output: Output, found: dict[Identity, list[Copy]]) -> str:

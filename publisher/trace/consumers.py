@@ -30,27 +30,46 @@ def is_database(text: str) -> bool:
 
 
 @contextmanager
-def consumer_tables(named: str, application: str) -> Iterator[ConsumerTables]:
-    """Open what a command line names and see one state of it, until the end. Raises SettingsError, UnavailableError."""
+def consumer_tables(
+    named: str, application: str, *, connect_timeout_s: int = 10, statement_timeout_ms: int = 0
+) -> Iterator[ConsumerTables]:
+    """Open what a command line names and see one state of it, until the end; 0 ms: a statement takes what it takes.
+
+    Raises SettingsError, UnavailableError.
+    """
     try:
         if named.startswith(_SQLITE):
             yield from _sqlite(named.removeprefix(_SQLITE))
             return
+        postgres = _postgres(named).model_copy(update={"connect_timeout_s": connect_timeout_s})
         with (
-            connect(_postgres(named), application, autocommit=True) as connection,
+            _connected(postgres, application) as connection,
             snapshot(connection),
         ):
             # The kit's tables are where the consumer's own login finds them.
             connection.execute("SET LOCAL search_path TO DEFAULT")
+            connection.execute(
+                "SELECT pg_catalog.set_config('statement_timeout', %s, true)", [f"{statement_timeout_ms}ms"]
+            )
             yield ConsumerTables(connection, "postgres")
-    except UnavailableError as error:
-        raise UnavailableError(f"the consumer's database: {error}") from error
     except (psycopg.OperationalError, sqlite3.OperationalError) as error:
         raise UnavailableError(f"the consumer's database cannot be read: {str(error).strip()}") from error
     except (psycopg.Error, sqlite3.Error) as error:
         raise SettingsError(
             f"the tables outbox_consumer_* in the consumer's database cannot be read: {str(error).strip()}. Grant SELECT on them, or name "
             "the database whose connection `outbox_consumer.consume` gets"
+        ) from error
+
+
+def _connected(postgres: PostgresSettings, application: str) -> psycopg.Connection[Any]:
+    """Connect. Raises UnavailableError, SettingsError."""
+    try:
+        return connect(postgres, application, autocommit=True)
+    except UnavailableError as error:
+        # The outbox's own text names the settings of the outbox's server.
+        said = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
+        raise UnavailableError(
+            f"the consumer's database at {postgres.address()} cannot be used: {str(said).strip()}"
         ) from error
 
 
@@ -112,13 +131,18 @@ Consumptions = Mapping[str, list[Consumption]]
 """Every consumer's row of an output, by outbox-id."""
 
 
-def consumptions(named: str, outbox_ids: Iterable[str]) -> Consumptions:
-    """Return what the consumers of a database have of some outputs. Raises SettingsError, UnavailableError."""
-    with consumer_tables(named, "publisher trace") as tables:
+def consumptions(
+    named: str, outbox_ids: Iterable[str], application: str = "publisher trace", **limits: int
+) -> Consumptions:
+    """Return what the consumers of a database have of some outputs; `limits`: of `consumer_tables`.
+
+    Raises SettingsError, UnavailableError.
+    """
+    with consumer_tables(named, application, **limits) as tables:
         positions = tables.positions()
         if positions is None:
             raise SettingsError(
-                "--consumer names a database without the tables of `outbox_consumer`: name the one whose connection `consume` gets"
+                "the consumer's database is without the tables of `outbox_consumer`: name the one whose connection `consume` gets"
             )
         ends = {(each.consumer, each.topic, each.partition): each.next_offset for each in positions}
         asked = {each for each in map(parse_place, outbox_ids) if isinstance(each, OutboxId)}
@@ -133,3 +157,8 @@ def consumptions(named: str, outbox_ids: Iterable[str]) -> Consumptions:
                 Consumption(row, ends.get((row.consumer, row.topic, row.partition))) for row in rows
             ]
         return found
+
+
+def described(rows: Iterable[Consumption], revision: int) -> list[str]:
+    """Describe the consumers' state of that revision of an output, a line for each."""
+    return [row.of_revision(revision) for row in rows] or ["no consumer has it (yet)"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from contract.places import RecordPlace
 from publisher.outbox.erased import ErasedSession
-from publisher.trace.consumers import Consumptions
+from publisher.trace.consumers import Consumptions, described
 from publisher.trace.outputs import Identity, Output, must_be_in_kafka
 from publisher.trace.positions import PositionMatches
 from publisher.trace.records import Copy, StoredRecord
@@ -62,8 +62,7 @@ def print_consumed(outputs: Sequence[Output], consumed: Consumptions | None) -> 
 def _consumed(output: Output, consumed: Consumptions | None) -> list[str]:
     if consumed is None:
         return []
-    rows = consumed.get(output.outbox_id, [])
-    return [row.of_revision(output.revision) for row in rows] or ["no consumer has it (yet)"]
+    return described(consumed.get(output.outbox_id, []), output.revision)
 
 
 def _place(copy: Copy) -> str:

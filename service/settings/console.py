@@ -30,6 +30,9 @@ class ConsoleSettings(Section):
     """A login with the role `outbox_auditor`. Empty: `[postgres] dsn`."""
     dsn_file: Path | None = None
     """A file with the DSN; wins over `dsn`."""
+    consumer_dsn_file: Path | None = None
+    """A file with the DSN of a consumer's Postgres, where the login may SELECT from `outbox_consumer_*` (docs/consumers.md): the page of a
+    session shows what became of each output there."""
     show_values: bool = False
     """Show keys, headers and values of events, and error messages that quote them. Off: sizes only."""
     refresh_s: float = Field(default=1.0, ge=0.2, le=60)
@@ -43,6 +46,8 @@ class ConsoleSettings(Section):
             object.__setattr__(self, "token", SecretStr(read_secret(self.token_file, "token_file")))
         if self.dsn_file is not None:
             object.__setattr__(self, "dsn", dsn_from(self.dsn_file, "dsn_file"))
+        if self.consumer_dsn_file is not None:
+            dsn_from(self.consumer_dsn_file, "consumer_dsn_file")
         for name in ("token", "dsn"):
             secret = getattr(self, name)
             if secret is not None and not secret.get_secret_value():

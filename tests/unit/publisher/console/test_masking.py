@@ -9,6 +9,7 @@ from publisher.console.masking import (
     shown_detail,
     shown_headers,
     shown_key,
+    shown_reason,
     shown_traceback,
 )
 
@@ -73,3 +74,16 @@ def test_a_traceback_is_shown_whole_or_not_at_all() -> None:
     assert shown_traceback("a\nb\n", show=True) == "a\nb\n"
     assert shown_traceback("a\nb\n", show=False) is None
     assert shown_traceback("one line\n", show=True) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "hidden"),
+    [
+        (f"ValueError: no card {SECRET}", "ValueError: …"),
+        (f"a message with a colon: {SECRET}", "…"),
+        (SECRET, "…"),
+    ],
+)
+def test_of_what_a_consumer_set_aside_only_the_exceptions_name(reason: str, hidden: str) -> None:
+    assert shown_reason(reason, show=False) == hidden
+    assert shown_reason(reason, show=True) == reason

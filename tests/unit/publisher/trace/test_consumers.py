@@ -47,6 +47,7 @@ def test_a_file_names_the_database(tmp_path: Path) -> None:
     error = failure(f"file://{file}")
     assert isinstance(error, UnavailableError)
     assert "127.0.0.1:1/billing" in str(error)
+    assert "[postgres]" not in str(error)
     assert "hush" not in str(error)
 
 

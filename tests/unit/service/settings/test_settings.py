@@ -138,6 +138,7 @@ def test_start_and_end_may_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[job\n", "is not valid TOML"),
         ("[job]\nheartbeat_s = 30\n", "must be at least three times heartbeat_s"),
         ('[postgres]\ndsn_file = "/absent"\n', "dsn_file '/absent' cannot be read"),
+        ('[console]\nconsumer_dsn_file = "/absent"\n', "consumer_dsn_file '/absent' cannot be read"),
         ('[postgres]\ndsn = "postgresql//u:s3cret@h/db"\n', "neither a libpq URI nor key=value pairs"),
         ('_env_file = "s3cret"\n', "_env_file: unknown key"),
         (
