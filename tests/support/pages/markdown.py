@@ -54,6 +54,15 @@ def anchors(page: Path) -> set[str]:
     return result
 
 
+def code_block(page: Path, language: str, containing: str) -> str:
+    """Return the one block of code of a page that has this text."""
+    blocks = re.findall(
+        rf"^```{language}\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    (found,) = [str(block) for block in blocks if containing in block]
+    return found
+
+
 def tables(page: Path) -> Iterator[tuple[list[str], list[list[str]]]]:
     """(head, rows) of every table, each cell as it is written."""
     rows: list[list[str]] = []
