@@ -1,25 +1,33 @@
 """The statements of docs/archive.md read an archive that retention has written, as pyarrow, DuckDB and Spark run them."""
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import duckdb
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from devstack.processes.port import LOOPBACK
 from publisher.retention.keeper import run_once
 from service.settings import JobSettings
+from spark_job.spark.jars import resolve
 from spark_job.spark.lazy_session import LazySession
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import retention_settings
 from tests.support.pages.markdown import code_block
+from tests.support.paths import ROOT
 from tests.support.processes.archiving import archive_settings, stored_rows
 from tests.support.queries import query
 from tests.support.s3.server import BUCKET, CREDENTIALS, s3_server
 
 PAGE = Path("docs/archive.md")
+S3A = Path(__file__).with_name("hadoop_s3a.lock")
 
 Found = Counter[tuple[str, str, bytes | None]]
 """The outputs of a day: session key, topic and value."""
@@ -72,11 +80,45 @@ def archive(old: Outbox, expected: Expected, folder: Path) -> str:
     return str(folder)
 
 
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a server of S3."""
+    with s3_server(tmp_path_factory.mktemp("s3") / "log") as port:
+        yield port
+
+
 @pytest.fixture
-def spark(tmp_path: Path) -> Iterator[SparkSession]:
-    """Spark as the job starts it."""
-    java = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    session = LazySession(JobSettings(master="local[1]", cache=str(tmp_path), spark_options=java))
+def archive_in_s3(old: Outbox, expected: Expected, s3: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The place of an archive in S3, with credentials in the environment."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    place = f"{BUCKET}/{uuid4().hex}"
+    settings = retention_settings(
+        old.dsn,
+        archive=f"s3://{place}",
+        archive_region="us-east-1",
+        archive_endpoint=f"http://{LOOPBACK}:{s3}",
+    )
+    assert run_once(settings).archived_rows == 15
+    return place
+
+
+@pytest.fixture(scope="module")
+def spark(s3: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark as the job starts it, with Hadoop's client of S3 and the modules of AWS' SDK that it needs."""
+    options = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.jars": ",".join(map(str, resolve(S3A))),
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        # Of a server that is not AWS'.
+        "spark.hadoop.fs.s3a.endpoint": f"http://{LOOPBACK}:{s3}",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        # The JVM outlives the environment of one test.
+        "spark.hadoop.fs.s3a.access.key": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "spark.hadoop.fs.s3a.secret.key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    }
+    cache = tmp_path_factory.mktemp("spark")
+    session = LazySession(JobSettings(master="local[1]", cache=str(cache), spark_options=options))
     try:
         yield session.get()
     finally:
@@ -98,26 +140,25 @@ def test_pyarrow_and_duckdb(archive: str, expected: Expected) -> None:
 
 
 def test_spark(archive: str, expected: Expected, spark: SparkSession) -> None:
-    code = expected.page(code_block(PAGE, "python", "spark.read"), archive)
+    code = expected.page(code_block(PAGE, "python", 'spark.read.parquet("/'), archive)
     rows = rows_of(code, spark=spark).collect()
     assert outputs_of((row.session_key, row.topics, row["values"]) for row in rows) == expected.outputs
 
 
-def test_pyarrow_and_duckdb_in_s3(
-    old: Outbox, expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    with s3_server(tmp_path / "log") as port:
-        settings = retention_settings(
-            old.dsn,
-            archive=f"s3://{BUCKET}/production",
-            archive_region="us-east-1",
-            archive_endpoint=f"http://127.0.0.1:{port}",
-        )
-        assert run_once(settings).archived_rows == 15
-        code = expected.page(code_block(PAGE, "python", "S3FileSystem"), f"{BUCKET}/production")
-        region = 'region="eu-central-1"'
-        assert region in code
-        own = f'region="us-east-1", scheme="http", endpoint_override="127.0.0.1:{port}"'
-        assert outputs_of(rows_of(code.replace(region, own))) == expected.outputs
+def test_pyarrow_and_duckdb_in_s3(archive_in_s3: str, expected: Expected, s3: int) -> None:
+    code = expected.page(code_block(PAGE, "python", "S3FileSystem"), archive_in_s3)
+    region = 'region="eu-central-1"'
+    assert region in code
+    own = f'region="us-east-1", scheme="http", endpoint_override="{LOOPBACK}:{s3}"'
+    assert outputs_of(rows_of(code.replace(region, own))) == expected.outputs
+
+
+def test_spark_in_s3(archive_in_s3: str, expected: Expected, spark: SparkSession) -> None:
+    (named,) = re.findall(r"org\.apache\.hadoop:hadoop-aws:[\d.]+", (ROOT / PAGE).read_text("utf-8"))
+    assert f"\n{named} " in S3A.read_text("utf-8")
+    assert f"hadoop-client-api-{named.rpartition(':')[2]}.jar" in os.listdir(
+        Path(pyspark.__file__).with_name("jars")
+    )
+    code = expected.page(code_block(PAGE, "python", "s3a://"), archive_in_s3)
+    rows = rows_of(code, spark=spark).collect()
+    assert outputs_of((row.session_key, row.topics, row["values"]) for row in rows) == expected.outputs
