@@ -17,12 +17,12 @@ from devstack.topics import create_topics
 from service.settings import JobSettings
 from spark_job.spark.jars import java_executable, resolve
 from spark_job.spark.lazy_session import LazySession
-from tests.support.paths import ROOT
+from tests.support.pages.markdown import code_block
 
 # The job ignores it, too (spark_job/spark/session.py).
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 
-PAGE = (ROOT / "docs" / "consumers.md").read_text("utf-8")
+PAGE = Path("docs/consumers.md")
 BROKER = files("devstack") / "jars.lock"
 COMMITTED = ["1 T/0/1/0 -", "3 T/0/3/0 1"]
 """Value, outbox-id and revision of each committed output."""
@@ -60,12 +60,6 @@ public class Reader {
 """
 
 
-def block(language: str, first: str) -> str:
-    """The block of code of the page that begins so."""
-    found: list[str] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    return next(text for text in found if text.startswith(first))
-
-
 @pytest.fixture
 def topic(kafka: KafkaServer, topic_prefix: str) -> str:
     """A topic whose second and fourth transaction were aborted."""
@@ -98,7 +92,7 @@ def with_java(jars: Sequence[Path], arguments: list[str]) -> list[str]:
 
 
 def test_a_java_consumer(kafka: KafkaServer, topic: str, tmp_path: Path) -> None:
-    lines = block("java", "props.put").splitlines()
+    lines = code_block(PAGE, "java", "props.put").splitlines()
     settings = [line for line in lines if line.startswith("props.put(")]
     headers = [line for line in lines if line not in settings]
     source = tmp_path / "Reader.java"
@@ -114,7 +108,7 @@ def test_a_java_consumer(kafka: KafkaServer, topic: str, tmp_path: Path) -> None
 
 
 def test_kafkas_console_consumer(kafka: KafkaServer, topic: str) -> None:
-    page = block("sh", "kcat").replace("\\\n", " ")
+    page = code_block(PAGE, "sh", "kcat").replace("\\\n", " ")
     name, *words = shlex.split(next(line for line in page.splitlines() if "console-consumer" in line))
     assert name == "kafka-console-consumer.sh"
     jars = [*resolve(BROKER), *resolve(Path(__file__).with_name("console_consumer.lock"))]
@@ -145,7 +139,7 @@ def spark(tmp_path: Path) -> Iterator[SparkSession]:
 
 
 def test_sparks_source(kafka: KafkaServer, topic: str, spark: SparkSession, tmp_path: Path) -> None:
-    options = dict(re.findall(r'\.option\("([^"]+)", "([^"]+)"\)', block("python", "outputs = (")))
+    options = dict(re.findall(r'\.option\("([^"]+)", "([^"]+)"\)', code_block(PAGE, "python", "outputs = (")))
     options |= {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic}
 
     def row_of(value: bytes, headers: list[tuple[str, bytes]]) -> str:
