@@ -51,8 +51,10 @@ from spark_job.sink.ledger_rows import LedgerEntry
 
 _LETTERS = queries("spark_job", "letters")
 
-_STORED_BYTES_PER_BATCH = 8 << 20
-_EVENT_BYTES_PER_BATCH = 64 << 20
+_BYTES_PER_BATCH = 32 << 20
+_LETTER_BYTES = 1 << 10
+"""Of a letter beside its events."""
+_MALFORMED_BYTES_PER_BATCH = 64 << 20
 """Limit for letters `malformed`, because the events of a session are far apart."""
 _PARTITIONS_AHEAD = 10_000  # batches for which missing table partitions are made
 
@@ -89,8 +91,8 @@ class Retry:
         sessions = [each for each in found if each.reason != "malformed"]
         events = [each for each in found if each.reason == "malformed"]
         return [
-            *_steps(sessions, letters_per_batch, _STORED_BYTES_PER_BATCH),
-            *_steps(events, len(events), _EVENT_BYTES_PER_BATCH),
+            *_steps(sessions, letters_per_batch, _BYTES_PER_BATCH),
+            *_steps(events, len(events), _MALFORMED_BYTES_PER_BATCH),
         ]
 
     def run_once(self, ids: Sequence[int], *, dry_run: bool = False) -> RetryOutcome:
@@ -317,10 +319,11 @@ def _steps(found: Sequence[LetterToRetry], most: int, most_bytes: int) -> list[l
     result: list[list[int]] = []
     size, of = 0, -1
     for each in found:
-        size += each.stored_bytes
+        mine = each.bytes + _LETTER_BYTES
+        size += mine
         if each.revision != of or len(result[-1]) == most or size > most_bytes:
             result.append([])
-            size, of = each.stored_bytes, each.revision
+            size, of = mine, each.revision
         result[-1].append(each.dead_letter_id)
     return result
 

@@ -88,12 +88,12 @@ class StoredLetter:
 
 
 class LetterToRetry(NamedTuple):
-    """A letter before its events are read. `stored_bytes`: stored size of its events."""
+    """A letter before its events are read. `bytes`: of its events."""
 
     dead_letter_id: int
     reason: str
     revision: int
-    stored_bytes: int
+    bytes: int
 
 
 def find(

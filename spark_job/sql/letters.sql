@@ -134,8 +134,11 @@ SELECT r.reason,
 FROM unnest(%(reasons)s::text[]) AS r (reason)
 
 -- name: to_retry
--- In the order in which their outputs go out; a batch holds one revision.
-SELECT dead_letter_id, reason, revision, pg_column_size(event_values) AS stored_bytes
+-- In the order in which their outputs go out; a batch holds one revision. Compressed events may be 250 times larger than stored: they are
+-- read for their size.
+SELECT dead_letter_id, reason, revision,
+    CASE WHEN pg_column_compression(event_values) IS NULL THEN pg_column_size(event_values)
+        ELSE (SELECT coalesce(sum(octet_length(v)), 0) FROM unnest(event_values) v)::bigint END AS bytes
 FROM outbox.dead_letter
 WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
     AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
