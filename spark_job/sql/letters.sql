@@ -79,14 +79,25 @@ CROSS JOIN LATERAL (
 -- name: resolve_covered
 -- Open letters whose events lie within a session of these batches, of their revision or a later one. A malformed record is in no session.
 -- A session that timed out ends at its last event; a letter's last offset may be that of a dropped duplicate behind it.
+-- By the index of places, session by session: joined by the key alone, each session of a key would be compared with all letters of the key.
 UPDATE outbox.dead_letter d
-SET state = 'resolved', resolved_batch = o.batch_id, state_changed_at = clock_timestamp()
-FROM outbox.session_output o,
-    unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)
-WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND o.session_key = ANY (%(keys)s::text[])
-    AND d.session_key = o.session_key AND d.state = 'open' AND d.reason <> 'malformed' AND d.revision <= o.revision
-    AND d.topic_id = s.topic_id AND d.partition = s.partition AND d.first_offset >= s.first_offset
-    AND CASE cardinality(d.event_offsets) WHEN d.event_count THEN d.event_offsets[d.event_count] ELSE d.last_offset END <= s.end_offset
+SET state = 'resolved', resolved_batch = c.batch_id, state_changed_at = clock_timestamp()
+FROM (
+    SELECT l.dead_letter_id, o.batch_id
+    FROM outbox.session_output o
+    CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends)
+        AS s (topic_id, partition, first_offset, end_offset)
+    CROSS JOIN LATERAL (
+        SELECT n.dead_letter_id
+        FROM outbox.dead_letter n
+        WHERE n.session_key = o.session_key AND n.topic_id = s.topic_id AND n.partition = s.partition
+            AND n.first_offset BETWEEN s.first_offset AND s.end_offset AND n.reason <> 'malformed' AND n.revision <= o.revision
+            AND CASE cardinality(n.event_offsets) WHEN n.event_count THEN n.event_offsets[n.event_count] ELSE n.last_offset END <= s.end_offset
+        OFFSET 0
+    ) l
+    WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND o.session_key = ANY (%(keys)s::text[])
+) c
+WHERE d.dead_letter_id = c.dead_letter_id AND d.state = 'open'
 
 -- name: list
 SELECT dead_letter_id, reason, state, session_key, topic, partition, first_offset, last_offset, closing_offset, revision, generation, batch_id,
