@@ -6,6 +6,7 @@ import pytest
 
 from db.statements import queries
 from spark_job import OutputEvent
+from spark_job.dead_letters import store
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import position
 from spark_job.ledger.generations import Connection
@@ -240,6 +241,18 @@ def test_a_session_visits_no_later_letters_of_its_key_however_many_there_are(con
     few = blocks(connection, *query)
     many_letters(connection)
     assert blocks(connection, *query) <= few + 10
+
+
+@pytest.mark.parametrize("name", ["standings", "was_read"])
+def test_under_the_writer_lock_only_letters_written_since_are_looked_at(
+    connection: Connection, name: str
+) -> None:
+    with_letters(connection, failed("k", 30_000))
+    many_letters(connection)
+    values = {"ids": [1], "keys": ["k"], "topic_ids": [P0.topic_id], "partitions": [0], "firsts": [25_000]}
+    values |= {"lasts": [25_001], "from_batch": 2, "to_batch": 1}
+    assert blocks(connection, _LETTERS[name], values | {"after": 0}) > 100
+    assert blocks(connection, _LETTERS[name], values | {"after": store.newest(connection)}) < 20
 
 
 def many_letters(connection: Connection) -> None:
