@@ -40,8 +40,8 @@ def read_story(connection: Connection, key: str, before: int, shown: ShownValues
     outputs = outputs_of_key(connection, key, batch_ids=batch_ids, most=ROWS)
     values: list[DictRow] = []
     for window in windows.holding(connection, batch_ids):
-        left = {"rows": ROWS - len(values), "bytes": MOST_VALUE_BYTES}
-        values += read(connection, _STORY["values"], key=key, batch_ids=batch_ids, **window.bounds, **left)
+        most = {"rows": ROWS - len(values), "bytes": MOST_VALUE_BYTES}
+        values += read(connection, _STORY["values"], key=key, batch_ids=batch_ids, **window.bounds, **most)
     by_output = {(each["batch_id"], each["outbox_id"], each["revision"]): each for each in values}
     letters = permitted(connection, lambda: read(connection, _STORY["letters"], key=key, rows=ROWS), None)
     parked = read(connection, _STORY["parked"], key=key, rows=ROWS)

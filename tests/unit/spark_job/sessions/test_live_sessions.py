@@ -254,13 +254,16 @@ def test_a_sum_proves_nothing_where_the_hashes_are_not_those_of_the_entries() ->
 
 def test_keys_that_share_a_hash_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked for as often as there are such keys, a thousand would find the sessions of a thousand a million times."""
-    monkeypatch.setattr(live_sessions, "text_hashes", lambda keys: np.zeros((len(keys), 2), np.uint64))
-    monkeypatch.setattr(segments, "text_hashes", live_sessions.text_hashes)
+    for module in (live_sessions, segments):
+        monkeypatch.setattr(module, "text_hashes", lambda keys: np.zeros((len(keys), 2), np.uint64))
     asked: list[int] = []
     with_keys = Segment.with_keys
-    monkeypatch.setattr(
-        Segment, "with_keys", lambda self, hashes: asked.append(len(hashes)) or with_keys(self, hashes)
-    )
+
+    def counted(of: Segment, hashes: Any) -> Any:
+        asked.append(len(hashes))
+        return with_keys(of, hashes)
+
+    monkeypatch.setattr(Segment, "with_keys", counted)
     keys = [f"k{number}" for number in range(100)]
     model = table_of(random.Random(1), list(range(100)), keys)
     asked_for(LiveSessions.of(model), model, keys, None)

@@ -9,8 +9,8 @@ from outbox_consumer.reading import ConsumedAs
 from publisher.trace.consumers import Consumption
 from publisher.trace.outputs import Output
 from publisher.trace.positions import PositionMatches
+from publisher.trace.printing import print_consumed, print_deliveries, print_outputs, print_record
 from publisher.trace.records import Copy, StoredRecord
-from publisher.trace.shown import print_consumed, print_deliveries, print_outputs, print_record
 
 TWO = "a\nsession-out partition 0 offset 5"
 ID = "topic/0/9/0"
