@@ -181,8 +181,8 @@ def test_what_was_read_is_the_end_of_the_newest_stream_batch_where_there_is_one(
             letter("k", 10, 11, "transform_failed", [*events("k")[:1], b"no JSON"]),
             "its event at offset 11 is malformed",
         ),
-        (unended("k", 10, 90), "`--incomplete` transforms the events that did"),
-        (unended("k", 10, 90, "restarted"), "`--incomplete` transforms the events that did"),
+        (unended("k", 10, 90), "`--incomplete` transforms its events"),
+        (unended("k", 10, 90, "restarted"), "`--incomplete` transforms its events"),
     ],
 )
 def test_what_is_no_session_is_refused_with_the_reason(
