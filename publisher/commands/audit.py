@@ -25,6 +25,7 @@ from service.commands.tables import Table
 from service.commands.times import SINCE, parse_moment
 from service.errors import UnavailableError
 from service.observability import logs
+from service.printable import printable
 from service.private_file import write_private
 from service.settings import load_settings
 
@@ -146,7 +147,7 @@ def _print(found: AuditReport) -> None:
     table.print(out)
     for check in found.checks:
         for example in check.examples:
-            out.print(f"{check.name}: {example}", style="red" if check.failed else "")
+            out.print(f"{check.name}: {printable(example)}", style="red" if check.failed else "")
         if len(check.examples) == EXAMPLES < check.count:
             out.print(f"{check.name}: the first {EXAMPLES} of {check.count}")
     if found.mend:

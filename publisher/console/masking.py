@@ -13,15 +13,19 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 HIDDEN = "…"
 
 
-def shown_bytes(value: bytes | None, *, show: bool) -> str:
-    """Return the value or key of a record, with bytes that are no text escaped; only its size unless `show`."""
+def shown_bytes(value: bytes | None, *, show: bool, size: int | None = None) -> str:
+    """Return the value or key of a record, with bytes that are no text escaped; only its size unless `show`.
+
+    `size`: of the whole value, where this is only its beginning.
+    """
     if value is None:
         return "null"
+    size = len(value) if size is None else size
     if not show:
-        return f"{len(value):,} bytes, hidden"
+        return f"{size:,} bytes, hidden"
     text = value[:_MOST_SHOWN].decode("utf-8", "backslashreplace")
     text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return text if len(value) <= _MOST_SHOWN else f"{text}… ({len(value):,} bytes)"
+    return text if size <= _MOST_SHOWN else f"{text}… ({size:,} bytes)"
 
 
 def shown_text(text: str) -> str:
@@ -29,9 +33,9 @@ def shown_text(text: str) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}… ({len(text):,} characters)"
 
 
-def shown_key(key: bytes | None, session_key: str, *, show: bool) -> str:
+def shown_key(key: bytes | None, session_key: str, *, show: bool, size: int | None = None) -> str:
     """Return a record's key: the session's own is no secret to a person who found the session by it."""
-    return session_key if key == session_key.encode() else shown_bytes(key, show=show)
+    return session_key if key == session_key.encode() else shown_bytes(key, show=show, size=size)
 
 
 def shown_headers(headers: list[Any] | None, *, show: bool) -> str:

@@ -13,7 +13,7 @@ from publisher.console.consumers import Consumers
 from publisher.console.flow import read_flow
 from publisher.console.masking import shown_detail, shown_traceback
 from publisher.console.reader import Connection, PageData, read
-from publisher.console.schemas import ShownValues
+from publisher.console.schemas import MOST_VALUE_BYTES, ShownValues
 from publisher.console.search import search
 from publisher.console.story import add_consumed, add_places, read_story
 from publisher.outbox.erased import erased_of_key
@@ -233,21 +233,26 @@ def _letters(request: PageRequest) -> PageData:
 
 def _letter(request: PageRequest) -> PageData:
     number = request.number("id", 0)
-    found = read(request.connection, _DELIVERY["letter"], dead_letter_id=number)
+    found = read(
+        request.connection,
+        _DELIVERY["letter"],
+        dead_letter_id=number,
+        rows=_EVENTS_SHOWN,
+        bytes=MOST_VALUE_BYTES,
+    )
     if not found:
         raise NotThereError(f"There is no dead letter {number}.")
     letter = found[0]
     kinds = letter["event_types"] or [None] * len(letter["event_offsets"])
-    events = zip(
-        letter["event_offsets"], letter["event_times_ms"], kinds, letter["event_values"], strict=True
-    )
+    columns = ("event_offsets", "event_times_ms", "event_values", "event_bytes")
+    events = zip(kinds, *(letter[name] for name in columns), strict=True)
     return {
         "letter": letter,
         "detail": shown_detail(letter["detail"], letter["reason"], show=request.show),
         "traceback": shown_traceback(letter["detail"], show=request.show),
         "events": [
-            {"offset": offset, "ms": ms, "type": kind, "value": request.shown.of(value)}
-            for offset, ms, kind, value in [*events][:_EVENTS_SHOWN]
+            {"offset": offset, "ms": ms, "type": kind, "value": request.shown.of(value, size)}
+            for kind, offset, ms, value, size in events
         ],
     }
 

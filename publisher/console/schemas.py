@@ -28,7 +28,7 @@ AGAIN_S = 10.0
 """Seconds after which a registry that was away, and an id that it did not know, are asked for again."""
 MOST_VALUE_BYTES = 64 << 10
 MOST_PAGE_BYTES = 1 << 20
-"""Bytes that are decoded of one value and of all values of a page: a page must not keep the process busy."""
+"""Bytes that are read of one value, and decoded of all values of a page: a page must not keep the process busy, or fill its memory."""
 _ANSWER_S = 2.0
 _UNUSABLE_CHARS = 4_000
 """The size of an answer without a schema in the cache."""
@@ -151,16 +151,16 @@ class ShownValues:
         self._bytes_left = MOST_PAGE_BYTES
         self._wait_left_s = PAGE_S
 
-    def of(self, value: bytes | None) -> ShownValue:
-        """Return what the page shows of the value of a record."""
-        shown = shown_bytes(value, show=self.show)
+    def of(self, value: bytes | None, size: int | None = None) -> ShownValue:
+        """Return what the page shows of the value of a record. `size`: of the whole value, if this is its first `MOST_VALUE_BYTES`."""
+        shown = shown_bytes(value, show=self.show, size=size)
         if value is None or not self.show or self._lookup is None:
             return ShownValue(shown)
         try:
             schema_id, _ = split(value)
         except WireFormatError:
             return ShownValue(shown)
-        if len(value) > min(MOST_VALUE_BYTES, self._bytes_left):
+        if (size or len(value)) > min(MOST_VALUE_BYTES, self._bytes_left):
             return ShownValue(shown, f"schema {schema_id}; not decoded here: `spark-job decode` does it")
         self._bytes_left -= len(value)
         began = time.monotonic()

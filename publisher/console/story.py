@@ -11,7 +11,7 @@ from db.statements import queries
 from publisher.console.consumers import Consumers
 from publisher.console.masking import shown_detail, shown_headers, shown_key, shown_reason
 from publisher.console.reader import Connection, PageData, read
-from publisher.console.schemas import ShownValue, ShownValues
+from publisher.console.schemas import MOST_VALUE_BYTES, ShownValue, ShownValues
 from publisher.outbox.permitted import permitted
 from publisher.trace.consumers import Consumption, described
 from publisher.trace.outputs import Identity, Output, found_in_kafka, must_be_in_kafka, outputs_of_key
@@ -40,13 +40,10 @@ def read_story(connection: Connection, key: str, before: int, shown: ShownValues
     sessions = sessions[:SESSIONS]
     batch_ids = sorted({each["batch_id"] for each in sessions})
     outputs = outputs_of_key(connection, key, batch_ids=batch_ids, most=ROWS)
-    values = [
-        value
-        for window in windows.holding(connection, batch_ids)
-        for value in read(
-            connection, _STORY["values"], key=key, batch_ids=batch_ids, **window.bounds, rows=ROWS
-        )
-    ]
+    values: list[DictRow] = []
+    for window in windows.holding(connection, batch_ids):
+        most = {"rows": ROWS - len(values), "bytes": MOST_VALUE_BYTES}
+        values += read(connection, _STORY["values"], key=key, batch_ids=batch_ids, **window.bounds, **most)
     by_output = {(each["batch_id"], each["outbox_id"], each["revision"]): each for each in values}
     letters = permitted(connection, lambda: read(connection, _STORY["letters"], key=key, rows=ROWS), None)
     parked = read(connection, _STORY["parked"], key=key, rows=ROWS)
@@ -119,8 +116,8 @@ def _output(
     }
     if carried is not None:
         shown |= {
-            "key": shown_key(carried["key"], key, show=values_shown.show),
-            "value": values_shown.of(carried["value"]),
+            "key": shown_key(carried["key"], key, show=values_shown.show, size=carried["key_bytes"]),
+            "value": values_shown.of(carried["value"], carried["value_bytes"]),
             "headers": shown_headers(carried["headers"], show=values_shown.show),
         }
     return shown

@@ -15,6 +15,7 @@ from contract.places import OutboxId, parse_place
 from db.connection import connect, snapshot
 from outbox_consumer.reading import ConsumedAs, ConsumerTables
 from service.errors import SettingsError, UnavailableError
+from service.printable import printable
 from service.settings import PostgresSettings
 from service.settings.dsn import dsn_from
 
@@ -120,7 +121,10 @@ class Consumption(NamedTuple):
         else:
             what = f"consumed at {row.at}{' by retry' if row.retried else ''}"
         position = "" if self.next_offset is None else f", whose position is {self.next_offset}"
-        return f"consumer {row.consumer}: {what}, from {row.topic} partition {row.partition} offset {row.offset}{position}"
+        # The rows are the consumer's own, and this is one line of a report.
+        return printable(
+            f"consumer {row.consumer}: {what}, from {row.topic} partition {row.partition} offset {row.offset}{position}"
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields for JSON output."""

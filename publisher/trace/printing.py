@@ -10,6 +10,7 @@ from publisher.trace.positions import PositionMatches
 from publisher.trace.records import Copy, StoredRecord
 from service.commands.output import console
 from service.commands.tables import Table
+from service.printable import printable
 
 
 def print_erased(erased: Sequence[ErasedSession]) -> None:
@@ -25,7 +26,7 @@ def print_deliveries(outputs: Sequence[Output]) -> None:
         if each.delivery_seq is not None:
             at = "" if each.delivered_at is None else f" at {each.delivered_at:%F %T} UTC"
             by = f"sent by delivery {each.delivery_seq} of epoch {each.epoch}, lane {each.lane}{at}"
-        console().print(f"session key {each.session_key}, batch {each.batch_id}: {by}")
+        console().print(f"session key {printable(each.session_key)}, batch {each.batch_id}: {by}")
 
 
 def print_outputs(
@@ -66,7 +67,7 @@ def _consumed(output: Output, consumed: Consumptions | None) -> list[str]:
 
 
 def _place(copy: Copy) -> str:
-    replayed = "" if copy.replay is None else f", replay {copy.replay}"
+    replayed = "" if copy.replay is None else f", replay {printable(copy.replay)}"
     revision = f", revision {copy.revision}" if copy.revision else ""
     return f"{copy.topic} partition {copy.partition} offset {copy.offset}{revision}{replayed}"
 
@@ -89,8 +90,8 @@ def print_record(
             f"Kafka has no committed record at {wanted}: an aborted one, a commit marker, or it expired"
         )
     elif record.outbox_id is not None:
-        replay = "" if record.replay is None else f", sent by replay {record.replay}"
-        out.print(f"outbox-id {record.outbox_id}, revision {record.revision}{replay}")
+        replay = "" if record.replay is None else f", sent by replay {printable(record.replay)}"
+        out.print(f"outbox-id {printable(record.outbox_id)}, revision {record.revision}{replay}")
         if not outputs and not is_erased:
             out.print(
                 "the outbox has no such output: another outbox' publisher sent it, or retention has dropped it"

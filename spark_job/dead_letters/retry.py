@@ -51,8 +51,10 @@ from spark_job.sink.ledger_rows import LedgerEntry
 
 _LETTERS = queries("spark_job", "letters")
 
-_STORED_BYTES_PER_BATCH = 8 << 20
-_EVENT_BYTES_PER_BATCH = 64 << 20
+_BYTES_PER_BATCH = 32 << 20
+_LETTER_BYTES = 1 << 10
+"""Of a letter beside its events."""
+_MALFORMED_BYTES_PER_BATCH = 64 << 20
 """Limit for letters `malformed`, because the events of a session are far apart."""
 _PARTITIONS_AHEAD = 10_000  # batches for which missing table partitions are made
 
@@ -89,8 +91,8 @@ class Retry:
         sessions = [each for each in found if each.reason != "malformed"]
         events = [each for each in found if each.reason == "malformed"]
         return [
-            *_steps(sessions, letters_per_batch, _STORED_BYTES_PER_BATCH),
-            *_steps(events, len(events), _EVENT_BYTES_PER_BATCH),
+            *_steps(sessions, letters_per_batch, _BYTES_PER_BATCH),
+            *_steps(events, len(events), _MALFORMED_BYTES_PER_BATCH),
         ]
 
     def run_once(self, ids: Sequence[int], *, dry_run: bool = False) -> RetryOutcome:
@@ -100,6 +102,7 @@ class Retry:
         """
         outcome = RetryOutcome()
         next_batch = ledger_rows.read_state(self._connection).next_batch
+        newest = store.newest(self._connection)
         letters = store.read(self._connection, ids)
         refusals = self._refusals(letters)
         ready = []
@@ -120,7 +123,7 @@ class Retry:
         if dry_run:
             outcome.retried = ready
         elif ready:
-            self._write(ready, outcome, next_batch)
+            self._write(ready, outcome, next_batch, newest)
         return outcome
 
     def _sessions(
@@ -165,11 +168,15 @@ class Retry:
                     yield tuple(mine), closed
 
     def _read_by_others(
-        self, sessions: Sequence[tuple[str, Sequence[StoredLetter]]], batches: Sequence[Window]
+        self,
+        sessions: Sequence[tuple[str, Sequence[StoredLetter]]],
+        batches: Sequence[Window],
+        after: int = 0,
     ) -> set[int]:
         """Return the indexes of sessions that have events elsewhere too: in open sessions, in other letters, or in outputs of `batches`.
 
-        The answer is final only under the writer lock. Pass few batches there: their locks are held as long as that one.
+        The answer is final only under the writer lock. Pass few batches there: their locks are held as long as that one. `after`: the
+        newest letter that was looked at before.
         """
         now = position.read(self._connection)
         ends = [(letters[0], letters[-1].first_offset) for _, letters in sessions]
@@ -184,6 +191,7 @@ class Retry:
             "partitions": [first.partition for first, _ in ends],
             "firsts": [first.first_offset for first, _ in ends],
             "lasts": [last for _, last in ends],
+            "after": after,
         }
         for window in batches:
             found = self._connection.execute(_LETTERS["was_read"], places | window.bounds, prepare=False)
@@ -215,18 +223,18 @@ class Retry:
             SessionPlace(letter.where.topic_id, letter.where.partition).fields(closed, outputs),
         )
 
-    def _write(self, ready: Sequence[Ready], outcome: RetryOutcome, next_batch: int) -> None:
-        """`next_batch`: outputs in the batches before it were searched."""
+    def _write(self, ready: Sequence[Ready], outcome: RetryOutcome, next_batch: int, newest: int) -> None:
+        """`next_batch`, `newest`: outputs in the batches before it, and letters up to it, were searched."""
         connection = self._connection
         ahead = ledger_rows.read_state(connection).next_batch
         ledger_rows.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)
         with ownership.confirmed_transaction(connection):
             ownership.lock(connection)
-            refusals = self._refusals([letter for one in ready for letter in one.letters])
+            refusals = self._refusals([letter for one in ready for letter in one.letters], newest)
             events = [one for one in ready if one.letter.reason == "malformed"]
             since = Window(next_batch, ledger_rows.read_state(connection).next_batch - 1)
             for place in self._read_by_others(
-                [(one.session.key.decode(), one.letters) for one in events], [since]
+                [(one.session.key.decode(), one.letters) for one in events], [since], newest
             ):
                 refusals |= {letter.dead_letter_id: READ_ELSEWHERE for letter in events[place].letters}
             retried = [
@@ -278,13 +286,15 @@ class Retry:
         ledger_rows.insert_rows(connection, entry, parts, first_id, now.lanes)
         return list(range(first_id, last_id + 1)), further
 
-    def _refusals(self, letters: Sequence[StoredLetter]) -> dict[int, str]:
-        """Return {id: why} of the letters that may not be retried now; final only under the writer lock."""
+    def _refusals(self, letters: Sequence[StoredLetter], after: int = 0) -> dict[int, str]:
+        """Return {id: why} of the letters that may not be retried now; final only under the writer lock, where a key with many letters
+        must not hold up the job: `after` is the newest letter that was looked at before.
+        """
         now = position.read(self._connection)
         with self._connection.cursor(row_factory=dict_row) as cursor:
             standings = cursor.execute(
                 _LETTERS["standings"],
-                {"ids": [letter.dead_letter_id for letter in letters]},
+                {"ids": [letter.dead_letter_id for letter in letters], "after": after},
             ).fetchall()
         by_id = {standing["dead_letter_id"]: standing for standing in standings}
         end, topics = (now.end, now.generation.topics) if now else (Offsets(), {})
@@ -317,10 +327,11 @@ def _steps(found: Sequence[LetterToRetry], most: int, most_bytes: int) -> list[l
     result: list[list[int]] = []
     size, of = 0, -1
     for each in found:
-        size += each.stored_bytes
+        mine = each.bytes + _LETTER_BYTES
+        size += mine
         if each.revision != of or len(result[-1]) == most or size > most_bytes:
             result.append([])
-            size, of = each.stored_bytes, each.revision
+            size, of = mine, each.revision
         result[-1].append(each.dead_letter_id)
     return result
 

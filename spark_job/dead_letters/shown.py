@@ -1,13 +1,14 @@
 """Dead letters as tables for people and as JSON for machines."""
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from rich.console import Console
 
 from service.commands.tables import Table, print_fields
-from service.printable import bytes_json
+from service.printable import bytes_json, printable
 from spark_job.api import utc
 from spark_job.dead_letters.store import StoredLetter
 
@@ -160,7 +161,12 @@ def outcome_lines(outcome: "RetryOutcome", *, dry_run: bool) -> list[str]:
     alike: dict[tuple[str, str], list[int]] = {}
     for failure in outcome.failed:
         alike.setdefault((failure.error, failure.traceback), []).append(failure.dead_letter_id)
-    lines += [f"failed again {_ids(ids)}: {error}\n{trace.rstrip()}" for (error, trace), ids in alike.items()]
+    for (error, trace), ids in alike.items():
+        # An exception may quote events: its lines are no lines of this report.
+        lines += [
+            f"failed again {_ids(ids)}: {printable(error)}",
+            indent(trace.rstrip(), "  ", lambda _: True),
+        ]
     return lines
 
 

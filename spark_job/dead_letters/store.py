@@ -88,12 +88,12 @@ class StoredLetter:
 
 
 class LetterToRetry(NamedTuple):
-    """A letter before its events are read. `stored_bytes`: stored size of its events."""
+    """A letter before its events are read. `bytes`: of its events."""
 
     dead_letter_id: int
     reason: str
     revision: int
-    stored_bytes: int
+    bytes: int
 
 
 def find(
@@ -138,8 +138,7 @@ def discard(connection: Connection, which: Filter) -> list[int]:
     batch that waits for the lock gives up after `lock_timeout_ms`. Each step therefore discards at most `LETTERS_AT_ONCE` letters and
     finds them before it takes the lock.
     """
-    row = connection.execute(_LETTERS["newest"]).fetchone()
-    step: dict[str, Any] = {"after": 0, "newest": 0 if row is None else row[0], "rows": LETTERS_AT_ONCE}
+    step: dict[str, Any] = {"after": 0, "newest": newest(connection), "rows": LETTERS_AT_ONCE}
     discarded: list[int] = []
     while found := connection.execute(_LETTERS["to_discard"], which.parameters() | step).fetchall():
         ids = [letter_id for (letter_id,) in found]
@@ -153,6 +152,12 @@ def discard(connection: Connection, which: Filter) -> list[int]:
         discarded += now
         step["after"] = ids[-1]
     return sorted(discarded)
+
+
+def newest(connection: Connection) -> int:
+    """Return the greatest dead_letter_id; 0 if there is no letter."""
+    row = connection.execute(_LETTERS["newest"]).fetchone()
+    return 0 if row is None else row[0]
 
 
 def removed_up_to(connection: Connection) -> int | None:

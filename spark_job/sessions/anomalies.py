@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from spark_job.sessions.events import END, START
 from spark_job.sessions.groups import Groups, int64
+from spark_job.sessions.parsing.column_bytes import hidden
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
 from spark_job.sessions.state.open_sessions import OpenSessions
@@ -97,7 +98,7 @@ def _with_repeated_ids(groups: Groups) -> Int:
             np.repeat(continued[of_session], np.diff(before.first)),
         ]
     )
-    ids = pa.concat_arrays([groups.events.event_id, before.events.ids()]).dictionary_encode()
+    ids = hidden(pa.concat_arrays([groups.events.event_id, before.events.ids()])).dictionary_encode()
     known = ids.is_valid().to_numpy(zero_copy_only=False)
     distinct = len(ids.dictionary)
     if distinct == len(ids):

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from spark_job.sessions.clock import NEVER, Clock, Ticks, clock_record_key
 from spark_job.sessions.events import END, START
+from spark_job.sessions.parsing.column_bytes import hidden
 from spark_job.sessions.parsing.records import Records
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
@@ -86,7 +87,7 @@ class Groups:
         self.session = np.full(len(self.code), -1)
         """For each group, the place of its key's open session in that table; -1 if none is open."""
         # The other way round, Arrow would hash all open keys, and keep the hashes.
-        has_new = pc.index_in(self.open.sessions.key, value_set=keys)
+        has_new = pc.index_in(hidden(self.open.sessions.key), value_set=hidden(keys))
         open_already = np.flatnonzero(has_new.is_valid())
         self.session[int64(has_new.drop_null())] = open_already
 

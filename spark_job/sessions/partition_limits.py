@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from contract.session_keys import MAX_KEY_BYTES
 from spark_job.sessions.events import Events
+from spark_job.sessions.parsing.column_bytes import views
 from spark_job.sessions.result import AssembledSessions, Counts, DeadLetter
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.chunks import EventChunk
@@ -90,7 +91,7 @@ def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -
     # This reads every open session, which is rare: ending some makes room for many more.
     sessions = found.state.sessions
     sizes, place = sessions.held_bytes, np.arange(len(sessions))
-    tombstones = np.array([_tombstone_bytes(key) for key in sessions.key.to_pylist()], np.int64)
+    tombstones = _TOMBSTONE_BYTES + np.diff(views(sessions.key)[0])
     ended = _too_many(sizes, settings.max_open_bytes)
     if settings.start:
         tombstones *= sessions.is_remembered

@@ -79,14 +79,25 @@ CROSS JOIN LATERAL (
 -- name: resolve_covered
 -- Open letters whose events lie within a session of these batches, of their revision or a later one. A malformed record is in no session.
 -- A session that timed out ends at its last event; a letter's last offset may be that of a dropped duplicate behind it.
+-- By the index of places, session by session: joined by the key alone, each session of a key would be compared with all letters of the key.
 UPDATE outbox.dead_letter d
-SET state = 'resolved', resolved_batch = o.batch_id, state_changed_at = clock_timestamp()
-FROM outbox.session_output o,
-    unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)
-WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND o.session_key = ANY (%(keys)s::text[])
-    AND d.session_key = o.session_key AND d.state = 'open' AND d.reason <> 'malformed' AND d.revision <= o.revision
-    AND d.topic_id = s.topic_id AND d.partition = s.partition AND d.first_offset >= s.first_offset
-    AND CASE cardinality(d.event_offsets) WHEN d.event_count THEN d.event_offsets[d.event_count] ELSE d.last_offset END <= s.end_offset
+SET state = 'resolved', resolved_batch = c.batch_id, state_changed_at = clock_timestamp()
+FROM (
+    SELECT l.dead_letter_id, o.batch_id
+    FROM outbox.session_output o
+    CROSS JOIN LATERAL unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends)
+        AS s (topic_id, partition, first_offset, end_offset)
+    CROSS JOIN LATERAL (
+        SELECT n.dead_letter_id
+        FROM outbox.dead_letter n
+        WHERE n.session_key = o.session_key AND n.topic_id = s.topic_id AND n.partition = s.partition
+            AND n.first_offset BETWEEN s.first_offset AND s.end_offset AND n.reason <> 'malformed' AND n.revision <= o.revision
+            AND CASE cardinality(n.event_offsets) WHEN n.event_count THEN n.event_offsets[n.event_count] ELSE n.last_offset END <= s.end_offset
+        OFFSET 0
+    ) l
+    WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND o.session_key = ANY (%(keys)s::text[])
+) c
+WHERE d.dead_letter_id = c.dead_letter_id AND d.state = 'open'
 
 -- name: list
 SELECT dead_letter_id, reason, state, session_key, topic, partition, first_offset, last_offset, closing_offset, revision, generation, batch_id,
@@ -134,8 +145,11 @@ SELECT r.reason,
 FROM unnest(%(reasons)s::text[]) AS r (reason)
 
 -- name: to_retry
--- In the order in which their outputs go out; a batch holds one revision.
-SELECT dead_letter_id, reason, revision, pg_column_size(event_values) AS stored_bytes
+-- In the order in which their outputs go out; a batch holds one revision. Compressed events may be 250 times larger than stored: they are
+-- read for their size.
+SELECT dead_letter_id, reason, revision,
+    CASE WHEN pg_column_compression(event_values) IS NULL THEN pg_column_size(event_values)
+        ELSE (SELECT coalesce(sum(octet_length(v)), 0) FROM unnest(event_values) v)::bigint END AS bytes
 FROM outbox.dead_letter
 WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
     AND (%(reasons)s::text[] IS NULL OR reason = ANY (%(reasons)s::text[]))
@@ -145,27 +159,28 @@ WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
 ORDER BY revision, topic_id, partition, closing_offset, dead_letter_id
 
 -- name: standings
--- What decides whether a letter may be retried now. By a range's newer reading its older verdict is out of date.
+-- What decides whether a letter may be retried now. By a range's newer reading its older verdict is out of date. `after`: the newest letter that
+-- was looked at before; letters are written under the writer lock, and so in the order of their numbers.
 SELECT d.dead_letter_id, d.state, d.resolved_batch,
     (
         SELECT max(n.dead_letter_id) FROM outbox.dead_letter n
         WHERE n.session_key = d.session_key AND n.topic_id = d.topic_id AND n.partition = d.partition AND n.state = 'open'
             AND n.reason <> 'malformed' AND n.first_offset <= d.first_offset AND n.last_offset >= d.last_offset
-            AND (n.revision, n.dead_letter_id) > (d.revision, d.dead_letter_id)
+            AND (n.revision, n.dead_letter_id) > (d.revision, d.dead_letter_id) AND n.dead_letter_id > %(after)s
     ) AS newer_letter
 FROM outbox.dead_letter d
 WHERE d.dead_letter_id = ANY (%(ids)s::bigint[])
 
 -- name: was_read
 -- Which of some sessions, by their places from 0 on, have events that were read by others than the letters that say they could not be: an output
--- of a range of batches or another letter has them, or one had them that was erased.
+-- of a range of batches or another letter has them, or one had them that was erased. `after`: as above.
 SELECT k.place - 1
 FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[])
     WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, last_offset, place)
 WHERE EXISTS (
         SELECT FROM outbox.dead_letter d
         WHERE d.session_key = k.session_key AND d.topic_id = k.topic_id AND d.partition = k.partition AND d.reason <> 'malformed'
-            AND d.first_offset <= k.last_offset AND d.last_offset >= k.first_offset)
+            AND d.first_offset <= k.last_offset AND d.last_offset >= k.first_offset AND d.dead_letter_id > %(after)s)
     OR EXISTS (
         SELECT FROM outbox.session_output o,
             unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)

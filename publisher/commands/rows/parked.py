@@ -28,6 +28,7 @@ from service.commands.progress import progress_bar
 from service.commands.tables import Table, print_fields
 from service.errors import OutboxError, UnavailableError
 from service.lifecycle import fault_points
+from service.printable import printable
 from service.settings import load_settings
 
 _PARKED = queries("publisher", "parked")
@@ -235,7 +236,7 @@ def _report(as_json: bool, counts: dict[str, Any], refused: dict[str, str]) -> N
         )
         out.print(", ".join(shown))
         for row, reason in refused.items():
-            out.print(f"left out {row}: {reason}")
+            out.print(f"left out {printable(row)}: {reason}")
     if refused:
         raise typer.Exit(1)
 

@@ -71,7 +71,18 @@ LEFT JOIN LATERAL (
 ORDER BY n.letters DESC, r.reason
 
 -- name: letter
-SELECT d.*, cardinality(d.event_values) AS kept_events FROM outbox.dead_letter d WHERE d.dead_letter_id = %(dead_letter_id)s
+-- With its first events, and of each value no more than a page shows or decodes.
+SELECT d.dead_letter_id, d.reason, d.state, d.session_key, d.detail, d.topic, d.partition, d.first_offset, d.last_offset, d.closing_offset,
+       d.event_count, d.batch_id, d.resolved_batch, d.created_at, cardinality(d.event_values) AS kept_events,
+       d.event_offsets[1:%(rows)s] AS event_offsets, d.event_times_ms[1:%(rows)s] AS event_times_ms, d.event_types[1:%(rows)s] AS event_types,
+       v.event_values, v.event_bytes
+FROM outbox.dead_letter d
+CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg(substring(e.value FROM 1 FOR %(bytes)s) ORDER BY e.place), '{}') AS event_values,
+           coalesce(array_agg(octet_length(e.value) ORDER BY e.place), '{}') AS event_bytes
+    FROM unnest(d.event_values[1:%(rows)s]) WITH ORDINALITY AS e (value, place)
+) v
+WHERE d.dead_letter_id = %(dead_letter_id)s
 
 -- name: sizes
 SELECT c.relname AS name, pg_total_relation_size(c.oid) AS size

@@ -14,8 +14,9 @@ WHERE h.session_key = %(key)s AND h.batch_id >= %(from_batch)s AND h.batch_id <=
 ORDER BY h.at DESC LIMIT %(rows)s
 
 -- name: values
--- The contents of the outputs of some batches, in order.
-SELECT e.outbox_id, e.revision, e.batch_id, e.key, e.value, e.headers
+-- The contents of the outputs of some batches, in order; of a key and a value no more than a page shows or decodes.
+SELECT e.outbox_id, e.revision, e.batch_id, substring(e.key FROM 1 FOR %(bytes)s) AS key, octet_length(e.key) AS key_bytes,
+       substring(e.value FROM 1 FOR %(bytes)s) AS value, octet_length(e.value) AS value_bytes, e.headers
 FROM outbox.event e
 WHERE e.session_key = %(key)s AND e.batch_id = ANY (%(batch_ids)s) AND e.batch_id >= %(from_batch)s AND e.batch_id <= %(to_batch)s
 ORDER BY e.batch_id, e.session_end_offset, split_part(e.outbox_id, '/', 4)::integer

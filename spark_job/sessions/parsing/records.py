@@ -16,7 +16,7 @@ from contract.session_keys import MAX_KEY_BYTES
 from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.errors import InputSchemaError
 from spark_job.sessions.events import END, ENTRY, START, Events
-from spark_job.sessions.parsing.column_bytes import as_text, text_of
+from spark_job.sessions.parsing.column_bytes import as_dictionary, as_text, text_of
 from spark_job.sessions.parsing.fields import ReadFields, ValueDecoder
 from spark_job.sessions.parsing.formats import decoder_of
 from spark_job.sessions.parsing.json_documents import at
@@ -61,7 +61,7 @@ def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = N
     kind = _kinds(types, settings)
 
     keys: pa.LargeStringArray = columns.key if settings.key_path is None else wide.text(settings.key_path)
-    key = keys.dictionary_encode()
+    key = as_dictionary(keys)
     good = wide.present & columns.present & (kind >= 0) & _good_keys(key)
 
     event_id = columns.event_id if settings.event_id_path is None else wide.text(settings.event_id_path)

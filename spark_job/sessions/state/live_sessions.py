@@ -142,7 +142,8 @@ class LiveSessions:
 
     def with_keys(self, keys: pa.LargeStringArray, quieter_than: int | None = None) -> OpenSessions:
         """Return the sessions of some keys, perhaps a few others too; and those whose greatest time is below `quieter_than`."""
-        hashes = np.sort(text_hashes(keys)[:, 0])
+        # Producers can make many keys that share a hash: asked for once each, they would find each other's sessions as often.
+        hashes = np.unique(text_hashes(keys)[:, 0])
         parts = []
         for number, layer in enumerate(self.layers):
             places = layer.segment.with_keys(hashes)

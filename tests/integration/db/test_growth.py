@@ -89,7 +89,7 @@ BOUNDED: dict[str, dict[str, Any]] = {
     "publisher.trace/keys/has_row": KEY,
     "publisher.console/story/sessions": KEY | {"rows": 10},
     "publisher.console/story/history": KEY | {"rows": 10},
-    "publisher.console/story/values": KEY | {"batch_ids": ["last"], "rows": 10},
+    "publisher.console/story/values": KEY | {"batch_ids": ["last"], "rows": 10, "bytes": 10},
     "publisher.console/story/replays": KEY | {"rows": 10},
     "publisher.trace/positions/sessions": {
         "batch_id": "first",
@@ -100,7 +100,14 @@ BOUNDED: dict[str, dict[str, Any]] = {
     | {"topic_id": TOPIC_ID, "partition": 0, "offset": 1},
     "spark_job/letters/drop_settled": {"start": Jsonb({}), "since": "last"},
     "spark_job/letters/was_read": RANGE
-    | {"keys": ["k0001"], "topic_ids": [TOPIC_ID], "partitions": [0], "firsts": [1], "lasts": [9]},
+    | {
+        "keys": ["k0001"],
+        "topic_ids": [TOPIC_ID],
+        "partitions": [0],
+        "firsts": [1],
+        "lasts": [9],
+        "after": 0,
+    },
     "spark_job/letters/resolve_covered": {"first_batch": "last", "last_batch": "last", "keys": ["k0001"]},
     "spark_job/letters/resolve_retried": {"first_batch": "last", "last_batch": "last", "ids": [1]}
     | {"keys": ["k0001"], "starts": [1]},

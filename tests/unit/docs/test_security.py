@@ -1,4 +1,6 @@
-"""What SECURITY.md says of all code: nothing is unpickled, and the transform is the only code that is found by a name."""
+"""What SECURITY.md says of all code: nothing is unpickled, the transform is the only code that is found by a name, and Arrow hashes nothing
+that producers chose as it is.
+"""
 
 import ast
 import os
@@ -41,6 +43,12 @@ LOADERS = {
 # The names are in the code, which says where each command is.
 COMMANDS = ("service/commands/main.py", "import_module")
 TRANSFORM = ("spark_job/outputs/transform.py", "import_module")
+HASHING = {"dictionary_encode", "unique", "value_counts", "group_by", "index_in", "is_in"}
+"""Methods and functions of Arrow that put values into a hash table."""
+FEW_VALUES = [("publisher/archive/parquet.py", "is_in")] * 2 + [
+    ("spark_job/sessions/parsing/records.py", "index_in")
+]
+"""Their tables hold what a person named: session keys to look for, and types of the settings."""
 WITHOUT_DATA = {
     "service/lifecycle/fault_points.py",
     "spark_job/commands/init.py",
@@ -80,6 +88,17 @@ def loading(tree: ast.AST) -> Iterator[str]:
                 yield called(node)
 
 
+def hashing(tree: ast.AST) -> Iterator[str]:
+    """Calls of Arrow's hash tables for values that are not hidden."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and called(node) in HASHING and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            values = {each.arg: each.value for each in node.keywords}.get("value_set", owner)
+            is_sorted = isinstance(owner, ast.Name) and owner.id == "np"
+            if not is_sorted and not (isinstance(values, ast.Call) and called(values) == "hidden"):
+                yield called(node)
+
+
 def called(node: ast.Call) -> str:
     function = node.func
     if isinstance(function, ast.Attribute):
@@ -108,6 +127,23 @@ def test_what_unpickles_is_seen(code: str) -> None:
 )
 def test_what_loads_code_is_seen(code: str) -> None:
     assert list(loading(ast.parse(code))) != []
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["keys.dictionary_encode()", "pc.index_in(hidden(a), value_set=b)", "pc.unique(a)", "table.group_by(k)"],
+)
+def test_what_hashes_values_as_they_are_is_seen(code: str) -> None:
+    assert list(hashing(ast.parse(code))) != []
+
+
+def test_nothing_that_producers_chose_is_hashed_as_it_is() -> None:
+    found = [
+        (str(path.relative_to(ROOT)), name)
+        for path in modules()
+        for name in hashing(ast.parse(path.read_text("utf-8")))
+    ]
+    assert sorted(found) == FEW_VALUES
 
 
 def test_nothing_is_unpickled() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from db.statements import queries
 from spark_job import OutputEvent
+from spark_job.dead_letters import store
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import position
 from spark_job.ledger.generations import Connection
@@ -228,13 +229,43 @@ def test_a_start_reads_no_more_however_many_letters_are_open(connection: Connect
     with_letters(connection, failed("k", 10))
     SinkRun(connection, Offsets({P0: 500_000, P1: 50}), reason="changed_assembly")
     few = blocks_of_the_horizon(connection)
+    many_letters(connection)
+    assert blocks_of_the_horizon(connection) <= few + 10
+
+
+def test_a_session_visits_no_later_letters_of_its_key_however_many_there_are(connection: Connection) -> None:
+    """A producer makes them with an event each, and the writer lock is held meanwhile."""
+    with_letters(connection, failed("k", 10))
+    reading_again(connection).write(0, session("other", 10, 12, OUT), session("k", 10, 12, OUT))
+    query = _LETTERS["resolve_covered"], {"keys": ["k"], "first_batch": 2, "last_batch": 2}
+    few = blocks(connection, *query)
+    many_letters(connection)
+    assert blocks(connection, *query) <= few + 10
+
+
+@pytest.mark.parametrize("name", ["standings", "was_read"])
+def test_under_the_writer_lock_only_letters_written_since_are_looked_at(
+    connection: Connection, name: str
+) -> None:
+    with_letters(connection, failed("k", 30_000))
+    many_letters(connection)
+    values = {"ids": [1], "keys": ["k"], "topic_ids": [P0.topic_id], "partitions": [0], "firsts": [25_000]}
+    values |= {"lasts": [25_001], "from_batch": 2, "to_batch": 1}
+    assert blocks(connection, _LETTERS[name], values | {"after": 0}) > 100
+    assert blocks(connection, _LETTERS[name], values | {"after": store.newest(connection)}) < 20
+
+
+def many_letters(connection: Connection) -> None:
+    """Add 20,000 open letters with the first one's key."""
     connection.execute(
         "INSERT INTO outbox.dead_letter (topic_id, topic, partition, first_offset, last_offset, closing_offset, reason, generation,"
-        " batch_id, detail, event_count, event_offsets, event_times_ms, event_values)"
-        " SELECT topic_id, topic, partition, n, n, n, reason, generation, batch_id, detail, 1, ARRAY[n], ARRAY[n], ARRAY[''::bytea]"
-        " FROM outbox.dead_letter CROSS JOIN generate_series(1000, 20999) n"
+        " batch_id, session_key, detail, event_count, event_offsets, event_times_ms, event_values)"
+        " SELECT topic_id, topic, partition, n, n, n, 'no_start', generation, batch_id, session_key, detail, 1, ARRAY[n], ARRAY[n],"
+        " ARRAY[''::bytea] FROM outbox.dead_letter CROSS JOIN generate_series(1000, 20999) n"
     )
-    assert blocks_of_the_horizon(connection) <= few + 10
+    connection.execute("SET ROLE NONE")
+    connection.execute("ANALYZE outbox.dead_letter")
+    connection.execute("SET ROLE outbox_writer")
 
 
 def blocks_of_the_horizon(connection: Connection) -> int:
@@ -249,7 +280,10 @@ def blocks_of_the_horizon(connection: Connection) -> int:
     at = position.read(connection)
     assert at is not None
     Horizon.read(Watched(), at)  # type: ignore[arg-type]
-    query, parameters = asked
+    return blocks(connection, *asked)
+
+
+def blocks(connection: Connection, query: Any, parameters: Any) -> int:
     ((plan,),) = connection.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query, parameters).fetchall()
     top = plan[0]["Plan"]
     return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])

@@ -19,6 +19,9 @@ from publisher.commands import audit as command
 
 KEYS = ["user:smile:7", "tab\there", "esc\x1b[31m", "[red]", "it's \\ \u202e\x85", "line\nend"]
 
+FORGED = "topic/0/5/x\nclean"
+"""The outbox-id of a record that anybody may have written to an output topic."""
+
 
 def printed_words(text: str) -> list[str]:
     """The words that bash makes of a line."""
@@ -38,7 +41,7 @@ def test_the_printed_command_names_the_lost_keys_themselves_and_the_settings_of_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mend = "publisher replay start " + " ".join(shell_word(f"--key={key}") for key in KEYS) + " --yes"
-    lost = Check("lost", "?", examples=[f"session {KEYS[0]!r}"], count=1)
+    lost = Check("lost", "?", examples=[f"session {KEYS[0]!r}", FORGED], count=2)
     report = AuditReport("uuid", 1, 1, 1, 1, [lost], {}, [mend])
 
     @contextmanager
@@ -60,3 +63,5 @@ def test_the_printed_command_names_the_lost_keys_themselves_and_the_settings_of_
         *("--yes", "--config", str(tmp_path / "my settings.toml")),
     ]
     assert "lost: session 'user:smile:7'" in ended.stdout
+    assert ended.stdout.splitlines()[-1] == "NOT clean"
+    assert "clean" not in ended.stdout.splitlines()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_job.sessions.errors import DamagedStateError
-from spark_job.sessions.state import live_sessions
+from spark_job.sessions.state import live_sessions, segments
 from spark_job.sessions.state.digests import EntrySum, entry_hashes, text_hashes
 from spark_job.sessions.state.live_sessions import LiveSessions
 from spark_job.sessions.state.open_sessions import OpenSessions
@@ -250,3 +250,21 @@ def test_a_sum_proves_nothing_where_the_hashes_are_not_those_of_the_entries() ->
     for changed in (replace(segment, entries=others.entries), replace(segment, hashes=others.hashes)):
         with pytest.raises(DamagedStateError):
             LiveSessions.counted([changed])
+
+
+def test_keys_that_share_a_hash_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for as often as there are such keys, a thousand would find the sessions of a thousand a million times."""
+    for module in (live_sessions, segments):
+        monkeypatch.setattr(module, "text_hashes", lambda keys: np.zeros((len(keys), 2), np.uint64))
+    asked: list[int] = []
+    with_keys = Segment.with_keys
+
+    def counted(of: Segment, hashes: Any) -> Any:
+        asked.append(len(hashes))
+        return with_keys(of, hashes)
+
+    monkeypatch.setattr(Segment, "with_keys", counted)
+    keys = [f"k{number}" for number in range(100)]
+    model = table_of(random.Random(1), list(range(100)), keys)
+    asked_for(LiveSessions.of(model), model, keys, None)
+    assert asked == [1]
