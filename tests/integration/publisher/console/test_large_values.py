@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from publisher.console.consumers import Consumers
 from publisher.console.pages import PAGES, PageRequest, read_page
 from publisher.console.reader import Connection, PageData
 from publisher.console.schemas import MOST_VALUE_BYTES, ShownValues
@@ -38,7 +39,9 @@ def page(connection: Connection, found: Settings, path: str, **values: str) -> t
 
     connection.adapters.register_loader("bytea", Counting)
     (of,) = (each for each in PAGES if each.path == path)
-    request = PageRequest(connection, found, values, lambda: (), ShownValues(show=True))
+    request = PageRequest(
+        connection, found, values, lambda: (), ShownValues(show=True), Consumers(found.console)
+    )
     return read_page(of, request), sizes
 
 
