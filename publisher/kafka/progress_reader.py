@@ -1,5 +1,6 @@
 """Reads progress records back from Kafka, the newest first."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -18,6 +19,8 @@ _FIRST_WINDOW = 256
 _WINDOW_GROWTH = 16
 # Records per window at most, so that a long history need not fit in memory.
 _LARGEST_WINDOW = 65_536
+# Ours have less than a kilobyte; another writer's may have megabytes.
+_LARGEST_WINDOW_BYTES = 64 << 20
 
 
 class StoredProgress(NamedTuple):
@@ -148,14 +151,40 @@ def records_backwards(
     end = high_watermark
     while end > 0:
         start = max(0, end - size)
+        window = _Window(start)
         try:
-            blocks = list(reader.read({(topic, partition): (start, end)}))
+            for block in reader.read({(topic, partition): (start, end)}):
+                for message in block:
+                    window.add(message.offset(), StoredProgress(message.key() or b"", message.value()))
         except EndNotReachedError as error:
             if not error.readable:
                 raise
             raise OpenTransactionError(topic, partition, error.readable[topic, partition]) from error
-        for block in reversed(blocks):
-            for message in reversed(block):
-                yield StoredProgress(message.key() or b"", message.value())
-        end = start
-        size = min(size * _WINDOW_GROWTH, _LARGEST_WINDOW)
+        yield from window.backwards()
+        size = min((end - window.start) * _WINDOW_GROWTH, _LARGEST_WINDOW)
+        end = window.start
+
+
+class _Window:
+    """The newest records of a window that fit in memory. `start`: the offset from which on they are all here."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self._records: deque[tuple[int, StoredProgress]] = deque()
+        self._bytes = 0
+
+    def add(self, offset: int, record: StoredProgress) -> None:
+        self._records.append((offset, record))
+        self._bytes += _size(record)
+        while self._bytes > _LARGEST_WINDOW_BYTES and len(self._records) > 1:
+            left_out, dropped = self._records.popleft()
+            self._bytes -= _size(dropped)
+            self.start = left_out + 1
+
+    def backwards(self) -> Iterator[StoredProgress]:
+        while self._records:
+            yield self._records.pop()[1]
+
+
+def _size(record: StoredProgress) -> int:
+    return len(record.key) + len(record.value or b"")
