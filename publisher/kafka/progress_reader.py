@@ -11,6 +11,7 @@ from contract.progress import Progress, lane_of_key
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import explanation
 from publisher.kafka.topics import Topics
+from publisher.protocol.remediation import FORGED
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.kafka.reading import EndNotReachedError, RangeReader
 from service.settings import KafkaSettings
@@ -77,7 +78,8 @@ def partition_records(
         nonlocal partition
         partition = number
         high_watermark = topics.high_watermark(topic, number, committed=without_waiting)
-        return records_backwards(reader, topic, number, high_watermark)
+        records = records_backwards(reader, topic, number, high_watermark)
+        return (record for record in records if _belongs(record.key, number))
 
     try:
         with clients.committed_reader(kafka, give_up) as reader, clients.reading(kafka, topic):
@@ -89,8 +91,14 @@ def partition_records(
         raise StoppedError(
             StopReason.OTHER_OUTBOX,
             f"{topic}[{partition}]: {error}. Something else writes to this progress topic, or a newer publisher did; "
-            "use that version, or name another [publisher] progress_topic before the first start",
+            f"use that version. If there is none: {FORGED}",
         ) from error
+
+
+def _belongs(key: bytes, partition: int) -> bool:
+    """Whether a publisher writes records of this key to this partition. Tombstones, too, go to a lane's own partition only."""
+    place = lane_of_key(key)
+    return place is None or place[1] == partition
 
 
 class Newest(NamedTuple):
@@ -110,7 +118,7 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
     later: dict[tuple[int, int], Progress] = {}
     for record in records:
         place = lane_of_key(record.key)
-        if place is None or place in seen:
+        if place is None or place[0] < epoch or place in seen:
             continue
         seen.add(place)
         if place == (epoch, lane):

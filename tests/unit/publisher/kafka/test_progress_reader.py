@@ -83,3 +83,17 @@ def test_large_records_of_another_writer_do_not_fill_the_memory_and_none_is_left
     found = [int(record.value or b"") for record in records_backwards(reader, "progress", 0, 300)]
     assert found == list(range(299, -1, -1))
     assert most < 20
+
+
+def test_a_key_of_another_lane_is_no_record_of_this_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No publisher writes there, and no tombstone would ever take it away."""
+    keys = [b"9/1", b"9/0", b"1/0", b"a replay"]
+    monkeypatch.setattr(
+        "publisher.kafka.clients.progress_consumer", lambda _: SimpleNamespace(close=lambda: None)
+    )
+    monkeypatch.setattr(
+        progress_reader, "records_backwards", lambda *_: iter([StoredProgress(key, b"") for key in keys])
+    )
+    topics: Any = SimpleNamespace(high_watermark=lambda *_, **__: 4)
+    with partition_records(KafkaSettings(), topics, "progress") as records_of:
+        assert [record.key for record in records_of(0)] == [b"9/0", b"1/0", b"a replay"]
