@@ -12,8 +12,8 @@ import pytest
 from contract.cursor import Cursor
 from contract.progress import Progress, Totals, progress_key
 from publisher.kafka.progress_reader import StoredProgress
-from publisher.protocol.history_check import MOST_AHEAD
 from publisher.protocol.epochs import Epoch
+from publisher.protocol.history_check import MOST_AHEAD
 from publisher.protocol.stop_reasons import StoppedError
 from publisher.resume import survey as surveys
 from publisher.resume.decision import LaneSurvey, Way, healthy, target
@@ -115,7 +115,10 @@ def test_a_lane_that_only_kafka_knows_begins_at_its_start(monkeypatch: pytest.Mo
 def test_foreign_records_of_later_epochs_are_removed_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     later = replace(OURS, epoch=2, lane=3)
     foreign = StoredProgress(progress_key(5, 3), b"{}")
-    aside = [StoredProgress(progress_key(4, 3), None), replace(later, epoch=4)]
+    aside: list[StoredProgress | Progress] = [
+        StoredProgress(progress_key(4, 3), None),
+        replace(later, epoch=4),
+    ]
     found = surveyed(monkeypatch, foreign, later, *aside, partitions=4)
     assert found.later == {(5, 3): None, (2, 3): later}
     flood = [StoredProgress(progress_key(epoch, 0), b"{}") for epoch in range(2, 2_000)]
