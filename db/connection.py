@@ -76,12 +76,12 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
         release_frames(error)
         if _is_missing(settings, error, login):
             raise DatabaseMissingError(
-                f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct [postgres] dsn "
-                "(OUTBOX_POSTGRES__DSN), or create the database and run `outbox-migrate up`."
+                f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct "
+                f"{settings.named}, or create the database and run `outbox-migrate up`."
             ) from error
         raise failed_connection(settings, error)(
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
-            f"Check [postgres] dsn (OUTBOX_POSTGRES__DSN){_of_tls(settings, error)}; `devstack status` shows a local one."
+            f"Check {settings.named}{_of_tls(settings, error)}; `devstack status` shows a local one."
         ) from error
     return connection
 
@@ -209,5 +209,5 @@ def _no_sessions(settings: PostgresSettings) -> SettingsError:
     return SettingsError(
         f"Postgres at {settings.address()} is behind a pooler that does not keep a server connection for each client (PgBouncer with "
         "pool_mode = transaction): settings, locks and LISTEN of a session would be lost or somebody else's. Set pool_mode = "
-        "session for this database, or let [postgres] dsn (OUTBOX_POSTGRES__DSN) lead to Postgres itself (docs/postgres.md)"
+        f"session for this database, or let {settings.named} lead to Postgres itself (docs/postgres.md)"
     )

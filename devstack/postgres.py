@@ -186,7 +186,7 @@ def client_program(name: str) -> Path:
 
 def _runs_on(pid: int, data: Path) -> bool:
     command = Path(f"/proc/{pid}/cmdline")
-    return command.exists() and str(data) in command.read_text().split("\0")
+    return command.exists() and os.fsencode(data) in command.read_bytes().split(b"\0")
 
 
 def _major_version(binaries: Path) -> int:

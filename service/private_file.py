@@ -1,8 +1,9 @@
-"""Files that may hold session keys: only their owner may read them."""
+"""Files that may hold session keys: only their owner may read them. And what to say of a file that cannot be written."""
 
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from service.errors import SettingsError
@@ -47,7 +48,32 @@ def _refuse_of_others(path: str, found: os.stat_result) -> None:
         )
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a text. A file that is there keeps its mode. Raises OSError, SettingsError for another user's."""
-    with open(path, "w", encoding="utf-8", opener=private) as file:
+def write_private(path: Path, text: str, option: str) -> None:
+    """Write a text. A file that is there keeps its mode. `option`: what named the file. Raises SettingsError."""
+    with writing(path, option), open(path, "w", encoding="utf-8", opener=private) as file:
         file.write(text)
+
+
+def check_writable(path: Path, option: str) -> None:
+    """Raise SettingsError for a file that cannot be written, before long work begins. Leaves no file behind, and changes none."""
+    with writing(path, option):
+        # A pipe would be waited for.
+        if path.is_fifo():
+            return
+        is_new = not path.exists()
+        with open(path, "ab", opener=private):
+            pass
+        if is_new:
+            path.resolve().unlink()
+
+
+@contextmanager
+def writing(path: Path, option: str) -> Iterator[None]:
+    """Raise SettingsError for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(
+            f"{option} {str(path)!r} cannot be written: {error.strerror or error}. Name a file in a folder that is there, that you may "
+            "write to, and that has room"
+        ) from error

@@ -67,7 +67,7 @@ def _descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = stat.read_text("utf-8", "replace").rpartition(")")[2].split()
         except OSError:
             continue
         children.setdefault(int(fields[1]), []).append(int(stat.parent.name))

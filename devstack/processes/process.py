@@ -44,7 +44,7 @@ def birth(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat")
         if not stat.exists():
             return str(process.create_time())
-        ticks = stat.read_text().rpartition(")")[2].split()[19]
+        ticks = stat.read_text("utf-8", "replace").rpartition(")")[2].split()[19]
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
         return None
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{ticks}"

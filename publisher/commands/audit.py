@@ -1,8 +1,10 @@
 """`publisher audit`: runs the audit and prints its report."""
 
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Annotated
 
 import psycopg
@@ -14,6 +16,7 @@ from publisher.audit.audit import AuditRequest
 from publisher.audit.audit import audit as run_audit
 from publisher.audit.findings import EXAMPLES, AuditReport
 from publisher.audit.readback.lost_rows import shell_word
+from publisher.audit.readback.state import make_folder
 from publisher.audit.scope import Limits
 from publisher.commands.common import database
 from publisher.kafka.clients import check_options
@@ -26,8 +29,10 @@ from service.commands.times import SINCE, parse_moment
 from service.errors import UnavailableError
 from service.observability import logs
 from service.printable import printable
-from service.private_file import write_private
+from service.private_file import check_writable, write_private
 from service.settings import load_settings
+
+_KEYS_FILE = Path("lost-keys.txt")
 
 
 def audit(
@@ -66,7 +71,7 @@ def audit(
     keys_file: Annotated[
         Path,
         typer.Option(help="Where the session keys go that the replay command names, when there are many."),
-    ] = Path("lost-keys.txt"),
+    ] = _KEYS_FILE,
 ) -> None:
     """Prove that ledger, rows and deliveries agree, with --archive also that the archive is unaltered, with --kafka that every output is in
     its topic exactly once.
@@ -81,6 +86,12 @@ def audit(
         raise typer.BadParameter("--state is for --kafka", param_hint="--state")
     settings = load_settings(config)
     logs.configure(settings.log)
+    if report is not None:
+        check_writable(report, "--report")
+    if kafka and keys_file != _KEYS_FILE:
+        check_writable(keys_file, "--keys-file")
+    if state is not None:
+        make_folder(state)
     if kafka:
         check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     if consumed is not None and is_database(consumed):
@@ -107,19 +118,21 @@ def audit(
             found = run_audit(connection, settings, request, phase)
         except (psycopg.OperationalError, KafkaException) as error:
             raise UnavailableError(f"a server went away during the audit: {str(error).strip()}") from error
-        except OSError as error:
+        except (OSError, sqlite3.OperationalError) as error:
             raise UnavailableError(
-                f"the disk failed during the audit: {error}. Run the audit again"
+                f"the disk failed during the audit, which works in {str(state or gettempdir())!r}: {error}. Make room there, or name "
+                "another folder (--state with --kafka, TMPDIR), and run the audit again"
             ) from error
     if config is not None:
         # Without it the command would go to whatever the directory's settings name.
         found.mend = [f"{command} --config {shell_word(str(config.resolve()))}" for command in found.mend]
-    if report is not None:
-        write_private(report, document(found.as_json()))
     if as_json:
         print_json(found.as_json())
     else:
         _print(found)
+    if report is not None:
+        # Last: where the disk is full, what was found has been printed.
+        write_private(report, document(found.as_json()), "--report")
     if not found.clean:
         raise typer.Exit(1)
 

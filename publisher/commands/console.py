@@ -41,7 +41,7 @@ def console(
     name_unprotected(settings)
     chosen = settings.console.port or DEFAULT_PORT if port is None else port
     settings = settings.model_copy(update={"console": settings.console.model_copy(update={"port": chosen})})
-    postgres = settings.postgres.logged_in_by(settings.console.dsn, settings.console.dsn_file)
+    postgres = settings.postgres.logged_in_by(settings.console.dsn, settings.console.dsn_file, "console")
     with database(settings.model_copy(update={"postgres": postgres}), "console"):
         pass
     stop = threading.Event()

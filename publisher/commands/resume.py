@@ -115,7 +115,7 @@ def _show(plan: ResumePlan) -> None:
             f"{found.postgres}, seq {found.mirror.seq}",
             str(Cursor(plan.ledger.end if found.epoch_end is None else found.epoch_end)),
             str(lane.move.to),
-            note=_counted(lane),
+            note=", ".join(filter(None, [_counted(lane), _foreign(lane)])),
         )
     table.print(out)
     for line in _sums(plan):
@@ -200,6 +200,11 @@ def _counted(lane: LanePlan) -> str:
     return ", ".join(f"{what} {pair[1]:,} events" for what, pair in counts.items() if pair != (0, 0))
 
 
+def _foreign(lane: LanePlan) -> str:
+    foreign = lane.move.found.foreign
+    return "" if foreign is None else f"passes a newer record in Kafka that another program wrote: {foreign}"
+
+
 def _words(pair: tuple[int, int]) -> str:
     return f"{pair[1]:,} events of {pair[0]:,} sessions"
 
@@ -221,6 +226,7 @@ def _as_json(plan: ResumePlan, *, done: bool) -> dict[str, Any]:
                 "epoch": lane.move.found.epoch.epoch,
                 "lane": lane.move.found.lane,
                 "kafka": None if lane.move.found.newest is None else asdict(lane.move.found.newest.cursor),
+                "foreign": lane.move.found.foreign,
                 "postgres": asdict(lane.move.found.postgres),
                 "goes_on_after": asdict(lane.move.to),
                 "again": dict(zip(names, lane.again, strict=True)),

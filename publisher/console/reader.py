@@ -33,7 +33,7 @@ class Reader:
         console = settings.console
         postgres = settings.postgres
         timeout_s = min(_CONNECT_TIMEOUT_S, postgres.connect_timeout_s)
-        self._postgres = postgres.logged_in_by(console.dsn, console.dsn_file).model_copy(
+        self._postgres = postgres.logged_in_by(console.dsn, console.dsn_file, "console").model_copy(
             update={"connect_timeout_s": timeout_s}
         )
         self._timeout_ms = console.statement_timeout_ms

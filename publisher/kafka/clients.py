@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from service.errors import SettingsError
-from service.kafka.client import QUIET, KafkaAdmin, admin_client
-from service.kafka.reading import RangeReader
+from service.kafka.client import KafkaAdmin, admin_client
+from service.kafka.reading import RangeReader, committed_consumer
 from service.kafka.rights import needing
 from service.logins.kafka import LoginFailedError, logged_in
 from service.settings import KafkaSettings
@@ -170,15 +170,7 @@ _FIXED: dict[str, tuple[set[str], str]] = {
 
 def progress_consumer(settings: KafkaSettings) -> Consumer:
     """Return a consumer of committed records that reports the ends of partitions and keeps no group offsets."""
-    required: dict[str, Any] = {
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-        "auto.offset.reset": "earliest",
-        "allow.auto.create.topics": False,
-        "fetch.wait.max.ms": 10,
-    }
-    return Consumer(logged_in(QUIET | {"group.id": _PROGRESS_GROUP} | settings.client(**required)))
+    return committed_consumer(settings.client(), _group(settings))
 
 
 def committed_reader(
@@ -195,9 +187,12 @@ def committed_reader(
 @contextmanager
 def reading(settings: KafkaSettings, *topics: str) -> Iterator[None]:
     """Name the right that is missing, where Kafka refuses what a `committed_reader` reads. Raises KafkaException."""
-    group = str(settings.client().get("group.id", _PROGRESS_GROUP))
-    with needing("Read", "topic", *topics), needing("Describe", "consumer group", group):
+    with needing("Read", "topic", *topics), needing("Describe", "consumer group", _group(settings)):
         yield
+
+
+def _group(settings: KafkaSettings) -> str:
+    return str(settings.client().get("group.id", _PROGRESS_GROUP))
 
 
 class Cluster(NamedTuple):

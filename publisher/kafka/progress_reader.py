@@ -1,5 +1,6 @@
 """Reads progress records back from Kafka, the newest first."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from contract.progress import Progress, lane_of_key
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import explanation
 from publisher.kafka.topics import Topics
+from publisher.protocol.remediation import FORGED
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.kafka.reading import EndNotReachedError, RangeReader
 from service.settings import KafkaSettings
@@ -18,6 +20,8 @@ _FIRST_WINDOW = 256
 _WINDOW_GROWTH = 16
 # Records per window at most, so that a long history need not fit in memory.
 _LARGEST_WINDOW = 65_536
+# Ours have less than a kilobyte; another writer's may have megabytes.
+_LARGEST_WINDOW_BYTES = 64 << 20
 
 
 class StoredProgress(NamedTuple):
@@ -74,7 +78,8 @@ def partition_records(
         nonlocal partition
         partition = number
         high_watermark = topics.high_watermark(topic, number, committed=without_waiting)
-        return records_backwards(reader, topic, number, high_watermark)
+        records = records_backwards(reader, topic, number, high_watermark)
+        return (record for record in records if _belongs(record.key, number))
 
     try:
         with clients.committed_reader(kafka, give_up) as reader, clients.reading(kafka, topic):
@@ -86,8 +91,14 @@ def partition_records(
         raise StoppedError(
             StopReason.OTHER_OUTBOX,
             f"{topic}[{partition}]: {error}. Something else writes to this progress topic, or a newer publisher did; "
-            "use that version, or name another [publisher] progress_topic before the first start",
+            f"use that version. If there is none: {FORGED}",
         ) from error
+
+
+def _belongs(key: bytes, partition: int) -> bool:
+    """Whether a publisher writes records of this key to this partition. Tombstones, too, go to a lane's own partition only."""
+    place = lane_of_key(key)
+    return place is None or place[1] == partition
 
 
 class Newest(NamedTuple):
@@ -107,7 +118,7 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
     later: dict[tuple[int, int], Progress] = {}
     for record in records:
         place = lane_of_key(record.key)
-        if place is None or place in seen:
+        if place is None or place[0] < epoch or place in seen:
             continue
         seen.add(place)
         if place == (epoch, lane):
@@ -148,14 +159,40 @@ def records_backwards(
     end = high_watermark
     while end > 0:
         start = max(0, end - size)
+        window = _Window(start)
         try:
-            blocks = list(reader.read({(topic, partition): (start, end)}))
+            for block in reader.read({(topic, partition): (start, end)}):
+                for message in block:
+                    window.add(message.offset(), StoredProgress(message.key() or b"", message.value()))
         except EndNotReachedError as error:
             if not error.readable:
                 raise
             raise OpenTransactionError(topic, partition, error.readable[topic, partition]) from error
-        for block in reversed(blocks):
-            for message in reversed(block):
-                yield StoredProgress(message.key() or b"", message.value())
-        end = start
-        size = min(size * _WINDOW_GROWTH, _LARGEST_WINDOW)
+        yield from window.backwards()
+        size = min((end - window.start) * _WINDOW_GROWTH, _LARGEST_WINDOW)
+        end = window.start
+
+
+class _Window:
+    """The newest records of a window that fit in memory. `start`: the offset from which on they are all here."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self._records: deque[tuple[int, StoredProgress]] = deque()
+        self._bytes = 0
+
+    def add(self, offset: int, record: StoredProgress) -> None:
+        self._records.append((offset, record))
+        self._bytes += _size(record)
+        while self._bytes > _LARGEST_WINDOW_BYTES and len(self._records) > 1:
+            left_out, dropped = self._records.popleft()
+            self._bytes -= _size(dropped)
+            self.start = left_out + 1
+
+    def backwards(self) -> Iterator[StoredProgress]:
+        while self._records:
+            yield self._records.pop()[1]
+
+
+def _size(record: StoredProgress) -> int:
+    return len(record.key) + len(record.value or b"")

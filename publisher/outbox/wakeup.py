@@ -2,9 +2,13 @@
 
 `outbox_batch`: a batch was committed, `7 0,3` for the batch and the lanes that have rows; all may have where no lanes are named.
 `outbox_publisher`: publishers came, went or gave lanes back, or a lane was resumed.
+
+Any login that may connect can send both, as fast as Postgres takes them. So the listener reads at most a hundred times a second, which
+leaves the rest with the server, and wakes publishers and stopped lanes, whose checks cost requests, at most twice a second.
 """
 
 import threading
+import time
 from typing import Any
 
 import psycopg
@@ -24,6 +28,10 @@ _log = structlog.get_logger()
 
 _BATCH = "outbox_batch"
 _MOST_BACKOFF_S = 5.0
+_WAIT_S = 0.5
+_REST_S = 0.01
+"""After each read."""
+_PUBLISHERS_APART_S = 0.5
 
 
 class Wakeup:
@@ -35,6 +43,8 @@ class Wakeup:
         self._stop = stop
         self._lanes: dict[threading.Event, int] = {}
         self._publishers: set[threading.Event] = set()
+        self._publishers_due = False
+        self._publishers_at = -_PUBLISHERS_APART_S
         self._lock = threading.Lock()
         self._thread = supervised(self._run, "wakeup", stop)
 
@@ -75,16 +85,27 @@ class Wakeup:
     def take(self, channel: str, payload: str) -> None:
         """Set the events that a notification is for. Any login may send one, with any text."""
         _, named, lanes = payload.partition(" ")
+        if channel != _BATCH:
+            self._publishers_due = True
+            self._wake_publishers()
+            return
         with self._lock:
-            if channel != _BATCH:
-                events = list(self._publishers)
-            elif not named:
+            if not named:
                 events = list(self._lanes)
             else:
                 woken = set(lanes.split(","))
                 events = [event for event, lane in self._lanes.items() if str(lane) in woken]
         for event in events:
             event.set()
+
+    def _wake_publishers(self) -> None:
+        """Set the events of publishers if they are due and their turn has come."""
+        now = time.monotonic()
+        if self._publishers_due and now >= self._publishers_at + _PUBLISHERS_APART_S:
+            self._publishers_due, self._publishers_at = False, now
+            with self._lock:
+                for event in self._publishers:
+                    event.set()
 
     def _run(self) -> None:
         backoff = Backoff(least_s=0.1, most_s=_MOST_BACKOFF_S)
@@ -111,5 +132,10 @@ class Wakeup:
         self.wake_all()
         while not self._stop.is_set():
             loop.turn()
-            for news in connection.notifies(timeout=0.5, stop_after=1):
+            heard = False
+            for news in connection.notifies(timeout=_WAIT_S, stop_after=1):
+                heard = True
                 self.take(news.channel, news.payload)
+            self._wake_publishers()
+            if heard:
+                self._stop.wait(_REST_S)

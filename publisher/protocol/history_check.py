@@ -10,6 +10,9 @@ from contract.progress import NO_TOTALS, Progress, Totals
 from publisher.protocol.remediation import LANE, RESTORED, Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
+MOST_AHEAD = 2**53
+"""Most transactions, or events, by which Kafka can be ahead of a database that was restored."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -91,6 +94,7 @@ def continue_from(
     else:
         _same_places(identity, record, remediation)
         _names_its_commit(record, mirror, remediation)
+        _counts_as_a_lane(record, mirror, remediation)
         _same_sequence(record, mirror, known, remediation)
         unrecorded = record if is_unrecorded(record, mirror.seq) else None
         position = DeliveryPosition(record.seq, record.cursor, record.commit_id, unrecorded, record.total)
@@ -189,6 +193,16 @@ def _names_its_commit(record: CommittedProgress, mirror: Mirror, remediation: Re
         f"progress record {record.seq} of {remediation.subject} names no commit id for its cursor {record.cursor}, and Postgres knows of "
         f"no resume to there: something else writes to this progress topic. {remediation.forged}",
     )
+
+
+def _counts_as_a_lane(record: CommittedProgress, mirror: Mirror, remediation: Remediation) -> None:
+    """Raise StoppedError for a number that no lane reaches: the next ones would not fit into Postgres' columns."""
+    if record.seq - mirror.seq > MOST_AHEAD:
+        raise StoppedError(
+            StopReason.OTHER_OUTBOX,
+            f"the newest progress record of {remediation.subject} is number {record.seq}, Postgres knows {mirror.seq}: something else "
+            f"writes to this progress topic. {remediation.forged}",
+        )
 
 
 def _same_sequence(record: CommittedProgress, mirror: Mirror, known: int, remediation: Remediation) -> None:

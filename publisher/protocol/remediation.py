@@ -92,7 +92,7 @@ LANE = Remediation(
     SET_BACK,
     RESTORED,
     COPIED_TOPIC,
-    "Give each outbox its own [publisher] progress_topic",
+    f"Give each outbox its own [publisher] progress_topic. {FORGED}",
     FORGED,
 )
 

@@ -26,8 +26,9 @@ class Way(StrEnum):
 class LaneSurvey:
     """The state of one lane in Kafka and Postgres.
 
-    `shared`: the newest progress record that this ledger shares; `from_start`: Kafka shows that the lane began at its epoch's
-    start. `later`: records of lane epochs that this ledger does not have. `epoch_end`: as in LaneChunk.
+    `newest`: the newest record that this outbox may have written; `foreign`: why a newer one is not this outbox's, None where there is
+    none. `shared`: the newest progress record that this ledger shares; `from_start`: Kafka shows that the lane began at its epoch's start.
+    `later`: records of lane epochs that this ledger does not have, None for those that are not this outbox's. `epoch_end`: as in LaneChunk.
     """
 
     epoch: Epoch
@@ -36,13 +37,14 @@ class LaneSurvey:
     newest: Progress | None
     shared: Progress | None
     from_start: bool
-    later: dict[tuple[int, int], Progress]
+    later: dict[tuple[int, int], Progress | None]
     mirror: Mirror
     mirror_total: Totals
     mirror_sound: bool
     """Whether the ledger's row at the mirror's cursor is the one that was delivered."""
     stopped: bool
     start_commit_id: UUID | None = None
+    foreign: str | None = None
 
     @property
     def start(self) -> Cursor:
@@ -103,6 +105,8 @@ class Move:
 
 def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> DeliveryPosition | None:
     """Return where the lane would continue by itself, None where it would stop."""
+    if found.foreign is not None:
+        return None
     commit_id = found.start_commit_id if found.newest is None else None
     if found.newest is not None and found.newest is found.shared:
         commit_id = found.newest.commit_id
@@ -146,7 +150,8 @@ def move(found: LaneSurvey, to: Cursor) -> Move:
         base = found.shared.total if found.shared is not None else found.mirror_total
         unknown = found.newest.total.minus(base)
     for record in found.later.values():
-        unknown = unknown.plus(record.total.sessions, record.total.events, record.total.parked)
+        if record is not None:
+            unknown = unknown.plus(record.total.sessions, record.total.events, record.total.parked)
     return Move(
         found,
         to,

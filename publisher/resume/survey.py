@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from publisher.kafka.progress_reader import progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
 from publisher.protocol.epochs import Epoch
-from publisher.protocol.history_check import Mirror
+from publisher.protocol.history_check import MOST_AHEAD, Mirror
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.resume.decision import LaneSurvey, ResendRange
 from service.settings import Settings
@@ -24,6 +25,8 @@ _EPOCHS = queries("publisher", "epochs")
 _LEDGER = queries("publisher", "ledger")
 _RESUMES = queries("publisher", "resumes")
 _ROWS = queries("publisher", "rows")
+
+_MOST_LATER = 1_000
 
 
 class LaneEpoch(NamedTuple):
@@ -85,7 +88,7 @@ class ResumeSurvey:
     def lane(self, of: LaneEpoch, lane: int, newest: Epoch) -> LaneSurvey:
         """Return the state of a lane. `newest`: the ledger's newest epoch.
 
-        Raises StoppedError for records of another outbox or version, KafkaException, psycopg.Error.
+        Raises StoppedError where another program fills the topic, KafkaException, psycopg.Error.
         """
         epoch = of.epoch
         row = self._connection.execute(_RESUMES["lane"], {"epoch": epoch.epoch, "lane": lane}).fetchone()
@@ -102,7 +105,8 @@ class ResumeSurvey:
         mirror = Mirror(seq, Cursor(batch, key), last)
         start = Cursor(epoch.from_batch - 1)
         partitions = self._topics.partitions(self.progress_topic)
-        records, shared, from_start, later = self._own(epoch, lane, newest, start, partitions, seq)
+        read = self._own(epoch, lane, newest, start, partitions, mirror, Totals(sessions, events))
+        later = read.later
         if lane == 0:
             for partition in range(newest.lanes, partitions):
                 later |= self._later(partition, newest)
@@ -111,9 +115,9 @@ class ResumeSurvey:
             epoch,
             of.end,
             lane,
-            newest=records,
-            shared=shared,
-            from_start=from_start,
+            newest=read.newest,
+            shared=read.shared,
+            from_start=read.from_start,
             later=later,
             mirror=mirror,
             mirror_total=Totals(sessions, events),
@@ -122,6 +126,7 @@ class ResumeSurvey:
             else self.can_follow(start),
             stopped=stopped,
             start_commit_id=start_commit,
+            foreign=read.foreign,
         )
 
     def can_follow(self, cursor: Cursor) -> bool:
@@ -158,39 +163,72 @@ class ResumeSurvey:
         return sessions, events
 
     def _own(
-        self, epoch: Epoch, lane: int, newest: Epoch, start: Cursor, partitions: int, mirror_seq: int
-    ) -> tuple[Progress | None, Progress | None, bool, dict[tuple[int, int], Progress]]:
-        """Return the lane's newest record, the newest that the ledger shares, whether its first one is there, and later epochs'."""
-        first_met: Progress | None = None
-        later: dict[tuple[int, int], Progress] = {}
+        self,
+        epoch: Epoch,
+        lane: int,
+        newest: Epoch,
+        start: Cursor,
+        partitions: int,
+        mirror: Mirror,
+        mirror_total: Totals,
+    ) -> "_LaneRecords":
+        found = _LaneRecords()
         put_aside: set[tuple[int, int]] = set()
         if lane >= partitions:
-            return None, None, False, {}
+            return found
         with closing(self._records(lane)) as records:
-            for place, record in records:
+            for place, value in records:
                 if place in put_aside:
                     continue
-                if record is None:
+                if value is None:
                     put_aside.add(place)
                 elif place == (epoch.epoch, lane):
-                    first_met = first_met or record
-                    if self._shares(record, mirror_seq):
-                        return first_met, record, False, later
-                    if record.after == start and record.resumed is None:
-                        return first_met, None, self.can_follow(start), later
+                    record = self._decoded(value)
+                    if isinstance(record, Progress) and not _is_ahead(record, mirror, mirror_total):
+                        found.newest = found.newest or record
+                        if self._shares(record, mirror):
+                            found.shared = record
+                            return found
+                        # Where Postgres knows a transaction, the ledger has the lane's first one: that would be shared.
+                        if record.after == start and record.resumed is None and mirror.seq == 0:
+                            found.from_start = self.can_follow(start)
+                            return found
+                    elif found.newest is None and found.foreign is None:
+                        found.foreign = (
+                            record if isinstance(record, str) else "its numbers are none of a lane"
+                        )
                 elif place[0] > newest.epoch:
-                    later.setdefault(place, record)
-        return first_met, None, False, later
+                    self._add_later(found.later, place, value)
+        return found
 
-    def _later(self, partition: int, newest: Epoch) -> dict[tuple[int, int], Progress]:
+    def _later(self, partition: int, newest: Epoch) -> dict[tuple[int, int], Progress | None]:
         found: dict[tuple[int, int], Progress | None] = {}
-        for place, record in self._records(partition):
-            if place[0] > newest.epoch:
-                found.setdefault(place, record)
-        return {place: record for place, record in found.items() if record is not None}
+        put_aside: set[tuple[int, int]] = set()
+        for place, value in self._records(partition):
+            if value is None:
+                put_aside.add(place)
+            elif place[0] > newest.epoch and place not in put_aside:
+                self._add_later(found, place, value)
+        return found
 
-    def _records(self, partition: int) -> Generator[tuple[tuple[int, int], Progress | None]]:
-        """Yield ((epoch, lane), record), newest first; a tombstone has the record None."""
+    def _add_later(
+        self, later: dict[tuple[int, int], Progress | None], place: tuple[int, int], value: bytes
+    ) -> None:
+        """Add a lane's newest record; None for one that is not this outbox's, which is removed like the others."""
+        if place in later:
+            return
+        if len(later) == _MOST_LATER:
+            raise StoppedError(
+                StopReason.OTHER_OUTBOX,
+                f"{self.progress_topic}[{place[1]}] has records of over {_MOST_LATER:,} lane epochs that this ledger does not have: "
+                "something else writes to this progress topic. Find out what, and take that right away; then delete the topic, and "
+                "`publisher resume --from mirror` makes it again and continues after what Postgres recorded as delivered",
+            )
+        record = self._decoded(value)
+        later[place] = record if isinstance(record, Progress) else None
+
+    def _records(self, partition: int) -> Generator[tuple[tuple[int, int], bytes | None]]:
+        """Yield ((epoch, lane), value or None where it was put aside), newest first."""
         # A transaction that a dead process left open would be waited for until the broker ends it.
         without_waiting = not self._fenced
         with progress_records(
@@ -203,26 +241,54 @@ class ResumeSurvey:
             for key, value in records:
                 place = lane_of_key(key)
                 if place is not None:
-                    yield place, None if value is None else self._decoded(value)
+                    yield place, value
 
-    def _decoded(self, value: bytes) -> Progress:
-        record = Progress.decode(value)
+    def _decoded(self, value: bytes) -> Progress | str:
+        """Return the record, or why it is not one of this outbox."""
+        try:
+            record = Progress.decode(value)
+        except ValueError as error:
+            return str(error)
         if record.outbox_uuid != self._outbox_uuid:
-            raise StoppedError(
-                StopReason.OTHER_OUTBOX,
-                f"{self.progress_topic} has a record of outbox {record.outbox_uuid}: something else writes to it. Give each "
-                "outbox its own [publisher] progress_topic",
-            )
+            return f"it is of outbox {record.outbox_uuid}"
         return record
 
-    def _shares(self, record: Progress, mirror_seq: int) -> bool:
+    def _shares(self, record: Progress, mirror: Mirror) -> bool:
         """Whether this ledger has the batch that was delivered last, and Postgres the rows that were parked up to there."""
-        if record.commit_id is None and record.seq > mirror_seq:
-            return False  # anybody could have written it (protocol/history_check.py)
+        if record.commit_id is None:
+            # Anybody could have written it (protocol/history_check.py), unless Postgres has it, too.
+            at_mirror = (record.seq, record.cursor) == (mirror.seq, mirror.cursor)
+            return record.cursor.batch_id == 0 and (at_mirror or self._is_recorded(record))
         if commit_id_at(self._connection, record.cursor.batch_id) != record.commit_id:
             return False
         parked = record.total.parked
         return parked == 0 or parked <= self.parked_up_to(record.epoch, record.lane, record.cursor)
+
+    def _is_recorded(self, record: Progress) -> bool:
+        place = {"epoch": record.epoch, "lane": record.lane, "seq": record.seq}
+        return bool(_one(self._connection, _RESUMES["began_anew"], place)[0])
+
+
+@dataclass
+class _LaneRecords:
+    """What a partition has of a lane, as in LaneSurvey."""
+
+    newest: Progress | None = None
+    shared: Progress | None = None
+    from_start: bool = False
+    foreign: str | None = None
+    later: dict[tuple[int, int], Progress | None] = field(default_factory=dict)
+
+
+def _is_ahead(record: Progress, mirror: Mirror, total: Totals) -> bool:
+    """Whether a record counts more than any lane can have done since: the next numbers would not fit into Postgres' columns."""
+    ahead = (
+        record.seq - mirror.seq,
+        record.total.sessions - total.sessions,
+        record.total.events - total.events,
+        record.total.parked,
+    )
+    return max(ahead) > MOST_AHEAD
 
 
 def _one(connection: psycopg.Connection[Any], query: LiteralString, parameters: dict[str, Any]) -> Any:

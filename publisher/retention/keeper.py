@@ -53,7 +53,7 @@ class RetentionReport:
 
 def postgres_settings(settings: Settings) -> PostgresSettings:
     """Return how retention connects: with its own login if one is set."""
-    return settings.postgres.logged_in_by(settings.retention.dsn, settings.retention.dsn_file)
+    return settings.postgres.logged_in_by(settings.retention.dsn, settings.retention.dsn_file, "retention")
 
 
 def require_limit(settings: Settings) -> None:

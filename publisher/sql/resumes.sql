@@ -10,6 +10,11 @@ SELECT l.seq, l.cursor_batch, l.cursor_key, l.cursor_commit_id, l.sessions, l.ev
 FROM outbox.lane l
 WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s
 
+-- name: began_anew
+-- Whether a resume set the lane to the beginning by this transaction.
+SELECT EXISTS (SELECT FROM outbox.delivery d
+               WHERE d.epoch = %(epoch)s AND d.lane = %(lane)s AND d.seq = %(seq)s AND d.kind = 'resume' AND d.to_batch = 0)
+
 -- name: count_rows
 -- Sessions and events of a lane's rows between two cursors; parked rows are passed again, not sent.
 SELECT coalesce(sum(cardinality(o.session_ends)), 0)::bigint, coalesce(sum(cardinality(o.topics)), 0)::bigint

@@ -23,6 +23,7 @@ _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _FILE = "file:///"
 _SECRETS = {"password", "sslpassword"}
+_NAMED_BY = "--consumer (--consumed of an audit, [console] consumer_dsn_file)"
 
 
 def is_database(text: str) -> bool:
@@ -70,7 +71,7 @@ def _connected(postgres: PostgresSettings, application: str) -> psycopg.Connecti
         # The outbox's own text names the settings of the outbox's server.
         said = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
         raise UnavailableError(
-            f"the consumer's database at {postgres.address()} cannot be used: {str(said).strip()}"
+            f"the consumer's database at {postgres.address()} cannot be used: {str(said).strip()}. Check {_NAMED_BY}"
         ) from error
 
 

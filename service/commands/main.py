@@ -1,5 +1,7 @@
 """How every command line of this project begins and ends: the same flags, and an explained error instead of a traceback."""
 
+import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -11,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from service.commands.version import Version
-from service.errors import OutboxError
+from service.errors import OutboxError, UnavailableError
 from service.printable import printable
 
 
@@ -69,14 +71,19 @@ def run_command(app: Callable[[], object], name: str) -> None:
     """Run `app`; an OutboxError goes to stderr as it is and decides the exit code. Every other error is a bug: a traceback, exit code 1."""
     try:
         try:
-            app()
+            try:
+                app()
+            finally:
+                # Here, where a full disk can be explained, and not when Python ends.
+                with suppress(AttributeError, ValueError, BrokenPipeError):
+                    sys.stdout.flush()
         except OutboxError:
             raise
         except Exception as error:
             # Imported here: help and completion must be quick.
             from service.commands.postgres_failures import explained
 
-            explanation = explained(error)
+            explanation = _full_disk(error) or explained(error)
             if explanation is None:
                 _say(traceback.format_exc())
                 sys.exit(1)
@@ -84,6 +91,19 @@ def run_command(app: Callable[[], object], name: str) -> None:
     except OutboxError as error:
         _say(f"{name}: {error}\n")
         sys.exit(error.exit_code)
+
+
+def _full_disk(error: Exception) -> UnavailableError | None:
+    """Return the explanation if there is no room for the output of a command; None for another error."""
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    # Python would try again when it ends, and end with another exit code.
+    with suppress(OSError, ValueError, AttributeError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return UnavailableError(
+        f"{error.filename or 'standard output'!s} cannot be written: {error.strerror}. Make room there and run the command again; what it "
+        "has changed stays changed"
+    )
 
 
 def _say(text: str) -> None:

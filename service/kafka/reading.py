@@ -10,11 +10,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from operator import methodcaller
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from service.kafka.renewable_client import LASTS_S
+from service.logins.kafka import logged_in
 
 Place = tuple[str, int]
 """(topic, partition)"""
@@ -23,6 +24,36 @@ _CONSUME = 10_000
 _LOOK_S = 0.2
 _WAITED_FOR = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 _offset = methodcaller("offset")
+
+# Few records are read ahead, whatever their size: of what is queued librdkafka (2.16) counts neither keys nor headers. So it asks for much
+# at a time, and again as soon as there is room; by default it rests for a second whenever enough is queued.
+_READ_AHEAD = {
+    "queued.min.messages": 100,
+    "queued.max.messages.kbytes": 256 * 1024,
+    "fetch.message.max.bytes": 4 << 20,
+    "fetch.queue.backoff.ms": 1,
+    "fetch.wait.max.ms": 10,
+}
+
+
+def committed_consumer(
+    client: Mapping[str, str | int | float | bool],
+    group: str,
+    reset: Literal["earliest", "error"] = "earliest",
+) -> Consumer:
+    """Return a consumer of committed records for a RangeReader, in bounded memory. It joins no group and commits no offset.
+
+    `client`: `[kafka]` as librdkafka takes it. `group`: Kafka asks for the right to describe it. Raises KafkaException, LoginFailedError.
+    """
+    required: dict[str, str | int | float | bool] = {
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": reset,
+        "allow.auto.create.topics": False,
+    }
+    return Consumer(logged_in({"log_level": 0, **client, **_READ_AHEAD, **required}))
 
 
 class EndNotReachedError(KafkaException):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from service.errors import SecretUnreadableError
 from service.logins.options import with_login
@@ -37,6 +37,18 @@ class PostgresSettings(Section):
     """Milliseconds to wait for a lock before the statement fails."""
     idle_in_transaction_timeout_ms: Milliseconds = 60_000
     """Milliseconds after which Postgres ends an idle transaction, so that a frozen process holds no lock for ever."""
+    _named: str = PrivateAttr("[postgres] dsn (OUTBOX_POSTGRES__DSN)")
+
+    @property
+    def named(self) -> str:
+        """The setting or the option that the DSN comes from, for messages."""
+        return self._named
+
+    def named_by(self, setting: str) -> "PostgresSettings":
+        """Return these settings with another name for messages."""
+        renamed = self.model_copy()
+        renamed._named = setting
+        return renamed
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
@@ -57,9 +69,14 @@ class PostgresSettings(Section):
             raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r} is empty")
         return self.model_copy(update={"dsn": found})
 
-    def logged_in_by(self, dsn: SecretStr | None, dsn_file: Path | None = None) -> "PostgresSettings":
-        """Return these settings with another DSN, where there is one, and the file that it is read from."""
-        return self if dsn is None else self.model_copy(update={"dsn": dsn, "dsn_file": dsn_file})
+    def logged_in_by(
+        self, dsn: SecretStr | None, dsn_file: Path | None = None, section: str = "postgres"
+    ) -> "PostgresSettings":
+        """Return these settings with the DSN of another section, where it has one, and the file that it is read from."""
+        if dsn is None:
+            return self
+        setting = f"[{section}] dsn (OUTBOX_{section.upper()}__DSN)"
+        return self.model_copy(update={"dsn": dsn, "dsn_file": dsn_file}).named_by(setting)
 
     def address(self) -> str:
         """Return each host with its port, and the database, without user and password, for messages."""

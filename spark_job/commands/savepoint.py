@@ -145,10 +145,7 @@ def export(
     if output is None:
         print(text, end="")
         return
-    try:
-        write_private(output, text)
-    except OSError as error:
-        raise SettingsError(f"--output {str(output)!r} cannot be written: {error}") from error
+    write_private(output, text, "--output")
     errors.print(
         f"savepoint {name!r} written to {output}; `spark-job fork {output}` begins another outbox with it"
     )

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from service.kafka.reading import EndNotReachedError, Place, RangeReader
+from service.kafka.reading import EndNotReachedError, Place, RangeReader, committed_consumer
 from service.kafka.rights import needing
-from service.logins.kafka import logged_in
 
 # No group is joined, and no offset is committed; the client requires a name.
 _GROUP = "outbox-rebuild"
@@ -45,25 +44,9 @@ def committed_ranges(
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Any]]:
     """As `committed_records`, for several partitions, each in offset order. `give_up` is called while waiting; True ends the wait."""
-    options = {
-        **client,
-        "group.id": _GROUP,
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "fetch.wait.max.ms": 10,
-        # Few records are read ahead, whatever their size: of what is queued librdkafka (2.16) counts neither keys nor headers. So it asks
-        # for much at a time, and again as soon as there is room; by default it rests for a second whenever enough is queued.
-        "queued.min.messages": 100,
-        "queued.max.messages.kbytes": 256 * 1024,
-        "fetch.message.max.bytes": 4 << 20,
-        "fetch.queue.backoff.ms": 1,
-        "log_level": 0,
-    }
     try:
         with (
-            RangeReader(lambda: Consumer(logged_in(options)), timeout_s, give_up) as reader,
+            RangeReader(lambda: committed_consumer(client, _GROUP, "error"), timeout_s, give_up) as reader,
             needing("Read", "topic", *sorted({topic for topic, _ in ranges})),
             needing("Describe", "consumer group", _GROUP),
         ):

@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 
 from contract.progress import Progress, lane_of_key
 from db.statements import queries
 from service.errors import ContinuityError, UnavailableError
-from service.kafka.client import QUIET, KafkaAdmin, admin_client
-from service.kafka.reading import RangeReader
+from service.kafka.client import KafkaAdmin, admin_client
+from service.kafka.reading import RangeReader, committed_consumer
 from service.kafka.rights import needing
 from service.kafka.topics import existing_topics, partition_offsets
-from service.logins.kafka import logged_in
 from service.settings import Settings
 from spark_job.ledger.generations import Connection
 
@@ -46,24 +45,14 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
     """
     topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
     group = f"{topic}-look"  # never committed; the client requires one
-    options = (
-        QUIET
-        | settings.kafka.client()
-        | {
-            "group.id": group,
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,
-        }
-    )
     try:
         with needing("Read", "topic", topic), needing("Describe", "consumer group", group):
             bounds = _bounds(admin_client(settings.kafka), topic)
             if not bounds:
                 return []
-            with RangeReader(lambda: Consumer(logged_in(options)), _TIMEOUT_S) as reader:
+            with RangeReader(
+                lambda: committed_consumer(settings.kafka.client(), group), _TIMEOUT_S
+            ) as reader:
                 return _read_newest(reader, topic, bounds)
     except KafkaException as error:
         raise UnavailableError(

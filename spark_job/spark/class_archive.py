@@ -42,7 +42,7 @@ def recording(path: Path) -> list[str]:
 
 def _release(java: Path) -> str:
     release = java.parents[1] / "release"
-    return f"{java} {release.read_text('utf-8') if release.is_file() else ''}"
+    return f"{java} {release.read_text('utf-8', 'replace') if release.is_file() else ''}"
 
 
 def _known(jar: Path) -> str:

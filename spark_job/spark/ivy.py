@@ -78,7 +78,9 @@ def download(
     command += ["-settings", str(settings), "-ivy", str(module), "-cache", str(scratch / "ivy-cache")]
     command += ["-retrieve", f"{jars}/[organisation]!![artifact]!![revision].[ext]"]
     lines: list[str] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
+    ) as ivy:
         assert ivy.stdout is not None
         for line in ivy.stdout:
             lines.append(line)
@@ -145,7 +147,7 @@ def _module_xml(roots: Iterable[Root]) -> str:
 def _java_major(java: str) -> int:
     command = [java, "-version"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     except OSError as error:
         raise start_failure(error, []) from error
     version = re.search(r'version "(?:1\.)?(\d+)', done.stderr)

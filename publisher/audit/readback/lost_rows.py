@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,7 +14,8 @@ import psycopg
 from db import windows
 from db.statements import queries
 from publisher.audit.readback.digest import ExpectedOutput
-from service.private_file import write_private
+from service.errors import SettingsError
+from service.private_file import private, write_private
 
 _ROWS = queries("publisher.audit", "rows")
 
@@ -27,6 +29,9 @@ class LostRows:
         path = folder / "lost.sqlite"
         path.unlink(missing_ok=True)
         self._path = path
+        # SQLite would leave the mode to the umask; it gives its journal the mode of the database.
+        with open(path, "xb", opener=private):
+            pass
         self._database = sqlite3.connect(path)
         self._database.execute(
             "CREATE TABLE lost (batch INTEGER, lane INTEGER, row INTEGER, PRIMARY KEY (batch, lane, row)) WITHOUT ROWID"
@@ -95,12 +100,22 @@ def mending_command(
         # One word with the option, because a key may begin with a dash.
         command += [f"--key={key}" for key in named]
         if len(named) < len(keys):
-            write_private(keys_file, "".join(f"{key}\n" for key in keys if key not in set(named)))
-            command += ["--keys-file", str(keys_file)]
+            text = "".join(f"{key}\n" for key in keys if key not in set(named))
+            command += ["--keys-file", str(_written(keys_file, text))]
     if len(lost.topics) < len(topics):
         for topic in sorted(lost.topics):
             command += ["--topic", topics[topic]]
     return " ".join(map(shell_word, [*command, "--yes"]))
+
+
+def _written(keys_file: Path, text: str) -> Path:
+    """Write the keys there, or among the temporary files: the audit may have read for hours. Raises SettingsError, OSError."""
+    try:
+        write_private(keys_file, text, "--keys-file")
+    except SettingsError:
+        keys_file = Path(mkdtemp(prefix="outbox-lost-keys-"), keys_file.name)
+        write_private(keys_file, text, "--keys-file")
+    return keys_file
 
 
 def _kept_rows(connection: psycopg.Connection[Any], first: int, last: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from service.errors import SettingsError
-from service.private_file import private
+from service.private_file import check_writable, private
 
 _VERSION = 6
 
@@ -61,13 +61,29 @@ def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
         )
     if not path.exists():
         return None
-    value = orjson.loads(path.read_bytes())
-    if value.pop("version", None) != _VERSION or value["asked"] != asked:
+    try:
+        value: dict[str, Any] = dict(orjson.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise SettingsError(
+            f"{path} is damaged: {error}. Delete the directory, and start the audit again"
+        ) from error
+    if value.pop("version", None) != _VERSION or value.get("asked") != asked:
         raise SettingsError(
             f"{folder} holds the state of another audit: {value.get('asked')}, this one is {asked}. Name another --state, "
             "or delete the directory"
         )
     return AuditState(**value)
+
+
+def make_folder(folder: Path) -> None:
+    """Make it, before long work begins. Raises SettingsError where it cannot be made or written to."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(
+            f"--state {str(folder)!r} cannot be made: {error.strerror}. Name another folder"
+        ) from error
+    check_writable(folder / "state.json.new", "--state")
 
 
 def save(folder: Path, state: AuditState) -> None:

@@ -24,9 +24,9 @@ from publisher.protocol.stored_row import StoredRow
 from publisher.replay import archived
 from publisher.replay.starting import ReplayPlan
 from publisher.retention.hold_off import hold_off_retention
-from service.errors import ContinuityError, SettingsError
+from service.errors import ContinuityError
 from service.printable import bytes_json
-from service.private_file import private
+from service.private_file import private, writing
 from service.settings import Settings
 
 Write = Callable[[StoredRow], int]
@@ -69,7 +69,7 @@ def write_file(
     part = path.with_name(f"{path.name}.part")
     hold_off_retention(connection)
     written = 0
-    try:
+    with writing(path, "--to-file"):
         with open(part, "wb", opener=private) as file:
             with form(file, outgoing) as write:
                 for row in _rows(connection, settings, plan):
@@ -84,8 +84,6 @@ def write_file(
                 ". Start it again for what is left"
             )
         part.replace(path)
-    except OSError as error:
-        raise SettingsError(f"--to-file {str(path)!r} cannot be written: {error}") from error
 
 
 def _rows(connection: psycopg.Connection[Any], settings: Settings, plan: ReplayPlan) -> Iterator[StoredRow]:

@@ -46,6 +46,7 @@ from service.commands.times import parse_moment
 from service.errors import SettingsError
 from service.kafka.client import admin_client
 from service.lifecycle.fault_points import reach
+from service.private_file import check_writable
 from service.settings import Settings
 
 _SHOWN_KEYS = 10
@@ -97,6 +98,9 @@ def start(
         raise SettingsError("--to-file sends nothing: leave out what is for a target in Kafka")
     if to_file is not None and to_file.exists():
         raise SettingsError(f"--to-file {str(to_file)!r} is there already: name a new file")
+    if to_file is not None and not dry_run:
+        # Before the rows are counted.
+        check_writable(to_file, "--to-file")
     form = None if to_file is None else format_of(to_file)
     settings = begin(config)
     if settings.schema_registry.url and (to_config or to_servers) and not keep_schema_ids:

@@ -166,9 +166,9 @@ def test_the_transform_is_the_only_code_whose_name_comes_from_outside() -> None:
 
 def test_a_file_that_may_hold_session_keys_is_its_owners_alone(tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    write_private(file, "k\n")
+    write_private(file, "k\n", "--x")
     assert (file.read_text("utf-8"), stat.S_IMODE(file.stat().st_mode)) == ("k\n", 0o600)
-    write_private(file, "again\n")
+    write_private(file, "again\n", "--x")
     assert file.read_text("utf-8") == "again\n"
     others = {
         str(path.relative_to(ROOT))
@@ -191,7 +191,7 @@ def test_a_file_that_another_user_has_put_there_is_not_written_to(
         theirs.rename(file)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(SettingsError, match="another user's"):
-        write_private(file, "k\n")
+        write_private(file, "k\n", "--x")
     assert file.read_text("utf-8") == "theirs"
     with open("/dev/null", "w", opener=private) as nothing:
         nothing.write("k\n")
@@ -203,13 +203,13 @@ def test_a_link_that_another_user_has_put_there_overwrites_no_file_of_ours(
     ours, file = tmp_path / "ours", tmp_path / "keys"
     ours.write_text("ours")
     file.symlink_to(ours)
-    write_private(file, "by our own link")
+    write_private(file, "by our own link", "--x")
     found = list(file.lstat())
     found[stat.ST_UID] = os.geteuid() + 1
     with monkeypatch.context() as patched:
         patched.setattr(os, "lstat", lambda _: os.stat_result(found))
         with pytest.raises(SettingsError, match="another user's link"):
-            write_private(file, "by theirs")
+            write_private(file, "by theirs", "--x")
     assert ours.read_text("utf-8") == "by our own link"
 
 
@@ -220,15 +220,15 @@ def test_a_pipe_that_another_user_has_put_there_is_not_written_to(
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        write_private(pipe, "by us")
+        write_private(pipe, "by us", "--x")
         assert os.read(reader, 100) == b"by us"
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         with pytest.raises(SettingsError, match="another user's"):
-            write_private(pipe, "k\n")
+            write_private(pipe, "k\n", "--x")
         # Put there only just now.
         monkeypatch.setattr(os, "lstat", _nothing_there)
         with pytest.raises(SettingsError, match="another user's"):
-            write_private(pipe, "k\n")
+            write_private(pipe, "k\n", "--x")
     finally:
         os.close(reader)
 
@@ -240,13 +240,26 @@ def test_a_link_that_is_put_there_only_just_now_overwrites_no_file_of_ours(
     ours.write_text("ours")
     file.symlink_to(ours)
     monkeypatch.setattr(os, "lstat", _nothing_there)
-    with pytest.raises(OSError, match="symbolic link"):
-        write_private(file, "k\n")
+    with pytest.raises(SettingsError, match="symbolic link"):
+        write_private(file, "k\n", "--x")
     assert ours.read_text("utf-8") == "ours"
 
 
 def _nothing_there(path: str) -> os.stat_result:
     raise FileNotFoundError(path)
+
+
+def test_no_byte_that_another_program_writes_can_stop_what_reads_it() -> None:
+    strict = {
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and called(node) in ("run", "Popen", "check_output")
+        for named in [{keyword.arg for keyword in node.keywords}]
+        if named & {"text", "encoding", "universal_newlines"} and "errors" not in named
+    }
+    # A character that is not as pg_dump wrote it would be in the schema's file.
+    assert {each.partition(":")[0] for each in strict} == {"db/dump.py"}
 
 
 def test_no_page_puts_a_token_into_a_command_line() -> None:

@@ -1,10 +1,13 @@
 """An audit continues from what it has written itself."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from publisher.audit.readback import lost_rows
+from publisher.audit.readback.lost_rows import LostRows
 from publisher.audit.readback.state import AuditState, load, save
 from service.errors import SettingsError
 
@@ -39,3 +42,31 @@ def test_no_audit_begins_in_a_folder_that_another_user_may_write_to(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(SettingsError, match="another user's"):
         load(folder, {})
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"])
+def test_a_damaged_state_is_named(tmp_path: Path, content: bytes) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "state.json").write_bytes(content)
+    with pytest.raises(SettingsError, match=r"state.json is damaged: .* Delete the directory"):
+        load(tmp_path, {})
+
+
+def test_what_is_lost_is_kept_in_a_file_of_its_owner_alone(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        with LostRows(tmp_path):
+            assert stat.S_IMODE((tmp_path / "lost.sqlite").stat().st_mode) == 0o600
+    finally:
+        os.umask(mask)
+
+
+def test_keys_that_cannot_be_written_where_they_should_go_are_kept_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit has read for hours by then."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    named = lost_rows._written(tmp_path / "missing" / "lost-keys.txt", "a\nb\n")
+    assert named.name == "lost-keys.txt"
+    assert named.read_text("utf-8") == "a\nb\n"
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (named.parent, named)] == [0o700, 0o600]

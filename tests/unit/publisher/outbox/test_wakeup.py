@@ -1,12 +1,17 @@
 """A batch wakes the lanes that it has rows for, and transactions that come too often wait for each other's batches."""
 
 import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from publisher.lane.transaction_pace import TransactionPace
+from publisher.outbox import wakeup as wakeups
 from publisher.outbox.wakeup import Wakeup
+from service.lifecycle.backoff import Backoff
 from service.observability.loops import Loops
 from service.settings import PostgresSettings
 
@@ -41,6 +46,68 @@ def test_no_payload_whoever_sends_it_ends_the_listener(payload: str) -> None:
     assert woken("outbox_batch", payload) in ([], [3])
     assert woken("outbox_publisher", payload) == [-1]
     assert woken("another", payload) in ([], [-1])
+
+
+class Flood:
+    """A stop and a connection on which each read finds notifications, until ten seconds have passed."""
+
+    def __init__(self, payload: str) -> None:
+        self.now, self.reads, self.payload = 100.0, 0, payload
+
+    def is_set(self) -> bool:
+        return self.now >= 110
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        return self.is_set()
+
+    def execute(self, statement: str) -> None:
+        assert "LISTEN" in statement
+
+    def notifies(self, timeout: float, stop_after: int) -> Iterator[Any]:
+        self.reads += 1
+        assert stop_after == 1
+        self.now += 1e-4
+        for channel in ("outbox_batch", "outbox_publisher"):
+            yield SimpleNamespace(channel=channel, payload=self.payload)
+
+
+def test_a_flood_of_notifications_costs_a_hundred_reads_a_second_and_two_looks_of_the_publisher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever may connect to the database may send them."""
+    looks: list[float] = []
+
+    class Publisher(threading.Event):
+        def set(self) -> None:
+            looks.append(flood.now)
+
+    flood: Any = Flood("7 " + "9," * 3_000)
+    monkeypatch.setattr(wakeups, "time", SimpleNamespace(monotonic=lambda: flood.now))
+    wakeup = Wakeup(PostgresSettings(dsn=SecretStr("postgresql://nowhere")), flood, Loops(60))
+    wakeup._publishers.add(Publisher())
+    wakeup._listen(flood, Backoff(least_s=0.1, most_s=5.0), SimpleNamespace(turn=lambda: None))  # type: ignore[arg-type]
+    assert 100 < flood.reads <= 1_001
+    # Also the last news of a flood are passed on.
+    assert 10 <= len(looks) <= 22
+    assert flood.now - looks[-1] < 1
+
+
+def test_news_that_come_at_once_are_told_once_and_the_last_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(wakeups, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    wakeup = Wakeup(PostgresSettings(dsn=SecretStr("postgresql://nowhere")), threading.Event(), Loops(60))
+    event = wakeup.subscribe_publishers()
+    for seconds, told in ((0.0, True), (0.1, False), (0.1, False)):
+        now[0] += seconds
+        wakeup.take("outbox_publisher", "")
+        assert event.is_set() == told
+        event.clear()
+    now[0] += 0.5
+    wakeup._wake_publishers()
+    assert event.is_set()
 
 
 def test_a_few_transactions_do_not_wait_and_many_wait_for_their_turn() -> None:

@@ -128,6 +128,13 @@ def test_a_record_that_names_no_commit_stops_the_lane_unless_a_resume_is_known()
     assert continue_from(IDENTITY, resumed, recorded, START, None) == DeliveryPosition(8, Cursor(0), None)
 
 
+def test_a_number_that_no_lane_reaches_is_another_writers_and_not_taken_over() -> None:
+    """The next one would not fit into Postgres' columns, and the lane could never be moved again."""
+    forged = replace(RECORD, seq=2**63 - 1, resumed="--from batch 9")
+    with pytest.raises(StoppedError, match=r"other_outbox.*number 9223372036854775807.*--from mirror"):
+        continue_from(IDENTITY, forged, MIRROR, START, COMMIT)
+
+
 def test_a_record_within_the_ledger_always_names_its_commit() -> None:
     nameless = replace(RECORD, commit_id=None)
     with pytest.raises(StoppedError, match=r"other_outbox.*names no commit id"):

@@ -51,6 +51,12 @@ def test_a_file_names_the_database(tmp_path: Path) -> None:
     assert "hush" not in str(error)
 
 
+def test_what_to_correct_is_the_option_and_not_the_outbox_s_dsn() -> None:
+    said = str(failure(AWAY))
+    assert "Check --consumer" in said
+    assert "[postgres]" not in said
+
+
 @pytest.mark.parametrize("text", [None, "", "postgresql://reader:hu/sh@db/billing", "hush"])
 def test_a_file_that_holds_no_dsn_is_told(text: str | None, tmp_path: Path) -> None:
     file = tmp_path / "dsn"

@@ -1,5 +1,6 @@
 """A range of offsets is read whole, whoever reads it: an end below it, and silence, are no ends."""
 
+import ast
 import itertools
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -13,10 +14,12 @@ from publisher.trace import records
 from service.errors import UnavailableError
 from service.kafka import reading as kafka_reading
 from service.kafka.reading import EndNotReachedError, Place, RangeReader
-from service.settings import KafkaSettings
+from service.settings import KafkaSettings, Settings
+from spark_job.input.reading import committed_records
 from spark_job.recovery import published
 from spark_job.recovery.published import Delivered
 from tests.support.lanes import COMMIT, RECORD
+from tests.support.paths import ROOT
 from tests.support.proxies.scripted_consumer import EOF, Answer, ScriptedConsumer
 
 
@@ -115,3 +118,46 @@ def test_a_replica_that_lags_hides_no_copy_of_an_output(monkeypatch: pytest.Monk
     answers[:] = [Answer(0, EOF)]
     with pytest.raises(UnavailableError, match="in/0 was not read to offset 2"):
         records.copies(KafkaSettings(), {("in", 0): (0, 1)}, ["id/0/5/0"])
+
+
+def of_the_publisher(kafka: KafkaSettings) -> None:
+    clients.progress_consumer(kafka)
+
+
+def of_a_rebuild(kafka: KafkaSettings) -> None:
+    assert list(committed_records(kafka.client(), "in", 0, 3, 7, 20))
+
+
+def of_a_start(kafka: KafkaSettings) -> None:
+    bounds = {0: (3, 7)}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(published, "admin_client", lambda _settings: None)
+        patched.setattr(published, "_bounds", lambda _admin, _topic: bounds)
+        assert published.newest_delivered(Settings(kafka=kafka), COMMIT) == []
+
+
+@pytest.mark.parametrize("reads", [of_the_publisher, of_a_rebuild, of_a_start])
+def test_few_records_are_read_ahead_because_their_keys_and_headers_are_not_counted(
+    monkeypatch: pytest.MonkeyPatch, reads: Callable[[KafkaSettings], None]
+) -> None:
+    """librdkafka 2.16 counts the bytes of values only: a hundred thousand records of a megabyte of headers are little to it."""
+    consumer = ScriptedConsumer([Answer(3), Answer(7)])
+    monkeypatch.setattr(kafka_reading, "Consumer", consumer)
+    reads(KafkaSettings(options={"queued.min.messages": 100_000, "isolation.level": "read_uncommitted"}))
+    assert consumer.options["queued.min.messages"] <= 100
+    # So that it still reads fast: large answers, and the next one as soon as there is room.
+    assert consumer.options["fetch.message.max.bytes"] == 4 << 20
+    assert consumer.options["fetch.queue.backoff.ms"] == 1
+    assert consumer.options["isolation.level"] == "read_committed"
+
+
+def test_what_reads_records_is_made_in_one_place() -> None:
+    """The other consumer reads none: it asks for the offsets of a group."""
+    made = [
+        str(path.relative_to(ROOT))
+        for folder in ("service", "publisher", "spark_job", "contract", "db")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Consumer"
+    ]
+    assert sorted(made) == ["publisher/audit/readback/topics.py", "service/kafka/reading.py"]

@@ -199,5 +199,5 @@ def test_every_client_of_the_product_is_made_of_options_that_are_logged_in() -> 
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Producer", "Consumer", "AdminClient")
     }
-    assert len(made) == 7
+    assert len(made) == 5
     assert {each for each in made if "(logged_in(" not in each} == set()

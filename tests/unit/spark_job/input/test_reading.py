@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from service.kafka import reading as kafka_reading
-from spark_job.input import reading
 from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_records
 from tests.support.proxies.scripted_consumer import EOF, Answer, ScriptedConsumer
 
@@ -21,7 +20,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Reading:
 
     def offsets(*answers: Answer, end: int = 7) -> list[int]:
         consumer = ScriptedConsumer(answers)
-        monkeypatch.setattr(reading, "Consumer", consumer)
+        monkeypatch.setattr(kafka_reading, "Consumer", consumer)
         # A second for each look at the clock: no test waits for it.
         monkeypatch.setattr(kafka_reading, "time", SimpleNamespace(monotonic=itertools.count().__next__))
         options = {
@@ -87,20 +86,6 @@ def test_a_broker_that_is_away_is_waited_for(read: Reading, code: int) -> None:
     assert read(
         Answer(3), Answer(0, code), Answer(0, KafkaError.LEADER_NOT_AVAILABLE, retriable=True), Answer(7)
     ) == [3]
-
-
-def test_few_records_are_read_ahead_because_their_keys_and_headers_are_not_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """librdkafka 2.16 counts the bytes of values only: a hundred thousand records of a megabyte of headers are little to it."""
-    consumer = ScriptedConsumer([Answer(3), Answer(7, EOF)])
-    monkeypatch.setattr(reading, "Consumer", consumer)
-    asked: dict[str, str | int] = {"bootstrap.servers": "here:9092", "queued.min.messages": 100_000}
-    assert list(committed_records(asked, "in", 0, 3, 7, 20))
-    assert consumer.options["queued.min.messages"] <= 100
-    # So that it still reads fast: large answers, and the next one as soon as there is room.
-    assert consumer.options["fetch.message.max.bytes"] == 4 << 20
-    assert consumer.options["fetch.queue.backoff.ms"] == 1
 
 
 def test_anything_else_is_a_failure(read: Reading) -> None:

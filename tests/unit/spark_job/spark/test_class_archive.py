@@ -30,6 +30,13 @@ def test_without_an_archive_the_jvm_is_given_nothing(spark: Path) -> None:
     assert class_archive.options(java_beside(spark)) == []
 
 
+def test_a_java_whose_release_is_no_utf_8_has_an_archive_of_its_own(spark: Path) -> None:
+    release = spark.parents[2] / "jdk" / "release"
+    usual = class_archive.archive(java_beside(spark))
+    release.write_bytes(b'IMPLEMENTOR="caf\xe9"')
+    assert class_archive.archive(java_beside(spark)) != usual
+
+
 def test_an_archive_that_is_there_is_used(spark: Path) -> None:
     path = class_archive.archive(java_beside(spark))
     path.parent.mkdir(parents=True)

@@ -234,6 +234,17 @@ def test_a_download_that_is_killed_may_be_tried_again(
     assert raised.value.may_pass
 
 
+def test_what_is_no_utf_8_in_the_output_of_ivy_stops_no_download(
+    tmp_path: Path, served: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names files, and repeats what a mirror answers."""
+    _serve(served, CONTENT)
+    java = _install_java(tmp_path / "another", "17.0.15", served) / "bin" / "java"
+    java.write_text(java.read_text().replace("echo run", "printf 'caf\\351\\n'; echo run"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "another"))
+    assert [path.read_bytes() for path in jars.resolve(_lock(tmp_path))] == [CONTENT]
+
+
 def test_a_missing_java_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     with pytest.raises(JarsError, match=r"nowhere.*has no bin/java: install Java 17 or 21"):
