@@ -243,16 +243,18 @@ def test_a_session_visits_no_later_letters_of_its_key_however_many_there_are(con
     assert blocks(connection, *query) <= few + 10
 
 
-@pytest.mark.parametrize("name", ["standings", "was_read"])
+@pytest.mark.parametrize(
+    "query", [_LETTERS["standings"], _LETTERS["was_read"]], ids=["standings", "was_read"]
+)
 def test_under_the_writer_lock_only_letters_written_since_are_looked_at(
-    connection: Connection, name: str
+    connection: Connection, query: Any
 ) -> None:
     with_letters(connection, failed("k", 30_000))
     many_letters(connection)
     values = {"ids": [1], "keys": ["k"], "topic_ids": [P0.topic_id], "partitions": [0], "firsts": [25_000]}
     values |= {"lasts": [25_001], "from_batch": 2, "to_batch": 1}
-    assert blocks(connection, _LETTERS[name], values | {"after": 0}) > 100
-    assert blocks(connection, _LETTERS[name], values | {"after": store.newest(connection)}) < 20
+    assert blocks(connection, query, values | {"after": 0}) > 100
+    assert blocks(connection, query, values | {"after": store.newest(connection)}) < 20
 
 
 def many_letters(connection: Connection) -> None:
