@@ -20,7 +20,7 @@ from publisher.audit.readback import state as states
 from publisher.audit.readback.kafka import Phase
 from publisher.audit.scope import Limits, Scope, read_scope
 from publisher.outbox.identity import OutboxIdentity, read_identity
-from publisher.retention.hold_off import hold_off_retention
+from publisher.retention.retention_lock import hold_off_retention
 from publisher.status.publisher_status import read_status
 from service.settings import Settings
 

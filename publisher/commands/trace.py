@@ -14,8 +14,8 @@ from publisher.trace import printing
 from publisher.trace.consumers import Consumptions, consumptions
 from publisher.trace.identify import SessionKey, identify
 from publisher.trace.outputs import (
-    Identity,
     Output,
+    OutputKey,
     found_in_kafka,
     must_be_in_kafka,
     outputs_of_id,
@@ -219,7 +219,7 @@ def _of_id(
 def _outputs(
     meant: str,
     outputs: Sequence[Output],
-    copies: Mapping[Identity, list[Copy]],
+    copies: Mapping[OutputKey, list[Copy]],
     consumed: Consumptions | None,
     erased: Sequence[ErasedSession],
     *,

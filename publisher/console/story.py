@@ -14,7 +14,7 @@ from publisher.console.reader import Connection, PageData, read
 from publisher.console.schemas import MOST_VALUE_BYTES, ShownValue, ShownValues
 from publisher.outbox.permitted import permitted
 from publisher.trace.consumers import Consumption, described
-from publisher.trace.outputs import Identity, Output, found_in_kafka, must_be_in_kafka, outputs_of_key
+from publisher.trace.outputs import Output, OutputKey, found_in_kafka, must_be_in_kafka, outputs_of_key
 from publisher.trace.records import Copy
 from service.errors import OutboxError
 from service.settings import KafkaSettings
@@ -173,7 +173,7 @@ def _masked(consumption: Consumption, *, show: bool) -> Consumption:
     return consumption._replace(row=row._replace(set_aside=shown_reason(row.set_aside, show=show)))
 
 
-def _places(output: Output, found: dict[Identity, list[Copy]]) -> str:
+def _places(output: Output, found: dict[OutputKey, list[Copy]]) -> str:
     copies = found.get(output.identity, [])
     if copies:
         return ", ".join(

@@ -2,7 +2,7 @@
 
 - erase.py: the rounds, and what is left. open_sessions.py: whether open sessions may have a key.
 - letters.py: dead letters that are named by their position.
-- archived.py: the archive. cache.py: the cache.
+- archive_erasure.py: the archive. cache.py: the cache.
 - tombstones.py: on request, records without a value in compacted topics.
 
 A row is deleted, not blanked, once its lane has delivered its whole batch and no replay needs it: nothing that reads rows needs a case for

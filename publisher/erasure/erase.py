@@ -27,7 +27,7 @@ from db import operations, windows
 from db.lock_holders import refuse_strangers
 from db.statements import queries
 from db.windows import Window
-from publisher.erasure.archived import ArchiveErasure
+from publisher.erasure.archive_erasure import ArchiveErasure
 from publisher.erasure.letters import ErasedLetter
 from publisher.erasure.open_sessions import OpenInput, read_open_input
 from publisher.erasure.tombstones import TombstoneWriter, tombstones_of

@@ -17,7 +17,7 @@ from publisher.replay import archived, store
 from publisher.replay.selection import Count, Filters, ReplayRange, count, resolve, unknown_keys
 from publisher.replay.store import NewReplay, Replay
 from publisher.replay.target import kafka_settings
-from publisher.retention.hold_off import hold_off_retention
+from publisher.retention.retention_lock import hold_off_retention
 from service.errors import ContinuityError, UnavailableError
 from service.settings import KafkaSettings, Settings
 

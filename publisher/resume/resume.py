@@ -20,7 +20,7 @@ from publisher.protocol.history_check import Identity
 from publisher.resume.lane_move import LaneMove
 from publisher.resume.planner import LanePlan, Planner, ResumePlan
 from publisher.resume.rebinding import rebind
-from publisher.retention.hold_off import hold_off_retention
+from publisher.retention.retention_lock import hold_off_retention
 from service.errors import FencedError
 from service.lifecycle.fault_points import reach
 from service.lifecycle.process import host_name

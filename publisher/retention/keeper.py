@@ -16,10 +16,10 @@ from publisher.archive.catalogue import read_catalogue
 from publisher.archive.files import ArchiveDamagedError
 from publisher.archive.opening import open_archive
 from publisher.retention.drop import archive_and_drop, drop_partition
-from publisher.retention.hold_off import RETENTION_LOCK
 from publisher.retention.letters import is_limited
 from publisher.retention.plan import DropVerdict
 from publisher.retention.prune import Pruned, prune
+from publisher.retention.retention_lock import RETENTION_LOCK
 from publisher.retention.survey import RetentionSurvey, survey
 from service.errors import FencedError, OutboxError, SettingsError, UnavailableError
 from service.lifecycle.fault_points import reach

@@ -13,7 +13,7 @@ from db import windows
 from db.statements import queries
 from publisher.kafka.topics import Topics
 from publisher.trace.positions import find_matches
-from publisher.trace.records import Copy, Range, copies
+from publisher.trace.records import Copy, OffsetRange, copies
 from service.errors import UnavailableError
 from service.kafka import client as kafka_client
 from service.kafka.reading import Place
@@ -21,7 +21,7 @@ from service.settings import KafkaSettings
 
 _ROWS = queries("publisher", "rows")
 
-Identity = tuple[str, int]
+OutputKey = tuple[str, int]
 """(outbox-id, revision)"""
 
 
@@ -41,7 +41,7 @@ class Output(NamedTuple):
     delivery_seq: int | None
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> OutputKey:
         """The identity that all its records have, from a lane or a replay."""
         return self.outbox_id, self.revision
 
@@ -88,7 +88,7 @@ def outputs_of_id(connection: psycopg.Connection[Any], outbox_id: OutboxId) -> l
 
 def found_in_kafka(
     kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool = False
-) -> dict[Identity, list[Copy]]:
+) -> dict[OutputKey, list[Copy]]:
     """Return where Kafka has them: read within the offsets of their deliveries, or (`scan`) their whole topics.
 
     Raises UnavailableError.
@@ -99,12 +99,12 @@ def found_in_kafka(
         raise UnavailableError(f"Kafka cannot be read: {error.args[0].str()}") from error
 
 
-def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[Identity, list[Copy]]:
+def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[OutputKey, list[Copy]]:
     topics = Topics(kafka_client.admin_client(kafka), timeout_s=kafka.request_timeout_s, create=False)
     names = {output.topic for output in outputs if scan or output.kafka_offsets}
     ends = {name: topics.ends(name, range(topics.partitions(name))) for name in sorted(names)}
     layers = [_whole(ends)] if scan else layered(_recorded(outputs, ends))
-    found: dict[Identity, list[Copy]] = defaultdict(list)
+    found: dict[OutputKey, list[Copy]] = defaultdict(list)
     for offsets in layers:
         if offsets:
             for copy in copies(kafka, offsets, {output.outbox_id for output in outputs}):
@@ -114,7 +114,7 @@ def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> di
 
 def _recorded(
     outputs: Iterable[Output], ends: Mapping[str, Mapping[int, int]]
-) -> Iterator[tuple[Place, Range]]:
+) -> Iterator[tuple[Place, OffsetRange]]:
     """The offsets of each delivery that their topics have: one that was deleted and created again may be shorter."""
     for output in outputs:
         for partition, (first, last) in (output.kafka_offsets or {}).items():
@@ -123,9 +123,9 @@ def _recorded(
                 yield (output.topic, int(partition)), (first, min(last, end - 1))
 
 
-def layered(ranges: Iterable[tuple[Place, Range]]) -> list[dict[Place, Range]]:
+def layered(ranges: Iterable[tuple[Place, OffsetRange]]) -> list[dict[Place, OffsetRange]]:
     """Return the ranges in as few maps as their partitions allow. Those that overlap are one: no record is read twice."""
-    layers: list[dict[Place, Range]] = []
+    layers: list[dict[Place, OffsetRange]] = []
     depth: dict[Place, int] = defaultdict(int)
     for place, (first, last) in sorted(set(ranges)):
         newest = depth[place] - 1
@@ -139,7 +139,7 @@ def layered(ranges: Iterable[tuple[Place, Range]]) -> list[dict[Place, Range]]:
     return layers
 
 
-def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, Range]:
+def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, OffsetRange]:
     return {
         (name, partition): (0, end - 1)
         for name, partitions in ends.items()

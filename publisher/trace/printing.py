@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contract.places import RecordPlace
 from publisher.outbox.erased import ErasedSession
 from publisher.trace.consumers import Consumptions, described
-from publisher.trace.outputs import Identity, Output, must_be_in_kafka
+from publisher.trace.outputs import Output, OutputKey, must_be_in_kafka
 from publisher.trace.positions import PositionMatches
 from publisher.trace.records import Copy, StoredRecord
 from service.commands.output import console
@@ -31,7 +31,7 @@ def print_deliveries(outputs: Sequence[Output]) -> None:
 
 def print_outputs(
     outputs: Sequence[Output],
-    copies: Mapping[Identity, list[Copy]],
+    copies: Mapping[OutputKey, list[Copy]],
     consumed: Consumptions | None = None,
     *,
     scan: bool = False,

@@ -13,9 +13,9 @@ from service.kafka.reading import EndNotReachedError, Place
 from service.kafka.record_headers import headers_of
 from service.settings import KafkaSettings
 
-Range = tuple[int, int]
+OffsetRange = tuple[int, int]
 """First and last offset, both inclusive."""
-Offsets = Mapping[Place, Range]
+OffsetRanges = Mapping[Place, OffsetRange]
 
 
 class Copy(NamedTuple):
@@ -29,7 +29,7 @@ class Copy(NamedTuple):
     offset: int
 
 
-def copies(settings: KafkaSettings, offsets: Offsets, outbox_ids: Collection[str]) -> list[Copy]:
+def copies(settings: KafkaSettings, offsets: OffsetRanges, outbox_ids: Collection[str]) -> list[Copy]:
     """Return the committed records of these outputs within the offsets. `offsets` must exist in the partitions.
 
     Raises UnavailableError, KafkaException.
@@ -60,7 +60,7 @@ def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) 
     return None if there is None else _record(there)
 
 
-def _records(settings: KafkaSettings, offsets: Offsets) -> Iterator[Message]:
+def _records(settings: KafkaSettings, offsets: OffsetRanges) -> Iterator[Message]:
     ranges = {place: (first, last + 1) for place, (first, last) in offsets.items()}
     topics = sorted({topic for topic, _ in offsets})
     try:

@@ -19,7 +19,7 @@ from service.errors import (
     SparkStartError,
     WorkerDiedError,
 )
-from spark_job.failures.servers import of_kafka, of_postgres
+from spark_job.failures.client_errors import of_kafka, of_postgres
 from spark_job.failures.spark_text import EXHAUSTED, NO_THREAD, defect, explain_text
 from spark_job.spark import jvm
 

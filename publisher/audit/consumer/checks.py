@@ -22,7 +22,7 @@ from publisher.audit.consumer.compare import (
     Remembered,
     Visited,
 )
-from publisher.audit.consumer.rows import StoredRow, forgotten, is_readable, remembered
+from publisher.audit.consumer.rows import ConsumerRow, forgotten, is_readable, remembered
 from publisher.audit.findings import Check
 from publisher.audit.readback.digest import NONE, ExpectedOutput, ReceivedOutput, bucket_of
 from publisher.audit.readback.spill import Spill
@@ -148,7 +148,7 @@ def _compare(
     return compared
 
 
-def _spill(rows: Iterable[StoredRow], spill: Spill, seed: bytes, advance: Callable[[int], None]) -> None:
+def _spill(rows: Iterable[ConsumerRow], spill: Spill, seed: bytes, advance: Callable[[int], None]) -> None:
     done = 0
     for row in rows:
         spill.append(bucket_of(row.session, spill.buckets, seed), row.packed)

@@ -17,7 +17,7 @@ Unreadable = Callable[[str], None]
 """Told of each row that cannot be read, by its table and what it says."""
 
 
-class StoredRow(NamedTuple):
+class ConsumerRow(NamedTuple):
     """What a consumer remembers, as CONSUMED packs it. `session`: the session that decides its bucket."""
 
     session: bytes
@@ -26,7 +26,7 @@ class StoredRow(NamedTuple):
 
 def remembered(
     tables: ConsumerTables, consumer: str, state: AuditState, unreadable: Unreadable
-) -> Iterator[StoredRow]:
+) -> Iterator[ConsumerRow]:
     """Yield what a consumer has consumed, and what it has set aside."""
     topics = {name: number for number, name in enumerate(state.topics)}
     numbers = _numbers(state)
@@ -79,7 +79,7 @@ def _stored(
     offset: int,
     at_us: int,
     kind: int,
-) -> StoredRow | None:
+) -> ConsumerRow | None:
     """Return what is kept of an output that was consumed or set aside, by the text of its outbox-id; None where that is none."""
     outbox_id = _parsed(text)
     if not isinstance(outbox_id, OutboxId):
@@ -97,7 +97,7 @@ def _stored(
             at_us,
             kind,
         )
-        return StoredRow(f"{outbox_id.end}".encode(), CONSUMED.pack(*found))
+        return ConsumerRow(f"{outbox_id.end}".encode(), CONSUMED.pack(*found))
     except (struct.error, TypeError, UnicodeEncodeError):
         return None
 

@@ -23,7 +23,7 @@ from publisher.protocol.records import ANY_PARTITION, SENT_NOW, ExtraHeaders, Ou
 from publisher.protocol.stored_row import StoredRow
 from publisher.replay import archived
 from publisher.replay.starting import ReplayPlan
-from publisher.retention.hold_off import hold_off_retention
+from publisher.retention.retention_lock import hold_off_retention
 from service.errors import ContinuityError
 from service.printable import bytes_json
 from service.private_file import private, writing

@@ -8,7 +8,7 @@ import psycopg
 import typer
 
 from publisher.commands.common import database
-from publisher.erasure.archived import archive_of
+from publisher.erasure.archive_erasure import archive_of
 from publisher.erasure.cache import remove_cache
 from publisher.erasure.erase import ErasedKey, Erasure, check_key
 from publisher.erasure.letters import letter_place

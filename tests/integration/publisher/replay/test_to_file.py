@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from publisher.archive.parquet import SCHEMA
-from publisher.retention.hold_off import hold_off_retention
+from publisher.retention.retention_lock import hold_off_retention
 from service.errors import ContinuityError, SettingsError
 from service.printable import bytes_json
 from service.settings import Settings

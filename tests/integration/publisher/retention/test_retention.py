@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from publisher.retention.hold_off import hold_off_retention
+from publisher.retention.retention_lock import hold_off_retention
 from service.errors import UnavailableError
 from service.lifecycle.fault_points import Action, Fault
 from service.settings import Settings

@@ -16,7 +16,7 @@ from pydantic import SecretStr, ValidationError
 from structlog.testing import capture_logs
 
 from publisher.console.access import SECURITY, is_valid, new_cookie
-from publisher.console.connections import MOST_CONNECTIONS
+from publisher.console.http_connections import MOST_CONNECTIONS
 from publisher.console.server import served, serving
 from publisher.console.token_throttle import MOST_A_SECOND, WRONG_S, TokenThrottle, TooManyWrongTokensError
 from service.errors import SettingsError
@@ -315,7 +315,7 @@ def test_requests_that_never_end_keep_nobody_out() -> None:
     ],
 )
 def test_a_connection_that_says_nothing_more_is_closed(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("publisher.console.connections.REQUEST_S", 0.2)
+    monkeypatch.setattr("publisher.console.http_connections.REQUEST_S", 0.2)
     with (
         console_of(settings()) as found,
         socket.create_connection(("127.0.0.1", found.port), timeout=60) as client,

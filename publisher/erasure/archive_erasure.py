@@ -22,7 +22,7 @@ _ERASURE = queries("publisher.erasure", "erasure")
 
 
 @dataclass(slots=True)
-class ArchiveErased:
+class ArchiveErasureResult:
     """`erased`: {session key: rows}. `left`: why a key may still be there, and what to do."""
 
     erased: dict[str, int] = field(default_factory=dict)
@@ -64,12 +64,12 @@ class ArchiveErasure:
         keys: Sequence[str],
         changing: Callable[[], AbstractContextManager[None]],
         record: Callable[..., None],
-    ) -> ArchiveErased:
+    ) -> ArchiveErasureResult:
         """Erase what can be erased now. `changing` opens a transaction; `record` writes into the operator log.
 
         Raises SettingsError if the archive belongs to another database now, UnavailableError, psycopg.Error.
         """
-        found = ArchiveErased()
+        found = ArchiveErasureResult()
         if self._archive is None:
             found.left.append(
                 f"the archive cannot be reached from here, and may have the key: {self._unreachable}"
@@ -92,7 +92,7 @@ class ArchiveErasure:
         archive: "Archive",
         of: ArchivedPartition,
         keys: Sequence[str],
-        found: ArchiveErased,
+        found: ArchiveErasureResult,
         changing: Callable[[], AbstractContextManager[None]],
         record: Callable[..., None],
     ) -> None:
