@@ -86,12 +86,13 @@ def audit(
         raise typer.BadParameter("--state is for --kafka", param_hint="--state")
     settings = load_settings(config)
     logs.configure(settings.log)
+    if state is not None:
+        # First: the files may lie in it.
+        make_folder(state)
     if report is not None:
         check_writable(report, "--report")
     if kafka and keys_file != _KEYS_FILE:
         check_writable(keys_file, "--keys-file")
-    if state is not None:
-        make_folder(state)
     if kafka:
         check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     if consumed is not None and is_database(consumed):

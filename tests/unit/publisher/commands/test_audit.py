@@ -1,0 +1,25 @@
+"""The files that an audit writes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from publisher.cli import app
+from publisher.commands import audit
+from service.errors import SettingsError
+
+
+def test_the_report_and_the_keys_may_lie_in_the_folder_of_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begins(*_: Any) -> None:
+        raise SettingsError("the audit begins")
+
+    monkeypatch.setattr(audit, "check_options", begins)
+    folder = tmp_path / "new"
+    files = ["--report", str(folder / "report"), "--keys-file", str(folder / "keys")]
+    found = CliRunner().invoke(app, ["audit", "--kafka", "--state", str(folder), *files])
+    assert str(found.exception) == "the audit begins"
+    assert list(folder.iterdir()) == []
