@@ -105,7 +105,7 @@ def audit(
         None if since is None else parse_moment(since, "--since").here(),
         None if until is None else parse_moment(until, "--until").here(),
     )
-    request = AuditRequest(limits, kafka, state, keys_file.resolve(), consumed, archive)
+    request = AuditRequest(limits, kafka, state, keys_file.absolute(), consumed, archive)
     with (
         database(settings, "audit") as connection,
         progress_bar(quiet=as_json) as progress,
