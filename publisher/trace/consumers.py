@@ -80,7 +80,7 @@ def _postgres(named: str) -> PostgresSettings:
     from_file = named.startswith(_FILE)
     try:
         dsn = dsn_from(Path("/", named.removeprefix(_FILE)), "file") if from_file else SecretStr(named)
-        found = PostgresSettings(dsn=dsn)
+        found = PostgresSettings(dsn=dsn).named_by(_NAMED_BY)
     except ValueError as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         # Without its cause, which has the text.

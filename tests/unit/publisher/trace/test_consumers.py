@@ -3,14 +3,18 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from db.connection import _no_sessions
 from outbox_consumer.store import Store
 from publisher.cli import app
+from publisher.trace import consumers
 from publisher.trace.consumers import consumer_tables, consumptions, is_database
 from service.errors import SettingsError, UnavailableError
+from service.settings import PostgresSettings
 
 # Nobody listens there.
 AWAY = "host=127.0.0.1 port=1 dbname=billing user=reader"
@@ -54,6 +58,16 @@ def test_a_file_names_the_database(tmp_path: Path) -> None:
 def test_what_to_correct_is_the_option_and_not_the_outbox_s_dsn() -> None:
     said = str(failure(AWAY))
     assert "Check --consumer" in said
+    assert "[postgres]" not in said
+
+
+def test_a_pooler_before_it_is_not_put_down_to_the_outbox_s_dsn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(settings: PostgresSettings, *_: Any, **__: Any) -> None:
+        raise _no_sessions(settings)
+
+    monkeypatch.setattr(consumers, "connect", connect)
+    said = str(failure(AWAY))
+    assert "let --consumer" in said
     assert "[postgres]" not in said
 
 
