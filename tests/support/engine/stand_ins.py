@@ -81,7 +81,7 @@ def recipe_hash(recipe: Recipe) -> str:
 
 def base_hash() -> str:
     """Names what that Debian is made from."""
-    digest = hashlib.sha256((_HERE / "debian.py").read_bytes())
+    digest = hashlib.sha256((_HERE / "debian" / "system.py").read_bytes())
     for certificate in host_certificates():
         digest.update(certificate.read_bytes())
     return digest.hexdigest()[:16]

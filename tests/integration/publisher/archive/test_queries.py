@@ -1,9 +1,13 @@
 """The statements of docs/archive.md read an archive that retention has written, as pyarrow, DuckDB and Spark run them."""
 
+import json
 import os
+import pickle
 import re
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -11,13 +15,10 @@ from uuid import uuid4
 import duckdb
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
 
 from devstack.processes.port import LOOPBACK
 from publisher.retention.keeper import run_once
-from service.settings import JobSettings
 from spark_job.spark.jars import resolve
-from spark_job.spark.lazy_session import LazySession
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import retention_settings
 from tests.support.pages.markdown import code_block
@@ -103,9 +104,9 @@ def archive_in_s3(old: Outbox, expected: Expected, s3: int, monkeypatch: pytest.
     return place
 
 
-@pytest.fixture(scope="module")
-def spark(s3: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark as the job starts it, with Hadoop's client of S3 and the modules of AWS' SDK that it needs."""
+@pytest.fixture
+def spark(s3: int, tmp_path: Path) -> Callable[[str], Found]:
+    """Runs a block of code in a process of its own: jars are only for the first session of a JVM, and tests share one in a process."""
     options = {
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.jars": ",".join(map(str, resolve(S3A))),
@@ -113,16 +114,36 @@ def spark(s3: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSe
         # Of a server that is not AWS'.
         "spark.hadoop.fs.s3a.endpoint": f"http://{LOOPBACK}:{s3}",
         "spark.hadoop.fs.s3a.path.style.access": "true",
-        # The JVM outlives the environment of one test.
-        "spark.hadoop.fs.s3a.access.key": CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        "spark.hadoop.fs.s3a.secret.key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
     }
-    cache = tmp_path_factory.mktemp("spark")
-    session = LazySession(JobSettings(master="local[1]", cache=str(cache), spark_options=options))
-    try:
-        yield session.get()
-    finally:
-        session.stop()
+    settings = {"master": "local[1]", "cache": str(tmp_path / "cache"), "spark_options": options}
+    result = tmp_path / "rows"
+
+    def run(code: str) -> Found:
+        told = json.dumps({"settings": settings, "code": code, "result": str(result)})
+        subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            input=told,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env=os.environ | CREDENTIALS,
+        )
+        return outputs_of(pickle.loads(result.read_bytes()))
+
+    return run
+
+
+_PROGRAM = """
+import json, pathlib, pickle, sys
+told = json.load(sys.stdin)
+session = LazySession(JobSettings(**told["settings"]))
+names = {"spark": session.get()}
+exec(told["code"], names)
+rows = [(row.session_key, row.topics, row["values"]) for row in names["rows"].collect()]
+pathlib.Path(told["result"]).write_bytes(pickle.dumps(rows))
+session.stop()
+"""
+"""Spark as the job starts it, with Hadoop's client of S3 and the modules of AWS' SDK that it needs."""
 
 
 def rows_of(code: str, **names: Any) -> Any:
@@ -139,10 +160,9 @@ def test_pyarrow_and_duckdb(archive: str, expected: Expected) -> None:
     assert Counter(duckdb.execute(statement).fetchall()) == expected.outputs
 
 
-def test_spark(archive: str, expected: Expected, spark: SparkSession) -> None:
+def test_spark(archive: str, expected: Expected, spark: Callable[[str], Found]) -> None:
     code = expected.page(code_block(PAGE, "python", 'spark.read.parquet("/'), archive)
-    rows = rows_of(code, spark=spark).collect()
-    assert outputs_of((row.session_key, row.topics, row["values"]) for row in rows) == expected.outputs
+    assert spark(code) == expected.outputs
 
 
 def test_pyarrow_and_duckdb_in_s3(archive_in_s3: str, expected: Expected, s3: int) -> None:
@@ -153,12 +173,11 @@ def test_pyarrow_and_duckdb_in_s3(archive_in_s3: str, expected: Expected, s3: in
     assert outputs_of(rows_of(code.replace(region, own))) == expected.outputs
 
 
-def test_spark_in_s3(archive_in_s3: str, expected: Expected, spark: SparkSession) -> None:
+def test_spark_in_s3(archive_in_s3: str, expected: Expected, spark: Callable[[str], Found]) -> None:
     (named,) = re.findall(r"org\.apache\.hadoop:hadoop-aws:[\d.]+", (ROOT / PAGE).read_text("utf-8"))
     assert f"\n{named} " in S3A.read_text("utf-8")
     assert f"hadoop-client-api-{named.rpartition(':')[2]}.jar" in os.listdir(
         Path(pyspark.__file__).with_name("jars")
     )
     code = expected.page(code_block(PAGE, "python", "s3a://"), archive_in_s3)
-    rows = rows_of(code, spark=spark).collect()
-    assert outputs_of((row.session_key, row.topics, row["values"]) for row in rows) == expected.outputs
+    assert spark(code) == expected.outputs

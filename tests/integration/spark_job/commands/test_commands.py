@@ -282,7 +282,7 @@ def test_an_unknown_savepoint_and_a_reissue_without_one_are_refused(outbox: JobO
         "savepoint", "restore", "--policy", "reissue", "--yes", code=2
     )
     # To go back sends again: nobody gets that, or the contrary of it, by leaving the policy out.
-    assert "say --policy reissue" in run("savepoint", "restore", "monday", "--yes", code=2)
+    assert "use --policy reissue" in run("savepoint", "restore", "monday", "--yes", code=2)
     assert outbox.generations() == [(1, "first", "skip", 0)]
 
 

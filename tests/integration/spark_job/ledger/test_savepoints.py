@@ -144,7 +144,7 @@ def test_a_request_reaches_its_run_only_and_is_answered_once(connection: Connect
     assert (found.request_id, found.kind) == (second, "restore")
     requests.answer(connection, second, "done", "done")
     assert requests.pending(connection, run) is None
-    with pytest.raises(requests.WithdrawnError, match="given up"):
+    with pytest.raises(requests.WithdrawnError, match="withdrawn its request"):
         requests.answer(connection, second, "refused", "again")
     assert not requests.withdraw(connection, second)
     answered = requests.outcome(connection, second)
