@@ -135,6 +135,8 @@ def spark(s3: int, tmp_path: Path) -> Callable[[str], Found]:
 
 _PROGRAM = """
 import json, pathlib, pickle, sys
+from service.settings import JobSettings
+from spark_job.spark.lazy_session import LazySession
 told = json.load(sys.stdin)
 session = LazySession(JobSettings(**told["settings"]))
 names = {"spark": session.get()}
