@@ -72,6 +72,10 @@ class CredentialsRefusedError(RefusedError, UnavailableError):
     """A server refuses the credentials or the certificate. At the start they are wrong; later they may be about to be replaced."""
 
 
+WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError, HostUnknownError)
+"""Wrong settings in a process that has never started. Later, a database may be being restored, or a secret about to change."""
+
+
 class JobFailedError(OutboxError):
     """The Spark query failed for a reason that this job does not know."""
 

@@ -173,8 +173,7 @@ def attempt(
             try:
                 request = loop.run()
             finally:
-                if condition.has_committed:
-                    plan.may_differ = False
+                plan.ended(has_committed=condition.has_committed)
         if request is None:
             return None
         log.info("request_accepted", kind=request.kind, arguments=request.arguments)

@@ -9,14 +9,11 @@ from uuid import UUID, uuid4
 import structlog
 
 from service.errors import (
-    CredentialsRefusedError,
-    DatabaseMissingError,
+    WRONG_AT_THE_START,
     DefectError,
     DiskFullError,
     FencedError,
-    HostUnknownError,
     OutboxError,
-    SecretUnreadableError,
     SparkLostError,
 )
 from service.lifecycle.tracebacks import release_frames
@@ -32,8 +29,6 @@ from spark_job.supervisor.restart_strategy import GiveUp, RestartStrategy
 log = structlog.get_logger()
 
 _LOGGED_CHARS = 500
-# Wrong settings in a process that has never started. Later, a database may be being restored, or a secret about to change.
-_WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError, HostUnknownError)
 _SAME_DEFECTS = 3
 _KNOWN_RUNS = 1_000
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
@@ -59,6 +54,10 @@ class AttemptPlan:
         """Note that the start has succeeded: what a person accepted for it does not apply to a later one."""
         self.may_differ |= self.accepted.data_loss
         self.accepted, self.take_over, self.request, self.started = AcceptedRisks(), False, None, True
+
+    def ended(self, *, has_committed: bool) -> None:
+        """Note that the run has ended: differences that a person accepted hold until a commit."""
+        self.may_differ &= not has_committed
 
     def following(self) -> "AttemptPlan":
         """Return the plan of the attempt after this one. The owner to be fenced was the one that lived when the process began."""
@@ -107,7 +106,7 @@ class Restarts:
         """
         if not passes_by_itself(error) and not (self._standby and isinstance(error, FencedError)):
             raise error
-        if isinstance(error, _WRONG_AT_THE_START) and not plan.started:
+        if isinstance(error, WRONG_AT_THE_START) and not plan.started:
             raise error
         because = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LOGGED_CHARS]
         if self._is_stuck(error):

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from db.connection import connect
 from db.migrate import require_current
-from service.errors import DatabaseMissingError, SparkLostError, UnavailableError
+from service.errors import WRONG_AT_THE_START, SparkLostError, UnavailableError
 from service.settings import Settings
 from spark_job.failures.explain import explained
 from spark_job.ledger.ownership import Connection, Owner, read_owner
@@ -45,8 +45,8 @@ class Standby:
     def wait(self, own: Collection[UUID]) -> bool:
         """Return True once no other process owns the outbox; False if `stop` is set first. `own`: the runs of this process.
 
-        Raises what `LazySession.get` does, and SettingsError if the schema is not this release's. While Postgres is unreachable, `wait`
-        tries again: no run can work without it.
+        Raises what `LazySession.get` does, SettingsError if the schema is not this release's, and one of WRONG_AT_THE_START if no
+        connection of this process was ever made. While Postgres is unreachable, `wait` tries again: no run can work without it.
         """
         has_connected = len(own) > 1  # an earlier run of this process used this database
         while not self._stop.is_set():
@@ -56,7 +56,7 @@ class Standby:
                     has_connected = True
                     return self._wait(connection, own)
             except (UnavailableError, psycopg.OperationalError) as error:
-                if isinstance(error, DatabaseMissingError) and not has_connected:
+                if isinstance(error, WRONG_AT_THE_START) and not has_connected:
                     raise
                 log.warning("standby_without_postgres", because=" ".join(str(error).split()))
                 self._condition.waiting("cannot find out which run owns the outbox: Postgres is unreachable")

@@ -62,7 +62,10 @@ def test_accepted_differences_of_open_sessions_hold_until_a_commit() -> None:
     again = after(plan, AWAY)
     assert again is not None
     again.use()
+    again.ended(has_committed=False)
     assert again.may_differ
+    again.ended(has_committed=True)
+    assert not again.may_differ
     other = AttemptPlan(accepted=AcceptedRisks(truncation=True))
     other.use()
     assert not other.may_differ

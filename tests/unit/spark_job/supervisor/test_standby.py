@@ -5,10 +5,12 @@ import socket
 import threading
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
 
+from service.errors import WRONG_AT_THE_START, UnavailableError
 from service.settings import JobSettings, PostgresSettings, Settings
 from spark_job.monitoring.condition import Condition
 from spark_job.monitoring.readiness import judge
@@ -36,6 +38,29 @@ def test_a_standby_is_not_ready_while_postgres_is_away() -> None:
             stop.set()
             waiting.join()
     assert verdict.reasons == ["cannot find out which run owns the outbox: Postgres is unreachable"]
+
+
+@pytest.mark.parametrize("wrong", WRONG_AT_THE_START)
+def test_settings_that_are_wrong_at_the_start_end_a_standby_and_are_waited_for_later(
+    monkeypatch: pytest.MonkeyPatch, wrong: type[UnavailableError]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise wrong("no")
+
+    monkeypatch.setattr(standby_module, "connect", refuse)
+    stop = threading.Event()
+    settings = Settings.model_construct(job=JobSettings(heartbeat_s=0.2), postgres=None)
+    condition = Condition()
+    standby = Standby(settings, LazySession(settings.job), stop, condition)
+    with pytest.raises(wrong):
+        standby.wait((uuid4(),))
+    waiting = threading.Thread(target=standby.wait, args=((uuid4(), uuid4()),))
+    waiting.start()
+    try:
+        wait_until(lambda: condition.seen().phase != "starting", "a word of the standby")
+    finally:
+        stop.set()
+        waiting.join()
 
 
 class Spark:
