@@ -19,6 +19,14 @@ _QUOTES = "\"'`´«»„“”‘’「」"
 _TLS_SIGNS = ("certificate", "SSL is not enabled", "does not support SSL", "SSL error", "private key")
 NO_CLEAR_PASSWORD = "!password"
 """A value of libpq's `require_auth`; libpq repeats it in its error. It forbids sending the password in clear text."""
+# Postgres' on a database without the CONNECT right; libpq's on what the DSN demands of the server.
+_OTHER_SIGNS = (
+    "pg_hba.conf",
+    NO_CLEAR_PASSWORD,
+    "permission denied for database",
+    "channel binding",
+    "authentication method requirement",
+)
 # A role at its connection limit can log in later, so this is not a refusal.
 _FULL = "too many connections"
 
@@ -30,7 +38,7 @@ def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[
     said = re.sub(r"connection to server (at|on socket) \S+( \(\S+\))?", "", str(error))
     if _names_role(error, given, said) and _FULL not in said:
         return CredentialsRefusedError
-    if "pg_hba.conf" in said or NO_CLEAR_PASSWORD in said or any(sign in said for sign in _TLS_SIGNS):
+    if any(sign in said for sign in (*_OTHER_SIGNS, *_TLS_SIGNS)):
         return CredentialsRefusedError
     if error.pgconn is not None and error.pgconn.needs_password:
         return CredentialsRefusedError

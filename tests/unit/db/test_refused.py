@@ -25,6 +25,16 @@ AT = 'connection failed: connection to server at "job" (10.0.0.1), port 5432 fai
         ('FATAL:  role "job" does not exist', CredentialsRefusedError),
         ('FATAL:  role "job" is not permitted to log in', CredentialsRefusedError),
         ('FATAL:  no pg_hba.conf entry for host "1.2.3.4", user "x", database "y"', CredentialsRefusedError),
+        (
+            'FATAL:  permission denied for database "outbox"\nDETAIL:  User does not have CONNECT privilege.',
+            CredentialsRefusedError,
+        ),
+        ("channel binding required, but SSL not in use", CredentialsRefusedError),
+        (
+            'authentication method requirement "scram-sha-256" failed: server requested a hashed password',
+            CredentialsRefusedError,
+        ),
+        ('FATAL:  database "outbox" is not currently accepting connections', UnavailableError),
         ("SSL error: certificate verify failed", CredentialsRefusedError),
         ("server does not support SSL, but SSL was required", CredentialsRefusedError),
         ('FATAL:  too many connections for role "job"', UnavailableError),
