@@ -78,7 +78,7 @@ def _without_resources(error: BaseException) -> OutboxError | None:
         )
     text = str(error)
     if (
-        number in (errno.EMFILE, errno.ENFILE)
+        number in (errno.EMFILE, errno.ENFILE, errno.EAGAIN)  # EAGAIN: fork, at the limit of processes
         or (isinstance(error, RuntimeError) and NO_THREAD in text)
         # libpq and librdkafka report it as text.
         or (isinstance(error, psycopg.OperationalError) and os.strerror(errno.EMFILE) in text)

@@ -19,7 +19,8 @@ from spark_job.outputs.settings import TransformOf
 Transform = Callable[[Session], Iterable[OutputEvent]]
 
 _TRACEBACK_CHARS = 8_000
-_NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT}
+_NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN}
+"""EAGAIN is fork's, where no process or thread may be added."""
 
 
 class CodeChangedError(Exception):

@@ -49,6 +49,7 @@ LACKING: list[BaseException] = [
     pa.ArrowMemoryError("malloc"),
     OSError(errno.EMFILE, "Too many open files"),
     OSError(errno.ENOSPC, "No space left on device"),
+    OSError(errno.EAGAIN, "Resource temporarily unavailable"),
     RuntimeError("can't start new thread"),
 ]
 

@@ -417,6 +417,7 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         "No space left",
     ),
     "own descriptors": (OSError(errno.EMFILE, "Too many open files"), ExhaustedError, 22, False, "ulimit -n"),
+    "own processes": (OSError(errno.EAGAIN, "fork"), ExhaustedError, 22, False, "ulimit -u"),
     "descriptors of the machine": (OSError(errno.ENFILE, "x"), ExhaustedError, 22, False, "x"),
     "own threads": (RuntimeError("can't start new thread"), ExhaustedError, 22, False, "new thread"),
     "descriptors for Postgres": (
