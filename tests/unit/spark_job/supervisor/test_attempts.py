@@ -64,11 +64,16 @@ def test_accepted_differences_of_open_sessions_hold_until_a_commit() -> None:
     again.use()
     again.ended(has_committed=False)
     assert again.may_differ
-    again.ended(has_committed=True)
-    assert not again.may_differ
     other = AttemptPlan(accepted=AcceptedRisks(truncation=True))
     other.use()
     assert not other.may_differ
+
+
+def test_accepted_differences_of_open_sessions_end_with_a_commit() -> None:
+    plan = AttemptPlan(accepted=AcceptedRisks(data_loss=True))
+    plan.use()
+    plan.ended(has_committed=True)
+    assert not plan.may_differ
 
 
 def test_each_attempt_has_its_own_run_and_knows_those_before() -> None:
