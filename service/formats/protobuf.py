@@ -9,7 +9,7 @@ from service.formats.budget import MOST_NAME_CHARS
 from service.formats.faults import fault
 from service.formats.proto_budget import check_claims, forget
 from service.formats.proto_builtin import builtin_files
-from service.formats.proto_text import descriptors
+from service.formats.proto_text import descriptors, is_descriptor
 from service.formats.remembered import SchemaCache
 from service.formats.writer import SchemaUnusableError, WriterSchema
 
@@ -158,7 +158,7 @@ def _read(schema: WriterSchema) -> tuple[Any, ...] | str:
     text, references = schema.text, dict(schema.references)
     pool = DescriptorPool()
     try:
-        if not all(map(_is_descriptor, [text, *references.values()])):
+        if not all(map(is_descriptor, [text, *references.values()])):
             text, references = descriptors(text, references)
         for file in builtin_files().values():
             pool.Add(file)
@@ -169,15 +169,6 @@ def _read(schema: WriterSchema) -> tuple[Any, ...] | str:
         return tuple(pool.FindFileByName(_FILE).message_types_by_name.values())
     except Exception as error:  # noqa: BLE001 - of the library, for descriptors that nobody has checked
         return fault(error, "not a Protobuf schema")
-
-
-def _is_descriptor(text: str) -> bool:
-    """Whether a Protobuf schema is given as one, and not as its text."""
-    try:
-        base64.b64decode(text, validate=True)
-    except ValueError:
-        return False
-    return True
 
 
 def _add(pool: "DescriptorPool", name: str, text: str) -> None:
