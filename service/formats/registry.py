@@ -29,6 +29,7 @@ _NO_SUCH_SCHEMA = 40403
 _VERDICTS = frozenset({400, 404, 409, 422})
 """Statuses of a registry's answers about a schema. A proxy or another server has them, too, but without a registry's codes."""
 _REFUSALS = frozenset({401, 403, 407})
+_NO_LOGIN = frozenset({401, 407})
 _PASSING = frozenset({408, 425, 429})
 _KINDS = frozenset({"AVRO", "PROTOBUF", "JSON"})
 _MAX_ID = 2**31 - 1
@@ -51,6 +52,8 @@ _MOST_REMEMBERED = 10_000
 _MOST_PAUSE_S = 10.0
 """Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
 _MOST_PAUSES = 3
+_CHECK_S = 2.0
+"""Seconds that a start waits for a registry."""
 _LASTS_S = 10.0
 """Seconds that a client may fail before another one is made."""
 _MOST_OPEN = 4
@@ -418,6 +421,25 @@ def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":
         raise RegistryRefusedError(
             f"no client of the schema registry can be made with these options: {type(error).__name__}: {error}. Correct [schema_registry]"
         ) from error
+
+
+def check_login(client: "SchemaRegistryClient", where: str) -> None:
+    """Ask once, with a client for this alone, for an id that no schema has. Any answer but a refusal of the credentials is no error here,
+    nor is none: what is asked for later is judged then, and a role may have no right to this id. `where`: the registry's url.
+
+    Raises RegistryRefusedError.
+    """
+    client._rest_client.max_retries = 0
+    client._rest_client.session.timeout = _CHECK_S
+    client._rest_client.session.event_hooks["response"] = [_read]
+    try:
+        with registry_errors(where):
+            client._rest_client.get("schemas/ids/0")
+    except (RegistryAwayError, RecursionError):
+        pass
+    except RegistryRefusedError as error:
+        if getattr(error.__cause__, "http_status_code", None) in _NO_LOGIN:
+            raise
 
 
 @contextmanager
