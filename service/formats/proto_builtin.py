@@ -1,5 +1,6 @@
 """The Protobuf files that Confluent's clients have built in: schemas import them, and registries need not have them."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,18 @@ def builtin_files() -> dict[str, "FileDescriptorProto"]:
     for each in modules:
         _add(each.DESCRIPTOR, found)
     return found
+
+
+def builtin_imports(names: Iterable[str]) -> list["FileDescriptorProto"]:
+    """Those among `names`, and what they import, each behind its own imports. No others: a schema may define what they define."""
+    builtin, found = builtin_files(), set[str]()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name in builtin and name not in found:
+            found.add(name)
+            todo += builtin[name].dependency
+    return [file for name, file in builtin.items() if name in found]
 
 
 def _add(file: Any, found: dict[str, "FileDescriptorProto"]) -> None:

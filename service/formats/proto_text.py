@@ -11,11 +11,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.formats.proto_builtin import builtin_files
+from service.formats.proto_builtin import builtin_files, builtin_imports
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, SchemaUnusableError
 
 if TYPE_CHECKING:
@@ -40,30 +40,62 @@ _CALL = (
 _CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL)
 
 
+def has_compiler() -> bool:
+    """Whether texts can be compiled here."""
+    return importlib.util.find_spec("grpc_tools") is not None
+
+
+def is_descriptor(text: str) -> bool:
+    """Whether a Protobuf schema is given as one, and not as its text."""
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
 def descriptors(text: str, references: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Return the descriptors of a schema and of what it refers to, in base64, as a registry gives them that can.
 
-    `references`: {name: text}, each behind those that it refers to itself. Raises SchemaUnusableError where protoc refuses a text,
-    RegistryRefusedError where there is no protoc, RegistryAwayError where it cannot be run now.
+    Any may be a descriptor already. `references`: {name: text}, each behind those that it refers to itself, and none that is built in.
+    Raises SchemaUnusableError where protoc refuses a text, RegistryRefusedError where there is no protoc, RegistryAwayError where it cannot
+    be run now.
     """
     from google.protobuf import descriptor_pb2
 
-    if importlib.util.find_spec("grpc_tools") is None:
+    if not has_compiler():
         raise RegistryRefusedError(
             "the schema registry gives Protobuf schemas as text only; to compile them here needs the extra `protobuf-text` "
             "(pip install 'spark-outbox[protobuf-text]'), on the executors, too; registries as Confluent's answer "
             "`?format=serialized` with a descriptor, and need none"
         )
-    known = descriptor_pb2.FileDescriptorSet(file=builtin_files().values())
+    imports = [name for each in (text, *references.values()) for name in _builtin_names(each)]
+    known = descriptor_pb2.FileDescriptorSet(file=builtin_imports(imports))
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="outbox-proto-") as folder:
         for name, each in references.items():
-            if name not in builtin_files():
-                file = _compiled(Path(folder), each, known)
-                file.name = name
-                known.file.append(file)
-                found[name] = _encoded(file)
-        return _encoded(_compiled(Path(folder), text, known)), found
+            file = _file(Path(folder), each, known)
+            file.name = name
+            known.file.append(file)
+            found[name] = _encoded(file)
+        return _encoded(_file(Path(folder), text, known)), found
+
+
+def _builtin_names(text: str) -> Iterable[str]:
+    """The built-in files that a schema imports; of a text, all that it names."""
+    from google.protobuf import descriptor_pb2
+
+    if is_descriptor(text):
+        return list(descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text)).dependency)
+    return [name for name in builtin_files() if f'"{name}"' in text or f"'{name}'" in text]
+
+
+def _file(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescriptorProto":
+    from google.protobuf import descriptor_pb2
+
+    if is_descriptor(text):
+        return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text))
+    return _compiled(folder, text, known)
 
 
 def _encoded(file: "FileDescriptorProto") -> str:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from service.formats.budget import MOST_NAME_CHARS
 from service.formats.faults import fault
 from service.formats.proto_budget import check_claims, forget
-from service.formats.proto_builtin import builtin_files
-from service.formats.proto_text import descriptors
+from service.formats.proto_builtin import builtin_files, builtin_imports
+from service.formats.proto_text import descriptors, is_descriptor
 from service.formats.remembered import SchemaCache
 from service.formats.writer import SchemaUnusableError, WriterSchema
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
-    from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import Message
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -155,32 +154,20 @@ def _messages_or_why(schema: WriterSchema) -> tuple[Any, ...] | str:
 def _read(schema: WriterSchema) -> tuple[Any, ...] | str:
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    text, references = schema.text, dict(schema.references)
-    pool = DescriptorPool()
+    text, pool = schema.text, DescriptorPool()
+    references = {name: each for name, each in schema.references if name not in builtin_files()}
     try:
-        if not all(map(_is_descriptor, [text, *references.values()])):
+        if not all(map(is_descriptor, [text, *references.values()])):
             text, references = descriptors(text, references)
-        for file in builtin_files().values():
+        files = [_file(name, each) for name, each in (*references.items(), (_FILE, text))]
+        for file in (*builtin_imports(name for each in files for name in each.dependency), *files):
             pool.Add(file)
-        for name, each in references.items():
-            if name not in builtin_files():
-                _add(pool, name, each)
-        _add(pool, _FILE, text)
         return tuple(pool.FindFileByName(_FILE).message_types_by_name.values())
     except Exception as error:  # noqa: BLE001 - of the library, for descriptors that nobody has checked
         return fault(error, "not a Protobuf schema")
 
 
-def _is_descriptor(text: str) -> bool:
-    """Whether a Protobuf schema is given as one, and not as its text."""
-    try:
-        base64.b64decode(text, validate=True)
-    except ValueError:
-        return False
-    return True
-
-
-def _add(pool: "DescriptorPool", name: str, text: str) -> None:
+def _file(name: str, text: str) -> "FileDescriptorProto":
     from google.protobuf import descriptor_pb2
     from google.protobuf.message import DecodeError
 
@@ -190,7 +177,7 @@ def _add(pool: "DescriptorPool", name: str, text: str) -> None:
         raise SchemaUnusableError(f"the descriptor of {name!r} cannot be read: {error}") from error
     file.name = name
     _check_names(file)
-    pool.Add(file)
+    return file
 
 
 def _check_names(file: "FileDescriptorProto") -> None:

@@ -15,17 +15,21 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from service.formats.proto_text import has_compiler
 from service.formats.remembered import MOST_CHARS, SchemaCache
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 Answer = TypeVar("Answer")
 
-# The registry's own codes for a schema, a subject and a version that it does not have. A proxy or another server answers 404 without them.
 _NO_SUCH_SCHEMA = 40403
-_NOT_THERE = frozenset({40401, 40402, _NO_SUCH_SCHEMA})
+_VERDICTS = frozenset({400, 404, 409, 422})
+"""Statuses of a registry's answers about a schema. A proxy or another server has them, too, but without a registry's codes."""
+_REFUSALS = frozenset({401, 403, 407})
+_NO_LOGIN = frozenset({401, 407})
 _PASSING = frozenset({408, 425, 429})
 _KINDS = frozenset({"AVRO", "PROTOBUF", "JSON"})
 _MAX_ID = 2**31 - 1
@@ -48,6 +52,8 @@ _MOST_REMEMBERED = 10_000
 _MOST_PAUSE_S = 10.0
 """Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
 _MOST_PAUSES = 3
+_CHECK_S = 2.0
+"""Seconds that a start waits for a registry."""
 _LASTS_S = 10.0
 """Seconds that a client may fail before another one is made."""
 _MOST_OPEN = 4
@@ -127,28 +133,41 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
             return UnusableSchema(f"schema {schema_id}, or one that it refers to, has over {_MAX_BODY} bytes")
 
     def _fetch(self, schema_id: int) -> WriterSchema | UnusableSchema:
-        found = self._asked(lambda: self.client.get_schema(schema_id), {_NO_SUCH_SCHEMA})
-        if found is None:
-            return UnusableSchema(f"the registry has no schema {schema_id}", may_come=True)
+        found = self._asked(lambda: self.client.get_schema(schema_id), _is_verdict)
+        if isinstance(found, Exception):
+            may_come = found.http_status_code == 404
+            if found.error_code == _NO_SUCH_SCHEMA:
+                return UnusableSchema(f"the registry has no schema {schema_id}", may_come)
+            return UnusableSchema(f"the registry does not give schema {schema_id}: {_told(found)}", may_come)
         kind = found.schema_type or "AVRO"
         if kind not in _KINDS:
             return UnusableSchema(f"schema {schema_id} is of a kind that is not supported: {kind}")
-        if kind == "PROTOBUF":  # where the registry can give it, a descriptor: it needs no compiler
-            found = self._asked(
-                lambda: self.client.get_schema(schema_id, fmt="serialized"), {_NO_SUCH_SCHEMA}
-            )
-            if found is None:
-                return UnusableSchema(f"the registry has no schema {schema_id}", may_come=True)
+        if kind == "PROTOBUF":
+            found = self._descriptor(lambda: self.client.get_schema(schema_id, fmt="serialized")) or found
         references: dict[str, str] = {}
         if (why := self._add_references(found, references)) is not None:
             return UnusableSchema(f"schema {schema_id} {why[0]}", may_come=why[1])
         return WriterSchema(kind, found.schema_str or "", tuple(references.items()))  # type: ignore[arg-type]
 
+    def _descriptor(self, ask: "Callable[[], Schema]") -> "Schema | None":
+        """A Protobuf schema's descriptor, which needs no compiler. None where the registry can give only the text: some fail at each
+        descriptor, or at some (Karapace's issue 1263). By either, values are decoded alike.
+        """
+        found = self._asked(ask, _is_of_the_format)
+        if not isinstance(found, Exception):
+            return found
+        if found.http_status_code >= 500 and found.http_status_code != 501 and not has_compiler():
+            raise RegistryAwayError(
+                f"the schema registry at {self._where} does not give the descriptor of a Protobuf schema: {_told(found)}. If that does "
+                "not pass, install the extra `protobuf-text`, on the executors, too: the text is read then"
+            )
+        return None
+
     def _add_references(self, schema: "Schema", found: dict[str, str]) -> tuple[str, bool] | None:
         """Depth first, so that each comes behind its own references. Return why they cannot be used, and whether they still may come; None:
         they can.
         """
-        fmt = "serialized" if schema.schema_type == "PROTOBUF" else None
+        is_protobuf = schema.schema_type == "PROTOBUF"
         left = _MAX_CHARS - len(schema.schema_str or "")
         opened: dict[str, str] = {}
         todo = [(reference, False) for reference in reversed(schema.references or ())]
@@ -166,31 +185,37 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
                 return f"refers to {name!r}, which refers to itself", False
             if len(opened) == _MAX_REFERENCES or len(todo) > _MAX_WAITING:
                 return f"has over {_MAX_REFERENCES} references", False
-            answer = self._asked(partial(self._version, subject, version, fmt), _NOT_THERE)
-            if answer is None:
-                return (
-                    f"refers to {name!r}, version {version} of subject {subject!r}, which the registry does not have",
-                    True,
-                )
+            answer = self._version(subject, version, is_protobuf=is_protobuf)
+            if isinstance(answer, Exception):
+                of = f"refers to {name!r}, version {version} of subject {subject!r}, which the registry does not"
+                if answer.http_status_code == 404:
+                    return f"{of} have", True
+                return f"{of} give: {_told(answer)}", False
             opened[name] = answer.schema_str or ""
             left -= len(opened[name])
             todo.append((reference, True))
             todo += [(each, False) for each in reversed(answer.references or ())]
         return None if left >= 0 else (f"has over {_MAX_CHARS} characters", False)
 
-    def _version(self, subject: str, version: int, fmt: str | None) -> "Schema":
-        return self.client.get_version(subject, version, True, fmt).schema
+    def _version(self, subject: str, version: int, *, is_protobuf: bool) -> "Schema | SchemaRegistryError":
+        def ask(fmt: str | None) -> "Schema":
+            return self.client.get_version(subject, version, True, fmt).schema
 
-    def _asked(self, ask: "Callable[[], Schema]", absent: "set[int] | frozenset[int]") -> "Schema | None":
-        """The registry's answer; None where it is one of the codes `absent`. Raises RegistryAwayError, RegistryRefusedError."""
+        found = self._descriptor(partial(ask, "serialized")) if is_protobuf else None
+        return found or self._asked(partial(ask, None), _is_verdict)
+
+    def _asked(
+        self, ask: "Callable[[], Schema]", is_answer: "Callable[[SchemaRegistryError], bool]"
+    ) -> "Schema | SchemaRegistryError":
+        """The registry's answer; its error where `is_answer` takes it for one. Raises RegistryAwayError, RegistryRefusedError."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         with self.errors():
             try:
                 return _checked(self._pauses.asked(ask))
             except SchemaRegistryError as error:
-                if error.http_status_code == 404 and error.error_code in absent:
-                    return None
+                if is_answer(error):
+                    return error
                 raise
             except (
                 KeyError,
@@ -225,6 +250,26 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
             self._pauses.watch(self.client)
             self._failing_since = None
             former.close()
+
+
+def _is_verdict(error: "SchemaRegistryError") -> bool:
+    """Whether an error is the registry's answer about one schema. Its codes are the status alone, or with two more digits. A 404 with the
+    status alone is also the answer of a server without this API.
+    """
+    status, code = error.http_status_code, error.error_code
+    if status not in _VERDICTS or not isinstance(code, int):
+        return False
+    return code // 100 == status or (code == status and status != 404)
+
+
+def _is_of_the_format(error: "SchemaRegistryError") -> bool:
+    """Whether it may be that only this format of a schema fails."""
+    return error.http_status_code not in _REFUSALS | _PASSING
+
+
+def _told(error: "SchemaRegistryError") -> str:
+    said = str(error.error_message)[:_MOST_SAID]
+    return f"HTTP {error.http_status_code}, code {error.error_code}: {said}"
 
 
 def _checked(answer: "Schema") -> "Schema":
@@ -378,6 +423,25 @@ def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":
         ) from error
 
 
+def check_login(client: "SchemaRegistryClient", where: str) -> None:
+    """Ask once, with a client for this alone, for an id that no schema has. Any answer but a refusal of the credentials is no error here,
+    nor is none: what is asked for later is judged then, and a role may have no right to this id. `where`: the registry's url.
+
+    Raises RegistryRefusedError.
+    """
+    client._rest_client.max_retries = 0
+    client._rest_client.session.timeout = _CHECK_S
+    client._rest_client.session.event_hooks["response"] = [_read]
+    try:
+        with registry_errors(where):
+            client._rest_client.get("schemas/ids/0")
+    except (RegistryAwayError, RecursionError):
+        pass
+    except RegistryRefusedError as error:
+        if getattr(error.__cause__, "http_status_code", None) in _NO_LOGIN:
+            raise
+
+
 @contextmanager
 def registry_errors(where: str) -> Iterator[None]:
     """Tell an absent registry from one that refuses; both errors quote the registry. `where`: its url.
@@ -390,8 +454,7 @@ def registry_errors(where: str) -> Iterator[None]:
     try:
         yield
     except SchemaRegistryError as error:
-        said = str(error.error_message)[:_MOST_SAID]
-        told = f"the schema registry at {where} answers HTTP {error.http_status_code}, code {error.error_code}: {said}"
+        told = f"the schema registry at {where} answers {_told(error)}"
         if error.http_status_code >= 500 or error.http_status_code in _PASSING:
             raise RegistryAwayError(told) from error
         raise RegistryRefusedError(told) from error

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from service.errors import SettingsError
-from service.formats.registry import RegistrySchemas, registry_client, schemas_of
+from service.errors import CredentialsRefusedError, SettingsError
+from service.formats.registry import RegistrySchemas, check_login, registry_client, schemas_of
 from service.formats.writer import (
     RegistryAwayError,
     RegistryRefusedError,
@@ -35,18 +35,29 @@ REGISTERED_WITHIN_S = 5.0
 MOST_IN_VAIN = 200
 """Number of absent ids that a task may ask the registry for. After that, each piece of its input may add one."""
 _FIRST_PAUSE_S = 0.2
+_LOGIN = (
+    "correct [schema_registry] secret_options_file, or the options that have the credentials: `basic.auth.user.info`, `bearer.auth.*`, "
+    "`ssl.certificate.location`"
+)
 
 
 def check_registry(options: Mapping[str, Any]) -> None:
-    """Check that a client can be made; it sends no request. `options`: empty if no registry is used.
+    """Check that a client can be made and that the registry, if it answers now, admits it. `options`: empty if no registry is used.
 
-    Raises SettingsError if none can be made: an option is wrong, or the extra is not installed.
+    Raises SettingsError if none can be made: an option is wrong, or the extra is not installed. Raises CredentialsRefusedError.
     """
-    if options:
-        try:
-            registry_client(options).close()
-        except (RegistryRefusedError, ModuleNotFoundError) as error:
-            raise SettingsError(str(error)) from error
+    if not options:
+        return
+    try:
+        client = registry_client(options)
+    except (RegistryRefusedError, ModuleNotFoundError) as error:
+        raise SettingsError(str(error)) from error
+    try:
+        check_login(client, str(options["url"]))
+    except RegistryRefusedError as error:
+        raise CredentialsRefusedError(f"{error} ({_LOGIN})") from error
+    finally:
+        client.close()
 
 
 def schemas_for(rules: AssemblySettings, settings: TaskSettings) -> Schemas:

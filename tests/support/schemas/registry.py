@@ -94,10 +94,11 @@ class Registry:
         body: bytes = b'{"error_code": 50001, "message": "out of order"}',
         *,
         encoding: str = "identity",
+        to: str = "",
     ) -> Iterator[None]:
-        """Give this answer to all requests."""
+        """Give this answer to all requests, or to those with `to` in their path or query."""
         assert self._server is not None
-        self._server.only = status, body, encoding
+        self._server.only, self._server.only_to = (status, body, encoding), to
         try:
             yield
         finally:
@@ -150,6 +151,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(*arguments)
         self.asked: list[str] = []
         self.only: tuple[int, bytes, str] | None = None
+        self.only_to = ""
         self.paused_until = 0.0
         self.asked_in_a_pause = 0
         self.login: str | None = None
@@ -217,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.asked_in_a_pause += 1
                 self._send(429, b"{}", retry_after=math.ceil(left))
                 return
-            if self.server.only is not None:
+            if self.server.only is not None and self.server.only_to in self.path:
                 self._send(*self.server.only)
                 return
             try:

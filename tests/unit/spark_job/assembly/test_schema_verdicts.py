@@ -132,6 +132,24 @@ def test_every_fact_about_a_schema_id_is_a_verdict_on_its_records_alone(
     assert not any(str(2**31) in each or str(2**32 - 1) in each for each in server.asked)
 
 
+@pytest.mark.parametrize(("status", "code"), [(400, 400), (404, 40401), (409, 409), (422, 42201)])
+def test_what_a_registry_answers_about_one_id_is_a_verdict_on_its_records_alone(
+    server: Registry, tmp_path: Path, status: int, code: int
+) -> None:
+    good, bad = (
+        server.register("clicks", "AVRO", json.dumps(json.loads(AVRO) | {"doc": str(n)})) for n in range(2)
+    )
+    values = [click(good, "start"), click(bad, "entry"), click(good, "end")]
+    settings = task_settings(tmp_path, registry=server.options())
+    body = json.dumps({"error_code": code, "message": "so it is"}).encode()
+    with server.answering(status, body, to=f"/schemas/ids/{bad}"):
+        table = run_task(settings, {0: slice_of(0, RULES)}, log(values))
+    assert letters(table) == [
+        f"the registry does not give schema {bad}: HTTP {status}, code {code}: so it is"
+    ]
+    assert len(of(table, rows.SESSION)) == 1
+
+
 def test_why_a_schema_cannot_be_used_is_short_however_much_of_it_a_library_quotes(
     server: Registry, tmp_path: Path
 ) -> None:
