@@ -42,9 +42,9 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
     """Open a connection that pg_stat_activity shows as `application`.
 
     Raises UnavailableError if the server does not answer, or its subclass: CredentialsRefusedError if the server refuses the login or a
-    certificate is not valid, HostUnknownError if no host has the name, DatabaseMissingError if the database does not exist. Raises
-    SettingsError if a pooler does not keep sessions or the login cannot be used, or its subclass SecretUnreadableError if `dsn_file` cannot
-    be read. No message contains the password.
+    certificate is not valid, HostUnknownError if no host has the name, ReadOnlyServerError if `target_session_attrs` passes over each
+    server, DatabaseMissingError if the database does not exist. Raises SettingsError if a pooler does not keep sessions or the login cannot
+    be used, or its subclass SecretUnreadableError if `dsn_file` cannot be read. No message contains the password.
     """
     settings = settings.reread()
     login = by_login(settings)

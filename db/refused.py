@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from service.errors import CredentialsRefusedError, HostUnknownError, UnavailableError
+from service.errors import CredentialsRefusedError, HostUnknownError, ReadOnlyServerError, UnavailableError
 from service.kafka.host_names import none_exists
 from service.settings import PostgresSettings
 
@@ -29,10 +29,13 @@ _OTHER_SIGNS = (
 )
 # A role at its connection limit can log in later, so this is not a refusal.
 _FULL = "too many connections"
+# What libpq itself says of a server that `target_session_attrs` passes over. It is not in the server's language, and English in a process
+# that sets no LC_MESSAGES, as ours do not.
+_TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 
 
 def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[UnavailableError]:
-    """Return the class of a failed connection's error: refused, unknown host, or no answer."""
+    """Return the class of a failed connection's error: refused, read-only, unknown host, or no answer."""
     given = conninfo_to_dict(settings.dsn.get_secret_value())
     # Without libpq's own "connection to server at <host>": its copy of the DSN proves nothing.
     said = re.sub(r"connection to server (at|on socket) \S+( \(\S+\))?", "", str(error))
@@ -42,6 +45,8 @@ def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[
         return CredentialsRefusedError
     if error.pgconn is not None and error.pgconn.needs_password:
         return CredentialsRefusedError
+    if any(sign in said for sign in _TAKES_NO_WRITES):
+        return ReadOnlyServerError
     hosts = [host for host in str(given.get("host") or "").split(",") if not host.startswith(("/", "@"))]
     return HostUnknownError if none_exists(hosts) else UnavailableError
 

@@ -34,7 +34,7 @@ from publisher.outbox.wakeup import Wakeup
 from publisher.protocol.epochs import Epoch, LaneId
 from publisher.protocol.history_check import Identity
 from publisher.retention.deliveries import DeliveryPruning
-from service.errors import ContinuityError, SettingsError, UnavailableError, reason_of
+from service.errors import ContinuityError, ReadOnlyServerError, SettingsError, UnavailableError, reason_of
 from service.kafka import client as kafka_client
 from service.lifecycle.backoff import Backoff
 from service.observability import tracing
@@ -117,7 +117,7 @@ class Relay:
                 with connect(self._settings.postgres, "publisher", autocommit=True) as connection:
                     require_current(connection)
                     return self._bind(connection)
-            except psycopg.errors.ReadOnlySqlTransaction as error:
+            except (psycopg.errors.ReadOnlySqlTransaction, ReadOnlyServerError) as error:
                 # A standby that is not promoted yet, or a server that its administrator has made read-only.
                 self._retry_later(error, backoff)
                 self._stop.wait(backoff.next())

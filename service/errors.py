@@ -44,6 +44,10 @@ class UnavailableError(OutboxError):
     may_pass = True
 
 
+class ReadOnlyServerError(UnavailableError):
+    """No server takes writes that the DSN names: a standby is not promoted yet, or an administrator has made the server read-only."""
+
+
 class DatabaseMissingError(SchemaError, UnavailableError):
     """The server answers and has no such database. At the start it has to be made; later it may be on its way back from a backup."""
 

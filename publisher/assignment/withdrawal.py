@@ -75,7 +75,7 @@ class Withdrawal:
             return
         if any(lane.state == LaneState.RUNNING for lane in lanes):
             self._away.reset()
-        if not others or not lanes or any(lane.state != LaneState.RETRYING for lane in lanes):
+        if not others or not lanes or not all(_may_succeed_elsewhere(lane) for lane in lanes):
             self._failing_since = self._others_since = None
             return
         if self._failing_since is None:
@@ -97,3 +97,8 @@ class Withdrawal:
             )
             self._until = now + self._away.next()
             self._failing_since = self._others_since = None
+
+
+def _may_succeed_elsewhere(lane: LaneSnapshot) -> bool:
+    """Whether the lane fails by what may be this process's own: what stops a lane otherwise, a missing right too, every process meets."""
+    return lane.state == LaneState.RETRYING or lane.login_refused

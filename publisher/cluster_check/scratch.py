@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from publisher.kafka.clients import batch_bytes, committed_reader, reading
 from publisher.kafka.fencing import fencing_producer
 from publisher.kafka.topics import Topics
+from publisher.protocol.stop_reasons import StoppedError
 from service.errors import RefusedError, UnavailableError
 from service.kafka.client import UNAUTHORISED, admin_client, no_answer
 from service.kafka.topics import partition_offsets
@@ -20,13 +21,6 @@ _PARTITION = 0
 _FLUSH_SLICE_S = 0.2
 # Of the test's producers, so that a transaction that a killed check leaves open ends soon.
 _TRANSACTION_TIMEOUT_MS = 10_000
-# Brokers that make the topic with other settings than the progress topic's, or refuse to.
-_REFUSES_SETTINGS = (
-    KafkaError.INVALID_CONFIG,
-    KafkaError.POLICY_VIOLATION,
-    KafkaError.INVALID_REQUEST,
-    KafkaError.INVALID_REPLICATION_FACTOR,
-)
 
 
 class Scratch:
@@ -62,10 +56,8 @@ class Scratch:
                 self.topics.ensure_progress(
                     self.topic, 1, self.settings.publisher.progress_replication, create=True
                 )
-            except KafkaException as error:
-                if error.args[0].code() not in _REFUSES_SETTINGS:
-                    raise
-                self.settings_refused = str(error.args[0].str())
+            except StoppedError as error:
+                self.settings_refused = str(error)
                 self._create_plain()
         except KafkaException as error:
             told = error.args[0]

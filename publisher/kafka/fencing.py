@@ -53,7 +53,10 @@ def fencing_producer(
                 raise _timeout_refused(transaction_timeout_ms) from error
             if passing and not give_up() and topics.lack_transaction_log():
                 raise _no_transaction_log(topics) from error
-            raise complaints.explain(error) from error
+            explained = complaints.explain(error)
+            if explained is error and passing and not give_up():
+                explained = _unanswered(error, transactional_id)
+            raise explained from error
 
 
 def end_transaction(
@@ -87,6 +90,18 @@ def _begin(producer: Producer, complaints: Complaints) -> None:
             if (refusal := complaints.login_refused()) is not None:
                 raise KafkaException(refusal) from error
         raise
+
+
+def _unanswered(error: KafkaException, transactional_id: str) -> KafkaException:
+    """Return the error in words of ours where librdkafka has none: brokers answer, and nobody says why no transaction begins."""
+    told = error.args[0]
+    if told.code() != KafkaError._TIMED_OUT:
+        return error
+    text = (
+        f"Kafka does not begin transactions of {transactional_id}: the coordinator, a leader of __transaction_state, may be away "
+        f"({told.str()})"
+    )
+    return KafkaException(KafkaError(told.code(), text, retriable=True))
 
 
 def _timeout_refused(transaction_timeout_ms: int) -> StoppedError:

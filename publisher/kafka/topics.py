@@ -32,6 +32,14 @@ _PROGRESS_CONFIG = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 
+# Brokers that take no topic with the progress topic's settings: no waiting changes that.
+_REFUSES_SETTINGS = (
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_REQUEST,
+)
+
 # Named in requests about the cluster alone: it need not exist, and is not made. All topics would be too many for a large cluster.
 _ANY_TOPIC = "outbox-progress"
 _TRANSACTION_LOG = "__transaction_state"
@@ -59,6 +67,18 @@ def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
             "takes no record. Lower min.insync.replicas or add replicas; the lane then continues by itself",
             retry=True,
         )
+
+
+def _progress_refused(topic: NewTopic, error: KafkaException) -> StoppedError:
+    config = ", ".join(f"{name}={value}" for name, value in _PROGRESS_CONFIG.items())
+    return StoppedError(
+        StopReason.PROGRESS_REFUSED,
+        f"Kafka refuses to make the progress topic {topic.topic} with {topic.replication_factor} replicas, {config}: "
+        f"{error.args[0].str()}. Lower [publisher] progress_replication (OUTBOX_PUBLISHER__PROGRESS_REPLICATION) to the number of brokers "
+        f"at most and start the publisher again, or make the topic with {topic.num_partitions} partitions and cleanup.policy=compact, as "
+        "the brokers allow; the lane then continues by itself",
+        retry=True,
+    )
 
 
 class Topics:
@@ -164,7 +184,7 @@ class Topics:
     ) -> None:
         """Make sure that the progress topic exists, is compacted and has so many partitions. `lost`: what to do where it is gone.
 
-        Raises StoppedError when it is not compacted, or missing while `create` is false; KafkaException.
+        Raises StoppedError when it is not compacted, missing while `create` is false, or refused by Kafka; KafkaException.
         """
         self._flights.ask(
             (topic, partitions, replication, create),
@@ -188,7 +208,12 @@ class Topics:
             new = NewTopic(
                 topic, num_partitions=partitions, replication_factor=replication, config=_PROGRESS_CONFIG
             )
-            self._create_topic(new)
+            try:
+                self._create_topic(new)
+            except KafkaException as error:
+                if error.args[0].code() in _REFUSES_SETTINGS:
+                    raise _progress_refused(new, error) from error
+                raise
             found = self._existing([topic]).get(topic)
             if found is not None:
                 self.written.identify(topic, topic_id_text(found.topic_id))

@@ -13,7 +13,7 @@ from publisher.monitoring import metrics
 from publisher.monitoring.health import LaneHealth, LaneState
 from publisher.protocol.stop_reasons import HandoverStuckError, StartOverError, StoppedError, StopReason
 from service.errors import FencedError, UnavailableError, reason_of
-from service.kafka.client import UNAUTHORISED
+from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED
 from service.lifecycle.allocators import collect_after_failure
 from service.lifecycle.backoff import Backoff
 from service.lifecycle.tracebacks import release_frames
@@ -173,7 +173,9 @@ class Worker:
         """Classify a failure, show it, and wait."""
         release_frames(error)
         collect_after_failure()
-        if isinstance(error, KafkaException) and error.args[0].code() in UNAUTHORISED:
+        code = error.args[0].code() if isinstance(error, KafkaException) else None
+        self._health.login_refused = code in UNAUTHENTICATED
+        if isinstance(error, KafkaException) and code in UNAUTHORISED:
             error = StoppedError(
                 StopReason.NOT_AUTHORISED,
                 f"Kafka refuses this publisher: {error.args[0].str()}. Grant it the missing right, or correct "

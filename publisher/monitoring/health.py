@@ -55,6 +55,8 @@ class LaneHealth:
         """Rows that the next transaction may carry, None before a first one."""
         self.loop: Loop | None = None
         """The loop of its worker, None before it works."""
+        self.login_refused = False
+        """Whether Kafka refused this process's login at the newest failure: others' may be right."""
         self._state, self._reason = LaneState.OPENING, ""
         self._seq: int | None = None
         self._progress_at = time.monotonic()
@@ -64,6 +66,7 @@ class LaneHealth:
         self._seq = seq
         self._progress_at = time.monotonic()
         self._state, self._reason = LaneState.RUNNING, ""
+        self.login_refused = False
 
     def is_late(self) -> bool:
         """Whether its worker hangs: a step takes longer than the settings allow."""
@@ -88,6 +91,7 @@ class LaneHealth:
             now - self._progress_at,
             self._seq,
             self.transaction_rows,
+            self.login_refused,
         )
 
 

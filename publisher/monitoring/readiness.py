@@ -20,6 +20,8 @@ class LaneSnapshot:
     seq: int | None
     transaction_rows: int | None = None
     """Rows that the next transaction may carry: fewer than the settings say after failures. None before a first one."""
+    login_refused: bool = False
+    """Whether Kafka refused this process's login at the newest failure."""
 
 
 @dataclass(frozen=True, slots=True)

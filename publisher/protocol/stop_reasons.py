@@ -17,6 +17,7 @@ class StopReason(StrEnum):
     LEDGER_GAP = "ledger_gap"
     NO_SUCH_LANE = "no_such_lane"
     PROGRESS_NOT_COMPACTED = "progress_topic_not_compacted"
+    PROGRESS_REFUSED = "progress_topic_refused"
     OUTPUT_TOPIC_REPLACED = "output_topic_replaced"
     OUTPUT_TOPIC_MISSING = "output_topic_missing"
     OUTPUT_TOPIC_UNWRITABLE = "output_topic_unwritable"

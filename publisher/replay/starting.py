@@ -19,6 +19,8 @@ from publisher.replay.store import NewReplay, Replay
 from publisher.replay.target import kafka_settings
 from publisher.retention.retention_lock import hold_off_retention
 from service.errors import ContinuityError, UnavailableError
+from service.kafka.client import no_answer
+from service.kafka.renewable_client import is_own
 from service.settings import KafkaSettings, Settings
 
 Tick = Callable[[int], None]
@@ -171,11 +173,11 @@ def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context)
 
 
 @contextmanager
-def answering() -> Iterator[None]:
-    """Turn a Kafka that does not answer into UnavailableError."""
+def answering(kafka: KafkaSettings) -> Iterator[None]:
+    """Turn a target Kafka that does not answer into UnavailableError."""
     try:
         yield
     except KafkaException as error:
-        raise UnavailableError(
-            f"the target Kafka does not answer as it should: {error.args[0].str()}. Nothing was sent; try again"
-        ) from error
+        told = error.args[0]
+        why = no_answer(kafka, told) if is_own(told) else f"it does not answer as it should: {told.str()}"
+        raise UnavailableError(f"the replay's target: {why}. Nothing was sent; try again") from error

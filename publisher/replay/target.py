@@ -72,8 +72,7 @@ def open_target(
         cluster_id = topics.cluster_id()
     except KafkaException as error:
         raise _unauthorised(error) or UnavailableError(
-            f"the target Kafka at {kafka.bootstrap_servers} does not answer: {error.args[0].str()}. Check --to-servers, "
-            "--to-config or [kafka] bootstrap_servers"
+            f"the replay's target (--to-servers, --to-config or [kafka]): {kafka_client.no_answer(kafka, error.args[0])}"
         ) from error
     return Context(
         settings=name_outbox(settings, outbox.outbox_uuid).model_copy(update={"kafka": kafka}),

@@ -10,7 +10,7 @@ from outbox_consumer.reading import ConsumerPosition
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
-from service.kafka.client import QUIET, UNAUTHORISED, admin_client
+from service.kafka.client import QUIET, UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
 from service.kafka.topic_ids import topic_id_text
 from service.kafka.topics import existing_topics, partition_offsets
 from service.logins.kafka import logged_in
@@ -147,14 +147,11 @@ class Broker:
         ]
 
 
-def unavailable(settings: KafkaSettings, error: Exception) -> UnavailableError:
+def unavailable(settings: KafkaSettings, error: KafkaException) -> UnavailableError:
     """Return what to raise when Kafka does not answer, or refuses."""
-    text = error.args[0].str() if isinstance(error, KafkaException) else str(error) or type(error).__name__
-    if isinstance(error, KafkaException) and error.args[0].code() in UNAUTHORISED:
+    told = error.args[0]
+    if told.code() in UNAUTHORISED - UNAUTHENTICATED:
         return UnavailableError(
-            f"Kafka at {settings.bootstrap_servers} refuses the audit: {text}. Grant the right, or correct [kafka.options]"
+            f"Kafka at {settings.bootstrap_servers} refuses the audit: {told.str()}. Grant the right, or correct [kafka.options]"
         )
-    return UnavailableError(
-        f"Kafka at {settings.bootstrap_servers} does not answer: {text}. Check [kafka] bootstrap_servers "
-        "(OUTBOX_KAFKA__BOOTSTRAP_SERVERS)"
-    )
+    return UnavailableError(no_answer(settings, told))

@@ -63,7 +63,7 @@ def go_on(
             store.set_rate(connection, replay_id, rate or None)
             replay = store.load(connection, replay_id)
     kafka = kafka_settings(settings, to_config, to_servers)
-    with answering():
+    with answering(kafka):
         target = open_target(settings, outbox, kafka, stop, holder=holder(), create_topics=create_topics)
         check_target(target, replay)
     work(target, replay, as_json, paused_too=True, skip_refused=skip_refused)

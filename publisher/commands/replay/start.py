@@ -131,7 +131,7 @@ def start(
         if not dry_run:
             _to_file(settings, plan, to_file, form, as_json)
         return
-    with answering():
+    with answering(kafka):
         making, names = create_topics and not dry_run, plan.destinations
         target = open_target(settings, outbox, kafka, stop, holder=holder(), create_topics=making)
         if create_topics and not making:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from db.refused import failed_connection
-from service.errors import CredentialsRefusedError, HostUnknownError, UnavailableError
+from service.errors import CredentialsRefusedError, HostUnknownError, ReadOnlyServerError, UnavailableError
 from service.settings import PostgresSettings
 
 AT = 'connection failed: connection to server at "job" (10.0.0.1), port 5432 failed: '
@@ -41,6 +41,9 @@ AT = 'connection failed: connection to server at "job" (10.0.0.1), port 5432 fai
         ("FATAL:  sorry, too many clients already", UnavailableError),
         ("FATAL:  the database system is starting up", UnavailableError),
         ("SSL SYSCALL error: EOF detected", UnavailableError),
+        ("session is read-only", ReadOnlyServerError),
+        ("server is in hot standby mode", ReadOnlyServerError),
+        ("server is not in hot standby mode", UnavailableError),
         (
             "Connection refused\n\tIs the server running on that host and accepting TCP/IP connections?",
             UnavailableError,

@@ -142,12 +142,14 @@ def test_a_publisher_that_starts_on_a_standby_delivers_once_it_is_promoted(
     assert len(watcher.seen) == 2
 
 
+@pytest.mark.guarantee(120)
+@pytest.mark.parametrize("options", ["", "?target_session_attrs=read-write"], ids=["plain", "read-write"])
 def test_a_publisher_that_starts_on_a_read_only_server_delivers_once_it_is_not(
-    primary: Postgres, kafka: KafkaServer, watcher: Watcher, tmp_path: Path
+    primary: Postgres, kafka: KafkaServer, watcher: Watcher, tmp_path: Path, options: str
 ) -> None:
     """An administrator's word for the whole server. A role's own has no effect (test_odd_login.py)."""
     primary.configure("default_transaction_read_only", "on")
-    settings = settings_for(primary.dsn(), kafka.bootstrap_servers)
+    settings = settings_for(primary.dsn() + options, kafka.bootstrap_servers)
     with publisher_service(settings, tmp_path / "publisher.log") as process:
         wait_until(lambda: "retrying" in process.log(), process.log)
         assert process.is_alive()

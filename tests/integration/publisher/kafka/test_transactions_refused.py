@@ -1,7 +1,8 @@
-"""What only a person can change about a broker's transactions stops the lanes, and they say which settings it takes."""
+"""What only a person can change about a broker's transactions, or the progress topic's settings, stops the lanes and is named by them."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,24 +15,36 @@ from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
-    ("broker", "named"),
+    ("broker", "publisher", "named"),
     [
         (
             {"transaction.max.timeout.ms": "30000"},
-            ("[publisher] transaction_timeout_ms = 60000", "transaction.max.timeout.ms"),
+            {},
+            (
+                "transactions_refused",
+                "[publisher] transaction_timeout_ms = 60000",
+                "transaction.max.timeout.ms",
+            ),
         ),
         (
             {"transaction.state.log.replication.factor": "3"},
-            ("transaction.state.log.replication.factor", "there are 1"),
+            {},
+            ("transactions_refused", "transaction.state.log.replication.factor", "there are 1"),
+        ),
+        (
+            {},
+            {"progress_replication": 2},
+            ("progress_topic_refused", "[publisher] progress_replication", "with 2 replicas"),
         ),
     ],
-    ids=["timeout", "log"],
+    ids=["timeout", "log", "progress topic"],
 )
-def test_a_broker_that_takes_no_such_transaction_stops_the_lanes(
+def test_a_broker_that_takes_no_such_transaction_or_topic_stops_the_lanes(
     new_database: Callable[[], str],
     topic_prefix: str,
     tmp_path: Path,
     broker: dict[str, str],
+    publisher: dict[str, Any],
     named: tuple[str, ...],
 ) -> None:
     kafka = Kafka(tmp_path / "kafka", fast=True, settings=broker)
@@ -40,7 +53,7 @@ def test_a_broker_that_takes_no_such_transaction_stops_the_lanes(
         outbox = Outbox(new_database(), f"{topic_prefix}out")
         create_topics(kafka.bootstrap_servers, {outbox.topic: (1, {})})
         outbox.batch({"a": [Session([b"1"], 1)]})
-        settings = settings_for(outbox.dsn, kafka.bootstrap_servers)
+        settings = settings_for(outbox.dsn, kafka.bootstrap_servers, **publisher)
         settings = settings.model_copy(
             update={"kafka": settings.kafka.model_copy(update={"request_timeout_s": 5})}
         )
@@ -53,8 +66,7 @@ def test_a_broker_that_takes_no_such_transaction_stops_the_lanes(
 def stopped(dsn: str, named: tuple[str, ...]) -> bool:
     """Whether a lane says so."""
     return any(
-        reason.startswith("transactions_refused") and all(each in reason for each in named)
-        for reason in reasons(dsn)
+        reason.startswith(named[0]) and all(each in reason for each in named) for reason in reasons(dsn)
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from publisher.cluster_check.scratch import Scratch
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.errors import RefusedError, UnavailableError
 from service.kafka.renewable_client import Answer
 from service.settings import Settings
@@ -37,7 +38,7 @@ def error(code: int) -> KafkaException:
     return KafkaException(KafkaError(code, "Create on topic 'x' is needed"))
 
 
-def scratch(monkeypatch: pytest.MonkeyPatch, admin: FakeAdmin, made: KafkaException | None = None) -> Scratch:
+def scratch(monkeypatch: pytest.MonkeyPatch, admin: FakeAdmin, made: Exception | None = None) -> Scratch:
     """A scratch topic whose creation as a progress topic ends with `made`."""
 
     def ensure(*_: Any, **__: Any) -> None:
@@ -57,15 +58,13 @@ def test_its_name_is_covered_by_the_rights_on_progress_topics(monkeypatch: pytes
     assert scratch(monkeypatch, FakeAdmin()).topic != found.topic
 
 
-@pytest.mark.parametrize("code", [KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION])
-def test_a_cluster_that_refuses_the_settings_gets_a_plain_topic(
-    monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_a_cluster_that_refuses_the_settings_gets_a_plain_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = FakeAdmin()
-    found = scratch(monkeypatch, admin, error(code))
+    refused = StoppedError(StopReason.PROGRESS_REFUSED, "too many replicas", retry=True)
+    found = scratch(monkeypatch, admin, refused)
     assert found.create() == "here"
     assert admin.asked == [f"create {found.topic}"]
-    assert found.settings_refused is not None
+    assert found.settings_refused == "progress_topic_refused: too many replicas"
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from contract.progress import Totals
+from publisher.delivery.handover import HandoverTurns
 from publisher.delivery.outbox_connection import OutboxConnection
-from publisher.delivery.sender import StepOutcome
+from publisher.delivery.sender import Sender, StepOutcome
+from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest
+from publisher.kafka.written_ends import WrittenEnds
+from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, Refusal
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from tests.support.lanes import RECORD, opened
@@ -120,3 +125,46 @@ def test_a_sender_that_is_ended_leaves_no_failed_transaction_open(
     sender.end("id")
     sender.end("id")
     assert (ended, sender.producer) == (ends, None)
+
+
+class Taking:
+    """A producer that Kafka takes everything from; keeps what was sent and how often it was committed."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+        self.commits = 0
+
+    def poll(self, _seconds: float) -> None: ...
+
+    def begin_transaction(self) -> None: ...
+
+    def produce(self, *record: Any) -> None:
+        self.sent.append(record)
+
+    def flush(self, _seconds: float) -> int:
+        return 0
+
+    def commit_transaction(self, _seconds: float) -> None:
+        self.commits += 1
+
+
+class Broken:
+    """A counter of Prometheus that cannot count."""
+
+    def __getattr__(self, _name: str) -> Any:
+        raise OSError("no space left on device")
+
+
+def test_a_lane_delivers_though_no_counter_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for counter in ("_TRANSACTIONS", "_TRANSACTION_SECONDS", "_DELIVERED_EVENTS", "_DELIVERED_SESSIONS"):
+        monkeypatch.setattr(metrics, counter, Broken())
+    lane = opened(StepOutcome.DELIVERED, breaks=False)
+    context: Any = lane.context
+    context.turns, context.topics.written = HandoverTurns(), WrittenEnds()
+    producer: Any = Taking()
+    sender: Any = Sender(context, Outgoing(), "lane", TransactionSize(1_000, 1 << 20, 60.0), 60_000)
+    lane.sender, sender.producer = sender, producer
+    monkeypatch.setattr(lane._chunks, "ask", lambda *_: None)
+    assert lane.run_once() is StepOutcome.DELIVERED
+    assert [record[0] for record in producer.sent] == ["progress"]
+    assert producer.commits == 1

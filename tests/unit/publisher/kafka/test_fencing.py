@@ -89,6 +89,18 @@ def test_a_kafka_that_is_away_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> 
     error = fence(monkeypatch, TIMED_OUT)
     assert isinstance(error, KafkaException)
     assert error.args[0].code() == KafkaError._TIMED_OUT
+    assert "does not begin transactions of id" in error.args[0].str()
+    assert "a leader of __transaction_state" in error.args[0].str()
+
+
+def test_a_broker_that_cannot_be_reached_is_named_instead_of_the_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = fence(monkeypatch, TIMED_OUT, KafkaError(KafkaError._TRANSPORT, "kafka-3:9092/3: refused"))
+    assert isinstance(error, KafkaException)
+    assert error.args[0].code() == KafkaError._TIMED_OUT
+    assert "kafka-3:9092/3: refused" in error.args[0].str()
+    assert "coordinator" not in error.args[0].str()
 
 
 @pytest.mark.parametrize("code", [KafkaError._AUTHENTICATION, KafkaError._SSL])

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka.topics import Topics
-from publisher.protocol.stop_reasons import StoppedError
+from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.kafka.renewable_client import RenewableClient
 
 LANES = 16
@@ -30,6 +30,8 @@ class FakeAdmin:
         self.asked = 0
         self.asked_about: list[str | None] = []
         self.topic_id = "id"
+        self.refuses: KafkaError | None = None
+        """What it answers to a creation that is meant."""
 
     def poll(self, _timeout: float, /) -> None:
         """Nothing to tell."""
@@ -45,6 +47,8 @@ class FakeAdmin:
         answer: Future[Any] = Future()
         if self._controller is not None and validate_only:
             answer.set_exception(KafkaException(KafkaError(self._controller)))
+        elif self.refuses is not None and not validate_only:
+            answer.set_exception(KafkaException(self.refuses))
         else:
             answer.set_result(None)
         if not validate_only:
@@ -105,6 +109,40 @@ def test_the_progress_topic_has_three_replicas_where_the_settings_do_not_say() -
     admin = FakeAdmin(1)
     ensure(admin, missing_s=60.0, create=True)
     assert [(topic.topic, topic.replication_factor) for topic in admin.created] == [("progress", 3)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_REQUEST,
+    ],
+)
+def test_a_progress_topic_that_kafka_refuses_to_make_names_its_setting_until_it_is_there(code: int) -> None:
+    admin = FakeAdmin(1)
+    admin.refuses = KafkaError(code, "4 brokers are registered")
+    topics = topics_of(admin)
+    with pytest.raises(StoppedError) as raised:
+        topics.ensure_progress("progress", 2, 5, create=True)
+    assert raised.value.reason is StopReason.PROGRESS_REFUSED
+    assert raised.value.retry
+    for named in (
+        "[publisher] progress_replication",
+        "5 replicas",
+        "cleanup.policy=compact",
+        "4 brokers are registered",
+    ):
+        assert named in str(raised.value)
+    topics.ensure_progress("progress", 2, 5, create=True)  # a person has made it
+
+
+def test_a_kafka_that_cannot_make_the_progress_topic_for_a_moment_is_asked_again() -> None:
+    admin = FakeAdmin(1)
+    admin.refuses = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
+    with pytest.raises(KafkaException):
+        topics_of(admin).ensure_progress("progress", 2, 5, create=True)
 
 
 def test_a_progress_topic_of_our_own_that_was_made_again_has_no_old_end() -> None:

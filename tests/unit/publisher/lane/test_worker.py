@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import pytest
+from confluent_kafka import KafkaError, KafkaException
 from psycopg import errors
 from structlog.testing import capture_logs
 
@@ -175,6 +177,40 @@ def test_an_exception_that_nothing_explains_holds_the_lane_and_does_not_end_the_
     assert why is StopReason.UNEXPECTED
     assert "TypeError('odd')" in str(reason)
     assert lane.shown[-1] == RUNNING
+
+
+class Denied(FakeLane):
+    """Kafka refuses it once."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self._code = code
+
+    def _fail(self) -> None:
+        if self.opened == 1:
+            raise KafkaException(KafkaError(self._code, "refused"))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_login"),
+    [
+        (KafkaError._AUTHENTICATION, True),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, True),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, False),
+        (KafkaError._TRANSPORT, False),
+    ],
+)
+def test_a_login_that_kafka_refuses_is_told_from_a_right_that_is_missing(code: int, is_login: bool) -> None:
+    lane = Denied(code)
+    worker = worker_of(lane, threading.Event(), 0.001)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    pause = threading.Event()
+    while not (seen := worker._health.seen(0.0)).reason:
+        pause.wait(0.001)
+    worker.leave()
+    thread.join(90)
+    assert seen.login_refused is is_login
 
 
 class Refused(FakeLane):
