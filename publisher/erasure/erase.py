@@ -38,6 +38,7 @@ _ERASURE = queries("publisher.erasure", "erasure")
 
 _PAUSE_S = 1.0
 _SHOWN = 20
+_POSITIONS_AT_ONCE = 100
 
 
 @dataclass(slots=True)
@@ -217,15 +218,34 @@ class Erasure:
         found.left = "it is open: `spark-job dead-letters discard ID` first" if still_open else None
 
     def _erase_traces(self, key: str) -> list[str]:
-        """Erase the key where it stands beside rows; return the positions that need it still."""
-        kept: list[str]
+        """Erase the key where it stands beside rows; return the positions that need it still.
+
+        Positions may be many and large, and the job writes no batch while the writer lock is held: those that are there are read without
+        it, and those that came meanwhile under it.
+        """
+        kept: set[str] = set()
+        last = dict.fromkeys(("batch", "generation", "savepoint"), 0)
+        for relation in last:
+            more: int | None = 0
+            while more is not None:
+                last[relation] = more
+                step = {"relation": relation, "after_id": more, "most": _POSITIONS_AT_ONCE}
+                still, more = self._erase_some("erase_positions", {"session_key": key} | step)
+                kept.update(still)
+        still, *_ = self._erase_some("erase_traces", {"session_key": key} | last)
+        return sorted(kept.union(still))
+
+    def _erase_some(self, name: str, parameters: dict[str, Any]) -> list[Any]:
+        """Run one of the statements that return how much they changed; return what else it says."""
         with self._changing():
-            changed, kept = self._connection.execute(
-                _ERASURE["erase_traces"], {"session_key": key}
-            ).fetchone() or (0, [])
+            changed, *others = self._connection.execute(_ERASURE[name], parameters).fetchone() or (
+                0,
+                [],
+                None,
+            )
             if changed:
                 self._record(cursors_and_positions=changed)
-        return kept
+        return others
 
     def _record(self, **result: int) -> None:
         """Keys only as their number: what is erased must not live on in the operator log."""
