@@ -41,6 +41,8 @@ class AuditState:
     found_sizes: list[int] = field(default_factory=list)
     expected_sizes: list[int] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
+    malformed: list[str] = field(default_factory=list)
+    """Findings on offsets of deliveries that no publisher writes."""
     seed: str = field(default_factory=lambda: secrets.token_hex(16))
     """The seed of the buckets, in hex."""
     inputs: list[str] = field(default_factory=list)
