@@ -1,4 +1,4 @@
-"""Whoever has the publisher's login may write any JSON into `outbox.delivery.kafka_offsets`: the readers name it, and audits believe none of it."""
+"""The publisher's login may write any JSON into `outbox.delivery.kafka_offsets`: whoever reads it names that, and believes none of it."""
 
 import psycopg
 import pytest
