@@ -1,6 +1,4 @@
-"""Files that may hold session keys: only their owner may read them. Who may write a file that is read, and what to say of one that cannot be
-written.
-"""
+"""Files that may hold session keys: only their owner may read them. Also: who may write a file, and what to say if this user cannot."""
 
 import grp
 import os
