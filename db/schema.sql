@@ -1600,6 +1600,12 @@ CREATE FUNCTION outbox.erase_letter_at(topic text, partition integer, first_offs
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+DECLARE
+    -- All letters without a key are read, so before the writer lock.
+    letter_ids CONSTANT bigint[] := ARRAY(
+        SELECT d.dead_letter_id FROM outbox.dead_letter d
+        WHERE d.session_key IS NULL AND d.topic = erase_letter_at.topic AND d.partition = erase_letter_at.partition
+          AND d.first_offset = erase_letter_at.first_offset);
 BEGIN
     PERFORM outbox.require_read_committed();
     PERFORM outbox.lock_writer();
@@ -1607,8 +1613,7 @@ BEGIN
            count(*) FILTER (WHERE d.state = 'open')
     INTO erased, still_open
     FROM outbox.dead_letter d
-    WHERE d.session_key IS NULL AND d.topic = erase_letter_at.topic AND d.partition = erase_letter_at.partition
-      AND d.first_offset = erase_letter_at.first_offset;
+    WHERE d.dead_letter_id = ANY (letter_ids);
 END $$;
 
 --
@@ -1649,24 +1654,24 @@ END $$;
 COMMENT ON FUNCTION outbox.erase_letters(letter_ids bigint[]) IS 'Part of erase_letters_of_key() and erase_letter_at(): erases dead letters; returns how many. Under the writer lock.';
 
 --
--- Name: erase_letters_of_key(text); Type: FUNCTION; Schema: outbox; Owner: -
+-- Name: erase_letters_of_key(text, integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
-CREATE FUNCTION outbox.erase_letters_of_key(session_key text) RETURNS bigint
+CREATE FUNCTION outbox.erase_letters_of_key(session_key text, most integer DEFAULT NULL::integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
     PERFORM outbox.require_read_committed();
     RETURN outbox.erase_letters(ARRAY(
-        SELECT d.dead_letter_id FROM outbox.dead_letter d WHERE d.session_key = erase_letters_of_key.session_key));
+        SELECT d.dead_letter_id FROM outbox.dead_letter d WHERE d.session_key = erase_letters_of_key.session_key LIMIT most));
 END $$;
 
 --
--- Name: FUNCTION erase_letters_of_key(session_key text); Type: COMMENT; Schema: outbox; Owner: -
+-- Name: FUNCTION erase_letters_of_key(session_key text, most integer); Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON FUNCTION outbox.erase_letters_of_key(session_key text) IS 'Erases the dead letters of a session key; returns how many.';
+COMMENT ON FUNCTION outbox.erase_letters_of_key(session_key text, most integer) IS 'Erases dead letters of a session key, at most `most`; returns how many.';
 
 --
 -- Name: erase_parked(text, bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1764,10 +1769,16 @@ DECLARE
     first_batch CONSTANT bigint := (SELECT min(b) FROM unnest(batch_ids) b);
     last_batch CONSTANT bigint := (SELECT max(b) FROM unnest(batch_ids) b);
     ready bigint[];
+    cursors tid[];
     erased bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
     PERFORM outbox.hold_for_erasure();
+    -- Deliveries with a cursor at one of the rows. All are read, so before the writer lock: no resume begins meanwhile, and the batches of other
+    -- deliveries find them.
+    cursors := ARRAY(
+        SELECT d.ctid FROM outbox.delivery d
+        WHERE (d.after_key = erase_rows.session_key AND d.after_batch = ANY (batch_ids)) OR (d.to_key = erase_rows.session_key AND d.to_batch = ANY (batch_ids)));
     -- No batch of a reissue, which must leave out what is erased, and no requeue may be under way.
     PERFORM outbox.lock_writer();
     SELECT coalesce(array_agg(r.batch_id), '{}') INTO ready
@@ -1801,6 +1812,10 @@ BEGIN
         DELETE FROM outbox.session_output o WHERE o.session_key = $1 AND o.batch_id = ANY ($2) AND o.batch_id >= $3 AND o.batch_id <= $4
     $query$ USING session_key, ready, first_batch, last_batch;
     PERFORM outbox.erase_parked(session_key, ready);
+    cursors := cursors || ARRAY(
+        SELECT d.ctid FROM unnest(ready) AS b (batch_id)
+        JOIN outbox.delivery d ON int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> b.batch_id
+        WHERE erase_rows.session_key IN (d.after_key, d.to_key));
     -- A cursor at an erased row becomes one at the row before it: no row that is kept lies between them.
     EXECUTE $query$
         UPDATE outbox.delivery d
@@ -1814,8 +1829,8 @@ BEGIN
                                          WHERE o.lane = d.lane AND o.batch_id = d.to_batch AND o.session_key < $1
                                            AND o.batch_id >= $3 AND o.batch_id <= $4), '')
                           ELSE d.to_key END
-        WHERE (d.after_key = $1 AND d.after_batch = ANY ($2)) OR (d.to_key = $1 AND d.to_batch = ANY ($2))
-    $query$ USING session_key, ready, first_batch, last_batch;
+        WHERE d.ctid = ANY ($5) AND ((d.after_key = $1 AND d.after_batch = ANY ($2)) OR (d.to_key = $1 AND d.to_batch = ANY ($2)))
+    $query$ USING session_key, ready, first_batch, last_batch, cursors;
     EXECUTE $query$
         UPDATE outbox.replay r
         SET cursor_key = coalesce((SELECT max(o.session_key) FROM outbox.session_output o
@@ -6677,11 +6692,11 @@ GRANT ALL ON FUNCTION outbox.erase_letter_at(topic text, partition integer, firs
 REVOKE ALL ON FUNCTION outbox.erase_letters(letter_ids bigint[]) FROM PUBLIC;
 
 --
--- Name: FUNCTION erase_letters_of_key(session_key text); Type: ACL; Schema: outbox; Owner: -
+-- Name: FUNCTION erase_letters_of_key(session_key text, most integer); Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.erase_letters_of_key(session_key text) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.erase_letters_of_key(session_key text) TO outbox_eraser;
+REVOKE ALL ON FUNCTION outbox.erase_letters_of_key(session_key text, most integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_letters_of_key(session_key text, most integer) TO outbox_eraser;
 
 --
 -- Name: FUNCTION erase_parked(session_key text, batch_ids bigint[]); Type: ACL; Schema: outbox; Owner: -

@@ -39,6 +39,9 @@ _ERASURE = queries("publisher.erasure", "erasure")
 _PAUSE_S = 1.0
 _SHOWN = 20
 _POSITIONS_AT_ONCE = 100
+_LETTERS_AT_ONCE = 100
+_ROWS_AT_ONCE = 10_000
+"""Rows of a key that are erased while the writer lock is held. For each such step all deliveries are read before."""
 
 
 @dataclass(slots=True)
@@ -166,8 +169,12 @@ class Erasure:
         return not self.is_something_left
 
     def _erase_rows(self, key: str, window: Window, found: ErasedKey) -> None:
-        if not self._rows(key, window):
-            return
+        batches = [row.batch_id for row in self._rows(key, window)]
+        for first in range(0, len(batches), _ROWS_AT_ONCE):
+            step = batches[first : first + _ROWS_AT_ONCE]
+            self._erase_between(key, Window(step[0], step[-1]), found)
+
+    def _erase_between(self, key: str, window: Window, found: ErasedKey) -> None:
         with self._changing():
             self._connection.execute(_ERASURE["hold"])
             rows = self._rows(key, window)
@@ -199,12 +206,14 @@ class Erasure:
 
     def _erase_letters(self, key: str, found: ErasedKey) -> None:
         of_key, self.letters_without_key = self._letters(key)
-        if of_key:
+        erased = _LETTERS_AT_ONCE if of_key else 0
+        while erased == _LETTERS_AT_ONCE:
             with self._changing():
                 (erased,) = self._connection.execute(
-                    _ERASURE["erase_letters"], {"session_key": key}
+                    _ERASURE["erase_letters"], {"session_key": key, "most": _LETTERS_AT_ONCE}
                 ).fetchone() or (0,)
-                self._record(letters=erased)
+                if erased:
+                    self._record(letters=erased)
             found.letters += erased
 
     def _erase_letter(self, place: RecordPlace, found: ErasedLetter) -> None:

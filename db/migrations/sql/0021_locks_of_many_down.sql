@@ -90,3 +90,101 @@ GRANT EXECUTE ON FUNCTION outbox.erase_traces(text) TO outbox_eraser;
 
 DROP FUNCTION outbox.erase_positions(text, text, bigint, integer), outbox.without_key(jsonb, bytea);
 DROP INDEX outbox.dead_letter_reading_idx;
+
+CREATE OR REPLACE FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+DECLARE
+    first_batch CONSTANT bigint := (SELECT min(b) FROM unnest(batch_ids) b);
+    last_batch CONSTANT bigint := (SELECT max(b) FROM unnest(batch_ids) b);
+    ready bigint[];
+    erased bigint;
+BEGIN
+    PERFORM outbox.require_read_committed();
+    PERFORM outbox.hold_for_erasure();
+    -- No batch of a reissue, which must leave out what is erased, and no requeue may be under way.
+    PERFORM outbox.lock_writer();
+    SELECT coalesce(array_agg(r.batch_id), '{}') INTO ready
+    FROM outbox.rows_of_key(erase_rows.session_key, first_batch, last_batch) r
+    WHERE r.batch_id = ANY (batch_ids) AND r.is_delivered AND r.replays = '{}';
+    IF ready = '{}' THEN
+        RETURN 0;
+    END IF;
+    EXECUTE $query$
+        INSERT INTO outbox.erased (key_hash, batch_id, generation, epoch, lane, revision, topic_ids, partitions, ends, outputs, output_bytes, topics,
+            delivered_by, was_parked)
+        SELECT outbox.key_hash($1), o.batch_id, coalesce(b.generation, 0), e.epoch, o.lane, o.revision, o.session_topic_ids, o.session_partitions,
+               o.session_ends, o.session_outputs, (SELECT coalesce(sum(length(v)), 0) FROM unnest(o."values") v),
+               ARRAY(SELECT DISTINCT t FROM unnest(o.topics) t ORDER BY t),
+               ARRAY(SELECT d.seq
+                     FROM outbox.delivery d
+                     WHERE d.epoch = e.epoch AND d.lane = o.lane AND d.kind = 'delivery'
+                       AND int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> o.batch_id
+                       AND outbox.cursor_covers(d.after_batch, d.after_key, d.to_batch, d.to_key, o.batch_id, o.session_key)
+                       AND (p.after_seq < d.seq) IS NOT TRUE
+                     ORDER BY d.seq),
+               p.batch_id IS NOT NULL
+        FROM outbox.session_output o
+        CROSS JOIN LATERAL (SELECT max(n.epoch) AS epoch FROM outbox.lane_epoch n WHERE n.from_batch <= o.batch_id) e
+        LEFT JOIN outbox.batch b ON b.batch_id = o.batch_id
+        LEFT JOIN outbox.parked p ON p.session_key = o.session_key AND p.batch_id = o.batch_id
+        WHERE o.session_key = $1 AND o.batch_id = ANY ($2) AND o.batch_id >= $3 AND o.batch_id <= $4
+    $query$ USING session_key, ready, first_batch, last_batch;
+    GET DIAGNOSTICS erased = ROW_COUNT;
+    EXECUTE $query$
+        DELETE FROM outbox.session_output o WHERE o.session_key = $1 AND o.batch_id = ANY ($2) AND o.batch_id >= $3 AND o.batch_id <= $4
+    $query$ USING session_key, ready, first_batch, last_batch;
+    PERFORM outbox.erase_parked(session_key, ready);
+    -- A cursor at an erased row becomes one at the row before it: no row that is kept lies between them.
+    EXECUTE $query$
+        UPDATE outbox.delivery d
+        SET after_key = CASE WHEN d.after_key = $1 AND d.after_batch = ANY ($2)
+                             THEN coalesce((SELECT max(o.session_key) FROM outbox.session_output o
+                                            WHERE o.lane = d.lane AND o.batch_id = d.after_batch AND o.session_key < $1
+                                              AND o.batch_id >= $3 AND o.batch_id <= $4), '')
+                             ELSE d.after_key END,
+            to_key = CASE WHEN d.to_key = $1 AND d.to_batch = ANY ($2)
+                          THEN coalesce((SELECT max(o.session_key) FROM outbox.session_output o
+                                         WHERE o.lane = d.lane AND o.batch_id = d.to_batch AND o.session_key < $1
+                                           AND o.batch_id >= $3 AND o.batch_id <= $4), '')
+                          ELSE d.to_key END
+        WHERE (d.after_key = $1 AND d.after_batch = ANY ($2)) OR (d.to_key = $1 AND d.to_batch = ANY ($2))
+    $query$ USING session_key, ready, first_batch, last_batch;
+    EXECUTE $query$
+        UPDATE outbox.replay r
+        SET cursor_key = coalesce((SELECT max(o.session_key) FROM outbox.session_output o
+                                   WHERE o.batch_id = r.cursor_batch AND o.session_key < $1 AND o.batch_id >= $3 AND o.batch_id <= $4), '')
+        WHERE r.cursor_key = $1 AND r.cursor_batch = ANY ($2)
+    $query$ USING session_key, ready, first_batch, last_batch;
+    RETURN erased;
+END $_$;
+
+DROP FUNCTION outbox.erase_letters_of_key(text, integer);
+CREATE FUNCTION outbox.erase_letters_of_key(session_key text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM outbox.require_read_committed();
+    RETURN outbox.erase_letters(ARRAY(
+        SELECT d.dead_letter_id FROM outbox.dead_letter d WHERE d.session_key = erase_letters_of_key.session_key));
+END $$;
+COMMENT ON FUNCTION outbox.erase_letters_of_key(text) IS 'Erases the dead letters of a session key; returns how many.';
+REVOKE ALL ON FUNCTION outbox.erase_letters_of_key(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION outbox.erase_letters_of_key(text) TO outbox_eraser;
+
+CREATE OR REPLACE FUNCTION outbox.erase_letter_at(topic text, partition integer, first_offset bigint, OUT erased bigint, OUT still_open bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM outbox.require_read_committed();
+    PERFORM outbox.lock_writer();
+    SELECT outbox.erase_letters(coalesce(array_agg(d.dead_letter_id) FILTER (WHERE d.state <> 'open'), '{}')),
+           count(*) FILTER (WHERE d.state = 'open')
+    INTO erased, still_open
+    FROM outbox.dead_letter d
+    WHERE d.session_key IS NULL AND d.topic = erase_letter_at.topic AND d.partition = erase_letter_at.partition
+      AND d.first_offset = erase_letter_at.first_offset;
+END $$;

@@ -20,7 +20,7 @@ SELECT outbox.erase_rows(%(session_key)s, %(batch_ids)s)
 SELECT l.letters, l.without_key FROM outbox.letters_of_key(%(session_key)s) l
 
 -- name: erase_letters
-SELECT outbox.erase_letters_of_key(%(session_key)s)
+SELECT outbox.erase_letters_of_key(%(session_key)s, %(most)s)
 
 -- name: erase_letter_at
 SELECT l.erased, l.still_open FROM outbox.erase_letter_at(%(topic)s, %(partition)s, %(offset)s) l
