@@ -1600,6 +1600,12 @@ CREATE FUNCTION outbox.erase_letter_at(topic text, partition integer, first_offs
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+DECLARE
+    -- All letters without a key are read, so before the writer lock.
+    letter_ids CONSTANT bigint[] := ARRAY(
+        SELECT d.dead_letter_id FROM outbox.dead_letter d
+        WHERE d.session_key IS NULL AND d.topic = erase_letter_at.topic AND d.partition = erase_letter_at.partition
+          AND d.first_offset = erase_letter_at.first_offset);
 BEGIN
     PERFORM outbox.require_read_committed();
     PERFORM outbox.lock_writer();
@@ -1607,8 +1613,7 @@ BEGIN
            count(*) FILTER (WHERE d.state = 'open')
     INTO erased, still_open
     FROM outbox.dead_letter d
-    WHERE d.session_key IS NULL AND d.topic = erase_letter_at.topic AND d.partition = erase_letter_at.partition
-      AND d.first_offset = erase_letter_at.first_offset;
+    WHERE d.dead_letter_id = ANY (letter_ids);
 END $$;
 
 --
@@ -1649,24 +1654,24 @@ END $$;
 COMMENT ON FUNCTION outbox.erase_letters(letter_ids bigint[]) IS 'Part of erase_letters_of_key() and erase_letter_at(): erases dead letters; returns how many. Under the writer lock.';
 
 --
--- Name: erase_letters_of_key(text); Type: FUNCTION; Schema: outbox; Owner: -
+-- Name: erase_letters_of_key(text, integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
-CREATE FUNCTION outbox.erase_letters_of_key(session_key text) RETURNS bigint
+CREATE FUNCTION outbox.erase_letters_of_key(session_key text, most integer DEFAULT NULL::integer) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 BEGIN
     PERFORM outbox.require_read_committed();
     RETURN outbox.erase_letters(ARRAY(
-        SELECT d.dead_letter_id FROM outbox.dead_letter d WHERE d.session_key = erase_letters_of_key.session_key));
+        SELECT d.dead_letter_id FROM outbox.dead_letter d WHERE d.session_key = erase_letters_of_key.session_key LIMIT most));
 END $$;
 
 --
--- Name: FUNCTION erase_letters_of_key(session_key text); Type: COMMENT; Schema: outbox; Owner: -
+-- Name: FUNCTION erase_letters_of_key(session_key text, most integer); Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON FUNCTION outbox.erase_letters_of_key(session_key text) IS 'Erases the dead letters of a session key; returns how many.';
+COMMENT ON FUNCTION outbox.erase_letters_of_key(session_key text, most integer) IS 'Erases dead letters of a session key, at most `most`; returns how many.';
 
 --
 -- Name: erase_parked(text, bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1691,6 +1696,68 @@ $$;
 COMMENT ON FUNCTION outbox.erase_parked(session_key text, batch_ids bigint[]) IS 'Part of erase_rows() and erase_traces().';
 
 --
+-- Name: erase_positions(text, text, bigint, integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.erase_positions(session_key text, relation text, after_id bigint, most integer, OUT changed bigint, OUT kept text[], OUT last_id bigint) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    key_bytes CONSTANT bytea := convert_to(session_key, 'UTF8');
+    found record;
+BEGIN
+    PERFORM outbox.require_read_committed();
+    changed := 0;
+    kept := '{}';
+    -- A session that was too large and has not ended is remembered by its key, in base64. Where nothing starts from a position again, that goes.
+    FOR found IN
+        (SELECT b.batch_id AS id, b.open_state,
+                CASE WHEN b.batch_id = newest.batch_id THEN
+                    CASE WHEN b.generation = (SELECT max(g.generation) FROM outbox.generation g) THEN 'the current position'
+                         ELSE 'the last position of generation ' || b.generation END END AS needed
+         FROM outbox.batch b
+         CROSS JOIN LATERAL (SELECT max(n.batch_id) AS batch_id FROM outbox.batch n WHERE n.generation = b.generation AND n.kind = 'stream') newest
+         WHERE relation = 'batch' AND b.batch_id > after_id AND b.open_state IS NOT NULL
+         ORDER BY b.batch_id LIMIT most)
+        UNION ALL
+        (SELECT g.generation, g.open_state,
+                CASE WHEN NOT EXISTS (SELECT FROM outbox.batch n WHERE n.generation = g.generation AND n.kind = 'stream')
+                     THEN CASE WHEN g.generation = (SELECT max(n.generation) FROM outbox.generation n) THEN 'the current position'
+                               ELSE 'the last position of generation ' || g.generation END END
+         FROM outbox.generation g
+         WHERE relation = 'generation' AND g.generation > after_id
+         ORDER BY g.generation LIMIT most)
+        UNION ALL
+        (SELECT s.savepoint_id, s.open_state, CASE WHEN s.deleted_at IS NULL THEN 'savepoint ' || s.name END
+         FROM outbox.savepoint s
+         WHERE relation = 'savepoint' AND s.savepoint_id > after_id
+         ORDER BY s.savepoint_id LIMIT most)
+    LOOP
+        last_id := found.id;
+        CONTINUE WHEN outbox.without_key(found.open_state, key_bytes) = found.open_state;
+        IF found.needed IS NOT NULL THEN
+            kept := kept || found.needed;
+            CONTINUE;
+        END IF;
+        changed := changed + 1;
+        IF relation = 'batch' THEN
+            UPDATE outbox.batch b SET open_state = outbox.without_key(b.open_state, key_bytes) WHERE b.batch_id = found.id;
+        ELSIF relation = 'generation' THEN
+            UPDATE outbox.generation g SET open_state = outbox.without_key(g.open_state, key_bytes) WHERE g.generation = found.id;
+        ELSE
+            UPDATE outbox.savepoint s SET open_state = outbox.without_key(s.open_state, key_bytes) WHERE s.savepoint_id = found.id;
+        END IF;
+    END LOOP;
+END $$;
+
+--
+-- Name: FUNCTION erase_positions(session_key text, relation text, after_id bigint, most integer, OUT changed bigint, OUT kept text[], OUT last_id bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.erase_positions(session_key text, relation text, after_id bigint, most integer, OUT changed bigint, OUT kept text[], OUT last_id bigint) IS 'Erases a session key in the next positions, at most `most`, of a relation: batch, generation or savepoint. Returns how many it changed, which still need the key, and the last one; NULL: there are no more.';
+
+--
 -- Name: erase_rows(text, bigint[]); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -1702,10 +1769,16 @@ DECLARE
     first_batch CONSTANT bigint := (SELECT min(b) FROM unnest(batch_ids) b);
     last_batch CONSTANT bigint := (SELECT max(b) FROM unnest(batch_ids) b);
     ready bigint[];
+    cursors tid[];
     erased bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
     PERFORM outbox.hold_for_erasure();
+    -- Deliveries with a cursor at one of the rows. All are read, so before the writer lock: no resume begins meanwhile, and the batches of other
+    -- deliveries find them.
+    cursors := ARRAY(
+        SELECT d.ctid FROM outbox.delivery d
+        WHERE (d.after_key = erase_rows.session_key AND d.after_batch = ANY (batch_ids)) OR (d.to_key = erase_rows.session_key AND d.to_batch = ANY (batch_ids)));
     -- No batch of a reissue, which must leave out what is erased, and no requeue may be under way.
     PERFORM outbox.lock_writer();
     SELECT coalesce(array_agg(r.batch_id), '{}') INTO ready
@@ -1739,6 +1812,10 @@ BEGIN
         DELETE FROM outbox.session_output o WHERE o.session_key = $1 AND o.batch_id = ANY ($2) AND o.batch_id >= $3 AND o.batch_id <= $4
     $query$ USING session_key, ready, first_batch, last_batch;
     PERFORM outbox.erase_parked(session_key, ready);
+    cursors := cursors || ARRAY(
+        SELECT d.ctid FROM unnest(ready) AS b (batch_id)
+        JOIN outbox.delivery d ON int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> b.batch_id
+        WHERE erase_rows.session_key IN (d.after_key, d.to_key));
     -- A cursor at an erased row becomes one at the row before it: no row that is kept lies between them.
     EXECUTE $query$
         UPDATE outbox.delivery d
@@ -1752,8 +1829,8 @@ BEGIN
                                          WHERE o.lane = d.lane AND o.batch_id = d.to_batch AND o.session_key < $1
                                            AND o.batch_id >= $3 AND o.batch_id <= $4), '')
                           ELSE d.to_key END
-        WHERE (d.after_key = $1 AND d.after_batch = ANY ($2)) OR (d.to_key = $1 AND d.to_batch = ANY ($2))
-    $query$ USING session_key, ready, first_batch, last_batch;
+        WHERE d.ctid = ANY ($5) AND ((d.after_key = $1 AND d.after_batch = ANY ($2)) OR (d.to_key = $1 AND d.to_batch = ANY ($2)))
+    $query$ USING session_key, ready, first_batch, last_batch, cursors;
     EXECUTE $query$
         UPDATE outbox.replay r
         SET cursor_key = coalesce((SELECT max(o.session_key) FROM outbox.session_output o
@@ -1770,15 +1847,14 @@ END $_$;
 COMMENT ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) IS 'Erases the rows of a session key in these batches that are delivered and that no replay needs; returns how many. Under the writer lock.';
 
 --
--- Name: erase_traces(text); Type: FUNCTION; Schema: outbox; Owner: -
+-- Name: erase_traces(text, bigint, bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
-CREATE FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT kept text[]) RETURNS record
+CREATE FUNCTION outbox.erase_traces(session_key text, after_batch bigint DEFAULT 0, after_generation bigint DEFAULT 0, after_savepoint bigint DEFAULT 0, OUT changed bigint, OUT kept text[]) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
-    key_bytes CONSTANT bytea := convert_to(session_key, 'UTF8');
     said CONSTANT text := format('session key %s, for', to_json(session_key));
     batch_ids bigint[];
     found record;
@@ -1788,17 +1864,7 @@ BEGIN
     changed := 0;
     kept := '{}';
     PERFORM outbox.hold_for_erasure();
-    PERFORM outbox.lock_writer();
-    DELETE FROM outbox.replay_key k WHERE k.session_key = erase_traces.session_key;
-    GET DIAGNOSTICS step = ROW_COUNT;
-    changed := changed + step;
     -- Where retention has dropped the rows, a cursor has nothing left to tell apart within the batch.
-    batch_ids := ARRAY(
-        SELECT p.batch_id FROM outbox.parked p
-        WHERE p.session_key = erase_traces.session_key AND p.state <> 'parked'
-          AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE p.batch_id BETWEEN k.from_batch AND k.to_batch));
-    PERFORM outbox.erase_parked(session_key, batch_ids);
-    changed := changed + cardinality(batch_ids);
     UPDATE outbox.delivery d SET after_key = ''
     WHERE d.after_key = session_key AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE d.after_batch BETWEEN k.from_batch AND k.to_batch);
     GET DIAGNOSTICS step = ROW_COUNT;
@@ -1806,6 +1872,9 @@ BEGIN
     UPDATE outbox.delivery d SET to_key = ''
     WHERE d.to_key = session_key AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE d.to_batch BETWEEN k.from_batch AND k.to_batch)
       AND d.to_batch < (SELECT coalesce(max(l.cursor_batch), 0) FROM outbox.lane l WHERE l.epoch = d.epoch AND l.lane = d.lane);
+    GET DIAGNOSTICS step = ROW_COUNT;
+    changed := changed + step;
+    DELETE FROM outbox.replay_key k WHERE k.session_key = erase_traces.session_key;
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
     UPDATE outbox.replay r SET cursor_key = ''
@@ -1817,52 +1886,30 @@ BEGIN
     UPDATE outbox.replay r SET reason = replace(r.reason, said, 'session key (erased), for') WHERE position(said IN r.reason) > 0;
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
-    -- A session that was too large and has not ended is remembered by its key, in base64. Where nothing starts from a position again, that goes.
+    batch_ids := ARRAY(
+        SELECT p.batch_id FROM outbox.parked p
+        WHERE p.session_key = erase_traces.session_key AND p.state <> 'parked'
+          AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE p.batch_id BETWEEN k.from_batch AND k.to_batch));
+    PERFORM outbox.erase_parked(session_key, batch_ids);
+    changed := changed + cardinality(batch_ids);
+    -- Last, and for what is new alone: no batch is written meanwhile.
+    PERFORM outbox.lock_writer();
     FOR found IN
-        SELECT 'batch' AS relation, b.batch_id AS id, t.topic_id, p.partition,
-               CASE WHEN b.batch_id = newest.batch_id THEN
-                   CASE WHEN b.generation = (SELECT max(g.generation) FROM outbox.generation g) THEN 'the current position'
-                        ELSE 'the last position of generation ' || b.generation END END AS needed
-        FROM outbox.batch b
-        CROSS JOIN LATERAL (SELECT max(n.batch_id) AS batch_id FROM outbox.batch n WHERE n.generation = b.generation AND n.kind = 'stream') newest
-        CROSS JOIN LATERAL jsonb_each(b.open_state) AS t (topic_id, partitions)
-        CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
-        WHERE b.open_state::text LIKE '%"tombstones"%' AND outbox.remembers(decode(p.open ->> 'tombstones', 'base64'), key_bytes)
-        UNION ALL
-        SELECT 'generation', g.generation, t.topic_id, p.partition,
-               CASE WHEN NOT EXISTS (SELECT FROM outbox.batch n WHERE n.generation = g.generation AND n.kind = 'stream')
-                    THEN CASE WHEN g.generation = (SELECT max(n.generation) FROM outbox.generation n) THEN 'the current position'
-                              ELSE 'the last position of generation ' || g.generation END END
-        FROM outbox.generation g
-        CROSS JOIN LATERAL jsonb_each(g.open_state) AS t (topic_id, partitions)
-        CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
-        WHERE outbox.remembers(decode(p.open ->> 'tombstones', 'base64'), key_bytes)
-        UNION ALL
-        SELECT 'savepoint', s.savepoint_id, t.topic_id, p.partition, CASE WHEN s.deleted_at IS NULL THEN 'savepoint ' || s.name END
-        FROM outbox.savepoint s
-        CROSS JOIN LATERAL jsonb_each(s.open_state) AS t (topic_id, partitions)
-        CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
-        WHERE outbox.remembers(decode(p.open ->> 'tombstones', 'base64'), key_bytes)
+        SELECT e.changed, e.kept
+        FROM (VALUES ('batch', after_batch), ('generation', after_generation), ('savepoint', after_savepoint)) AS r (relation, after_id)
+        CROSS JOIN LATERAL outbox.erase_positions(session_key, r.relation, r.after_id, NULL) e
     LOOP
-        changed := changed + (found.needed IS NULL)::integer;
-        IF found.needed IS NOT NULL THEN
-            kept := kept || found.needed;
-        ELSIF found.relation = 'batch' THEN
-            UPDATE outbox.batch b SET open_state = b.open_state #- ARRAY[found.topic_id, found.partition, 'tombstones'] WHERE b.batch_id = found.id;
-        ELSIF found.relation = 'generation' THEN
-            UPDATE outbox.generation g SET open_state = g.open_state #- ARRAY[found.topic_id, found.partition, 'tombstones'] WHERE g.generation = found.id;
-        ELSE
-            UPDATE outbox.savepoint s SET open_state = s.open_state #- ARRAY[found.topic_id, found.partition, 'tombstones'] WHERE s.savepoint_id = found.id;
-        END IF;
+        changed := changed + found.changed;
+        kept := kept || found.kept;
     END LOOP;
     kept := ARRAY(SELECT DISTINCT k FROM unnest(kept) k ORDER BY k);
 END $$;
 
 --
--- Name: FUNCTION erase_traces(session_key text, OUT changed bigint, OUT kept text[]); Type: COMMENT; Schema: outbox; Owner: -
+-- Name: FUNCTION erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]); Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT kept text[]) IS 'Erases a session key where it stands beside rows and letters: cursors, replays, positions of the past. Returns the positions that still need it.';
+COMMENT ON FUNCTION outbox.erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]) IS 'Erases a session key where it stands beside rows and letters: cursors, replays and, under the writer lock, positions after these ledger rows, generations and savepoints. Returns the positions that still need it.';
 
 --
 -- Name: hold_for_erasure(); Type: FUNCTION; Schema: outbox; Owner: -
@@ -2746,6 +2793,34 @@ END;
 --
 
 COMMENT ON FUNCTION outbox.wake(channel text, payload text) IS 'Tells the publishers at the commit, unless the server''s queue of notifications is half full: they poll, too.';
+
+--
+-- Name: without_key(jsonb, bytea); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.without_key(open_state jsonb, key_bytes bytea) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    place record;
+BEGIN
+    FOR place IN
+        SELECT t.topic_id, p.partition
+        FROM jsonb_each(open_state) AS t (topic_id, partitions)
+        CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, open)
+        WHERE outbox.remembers(decode(p.open ->> 'tombstones', 'base64'), key_bytes)
+    LOOP
+        open_state := open_state #- ARRAY[place.topic_id, place.partition, 'tombstones'];
+    END LOOP;
+    RETURN open_state;
+END $$;
+
+--
+-- Name: FUNCTION without_key(open_state jsonb, key_bytes bytea); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.without_key(open_state jsonb, key_bytes bytea) IS 'Part of erase_positions(): an open state without the remembered sessions of each partition that remembers the key.';
 
 --
 -- Name: alembic_version; Type: TABLE; Schema: outbox; Owner: -
@@ -5899,6 +5974,12 @@ CREATE INDEX dead_letter_open_idx ON outbox.dead_letter USING btree (reason, cre
 CREATE INDEX dead_letter_place_idx ON outbox.dead_letter USING btree (session_key, topic_id, partition, first_offset);
 
 --
+-- Name: dead_letter_reading_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX dead_letter_reading_idx ON outbox.dead_letter USING btree (session_key, topic_id, partition, generation, first_offset) WHERE (reason <> 'malformed'::text);
+
+--
 -- Name: delivery_batches_idx; Type: INDEX; Schema: outbox; Owner: -
 --
 
@@ -6611,17 +6692,24 @@ GRANT ALL ON FUNCTION outbox.erase_letter_at(topic text, partition integer, firs
 REVOKE ALL ON FUNCTION outbox.erase_letters(letter_ids bigint[]) FROM PUBLIC;
 
 --
--- Name: FUNCTION erase_letters_of_key(session_key text); Type: ACL; Schema: outbox; Owner: -
+-- Name: FUNCTION erase_letters_of_key(session_key text, most integer); Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.erase_letters_of_key(session_key text) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.erase_letters_of_key(session_key text) TO outbox_eraser;
+REVOKE ALL ON FUNCTION outbox.erase_letters_of_key(session_key text, most integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_letters_of_key(session_key text, most integer) TO outbox_eraser;
 
 --
 -- Name: FUNCTION erase_parked(session_key text, batch_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
 --
 
 REVOKE ALL ON FUNCTION outbox.erase_parked(session_key text, batch_ids bigint[]) FROM PUBLIC;
+
+--
+-- Name: FUNCTION erase_positions(session_key text, relation text, after_id bigint, most integer, OUT changed bigint, OUT kept text[], OUT last_id bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.erase_positions(session_key text, relation text, after_id bigint, most integer, OUT changed bigint, OUT kept text[], OUT last_id bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_positions(session_key text, relation text, after_id bigint, most integer, OUT changed bigint, OUT kept text[], OUT last_id bigint) TO outbox_eraser;
 
 --
 -- Name: FUNCTION erase_rows(session_key text, batch_ids bigint[]); Type: ACL; Schema: outbox; Owner: -
@@ -6631,11 +6719,11 @@ REVOKE ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) F
 GRANT ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) TO outbox_eraser;
 
 --
--- Name: FUNCTION erase_traces(session_key text, OUT changed bigint, OUT kept text[]); Type: ACL; Schema: outbox; Owner: -
+-- Name: FUNCTION erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]); Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT kept text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.erase_traces(session_key text, OUT changed bigint, OUT kept text[]) TO outbox_eraser;
+REVOKE ALL ON FUNCTION outbox.erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]) TO outbox_eraser;
 
 --
 -- Name: FUNCTION hold_for_erasure(); Type: ACL; Schema: outbox; Owner: -
@@ -6913,6 +7001,12 @@ GRANT ALL ON FUNCTION outbox.try_json(value bytea) TO outbox_auditor;
 REVOKE ALL ON FUNCTION outbox.wake(channel text, payload text) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.wake(channel text, payload text) TO outbox_writer;
 GRANT ALL ON FUNCTION outbox.wake(channel text, payload text) TO outbox_publisher;
+
+--
+-- Name: FUNCTION without_key(open_state jsonb, key_bytes bytea); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.without_key(open_state jsonb, key_bytes bytea) FROM PUBLIC;
 
 --
 -- Name: TABLE alembic_version; Type: ACL; Schema: outbox; Owner: -

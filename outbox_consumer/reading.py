@@ -9,6 +9,9 @@ from contract.places import OutboxId
 from outbox_consumer.store import dialect_queries, identity_of
 
 _ROWS = 10_000
+_LETTERS = 20
+"""Records set aside that are shown of an output."""
+_REASON_CHARS = 10_000
 
 
 class ConsumerPosition(NamedTuple):
@@ -90,8 +93,10 @@ class ConsumerTables:
         asked = json.dumps([{"outbox_id": str(each), **identity_of(each)} for each in outbox_ids])
         for outbox_id, *row, retried in self._rows("consumed_as", outputs=asked):
             found[outbox_id].append(ConsumedAs(*row)._replace(retried=bool(retried)))
-        for outbox_id, *row, reason in self._rows("kept_aside_as", outputs=asked):
-            found[outbox_id].append(ConsumedAs(*row)._replace(set_aside=reason))
+        most = {"rows": _LETTERS, "chars": _REASON_CHARS}
+        for outbox_id, *row, reason, letters in self._rows("kept_aside_as", outputs=asked, **most):
+            more = f" (with {letters - _LETTERS} older ones)" if letters > _LETTERS else ""
+            found[outbox_id].append(ConsumedAs(*row)._replace(set_aside=f"{reason}{more}"))
         return found
 
     def _rows(self, name: str, **parameters: object) -> list[Any]:

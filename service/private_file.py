@@ -1,6 +1,8 @@
-"""Files that may hold session keys: only their owner may read them. And what to say of a file that cannot be written."""
+"""Files that may hold session keys: only their owner may read them. Also: who may write a file, and what to say if this user cannot."""
 
+import grp
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,6 +39,26 @@ def private(path: str, flags: int) -> int:
     if stat.S_ISREG(found.st_mode) and flags & os.O_TRUNC:
         os.ftruncate(descriptor, 0)
     return descriptor
+
+
+def others_may_write(found: os.stat_result) -> bool:
+    """Return whether another user than root may write there: the owner, everybody, or a group.
+
+    A group that is this user's alone, by its name, does not count: with a umask of 0002 all files are writable for it.
+    """
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and found.st_gid != 0 and not _is_own_group(found.st_gid)
+
+
+def _is_own_group(group: int) -> bool:
+    try:
+        user, named = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return (named.gr_gid, named.gr_name) == (user.pw_gid, user.pw_name) and set(named.gr_mem) <= {
+        user.pw_name
+    }
 
 
 def _refuse_of_others(path: str, found: os.stat_result) -> None:

@@ -185,7 +185,14 @@ JOIN outbox_consumer_seen AS seen
 ORDER BY seen.consumer
 
 -- name: kept_aside_as
-SELECT outbox_id, consumer, revision, topic, partition, "offset", set_aside_at::timestamptz(0)::text, reason
-FROM outbox_consumer_letter
-WHERE outbox_id IN (SELECT asked.outbox_id FROM jsonb_to_recordset(%(outputs)s::jsonb) AS asked (outbox_id text))
+-- Of each output the newest, and how many there are: whoever may write to the topic makes them.
+SELECT outbox_id, consumer, revision, topic, partition, "offset", at, reason, letters
+FROM (
+    SELECT outbox_id, consumer, revision, topic, partition, "offset", set_aside_at::timestamptz(0)::text AS at, left(reason, %(chars)s) AS reason,
+        row_number() OVER (PARTITION BY outbox_id ORDER BY set_aside_at DESC, consumer, topic, partition, "offset" DESC) AS nth,
+        count(*) OVER (PARTITION BY outbox_id) AS letters
+    FROM outbox_consumer_letter
+    WHERE outbox_id IN (SELECT asked.outbox_id FROM jsonb_to_recordset(%(outputs)s::jsonb) AS asked (outbox_id text))
+) AS found
+WHERE nth <= %(rows)s
 ORDER BY consumer, topic, partition, "offset"

@@ -178,7 +178,14 @@ CROSS JOIN outbox_consumer_seen AS seen
 ORDER BY seen.consumer
 
 -- name: kept_aside_as
-SELECT outbox_id, consumer, revision, topic, partition, "offset", set_aside_at, reason
-FROM outbox_consumer_letter
-WHERE outbox_id IN (SELECT json_extract(value, '$.outbox_id') FROM json_each(:outputs))
+-- Of each output the newest, and how many there are: whoever may write to the topic makes them.
+SELECT outbox_id, consumer, revision, topic, partition, "offset", at, reason, letters
+FROM (
+    SELECT outbox_id, consumer, revision, topic, partition, "offset", set_aside_at AS at, substr(reason, 1, :chars) AS reason,
+        row_number() OVER (PARTITION BY outbox_id ORDER BY set_aside_at DESC, consumer, topic, partition, "offset" DESC) AS nth,
+        count(*) OVER (PARTITION BY outbox_id) AS letters
+    FROM outbox_consumer_letter
+    WHERE outbox_id IN (SELECT json_extract(value, '$.outbox_id') FROM json_each(:outputs))
+) AS found
+WHERE nth <= :rows
 ORDER BY consumer, topic, partition, "offset"

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from publisher.console.reader import PageData
+from publisher.outbox.sent_offsets import read_sent_offsets, shown_sent_offsets, shown_topic_offsets
 from service.settings import ConsoleSettings
 
 FRAGMENT, WHOLE = "fragment.html", "base.html"
@@ -58,6 +59,8 @@ def environment() -> Environment:
         "moment": moment,
         "ms": of_ms,
         "query": query,
+        "topic_offsets": shown_topic_offsets,
+        "sent_offsets": lambda text: shown_sent_offsets(read_sent_offsets(text)),
     }
     made.globals["bars"] = bars
     return made

@@ -13,6 +13,7 @@ from publisher.console.masking import shown_detail, shown_headers, shown_key, sh
 from publisher.console.reader import Connection, PageData, read
 from publisher.console.schemas import MOST_VALUE_BYTES, ShownValue, ShownValues
 from publisher.outbox.permitted import permitted
+from publisher.outbox.sent_offsets import MalformedOffsetsError
 from publisher.trace.consumers import Consumption, described
 from publisher.trace.outputs import Output, OutputKey, found_in_kafka, must_be_in_kafka, outputs_of_key
 from publisher.trace.records import Copy
@@ -126,11 +127,15 @@ def _output(
 def add_places(kafka: KafkaSettings, story: PageData) -> None:
     """Add each output's place in Kafka, read within the offsets of the deliveries, and what could not be read."""
     outputs: list[Output] = story["found"]
-    spans = {
-        (each.topic, partition, first, last)
-        for each in outputs
-        for partition, (first, last) in (each.kafka_offsets or {}).items()
-    }
+    try:
+        spans = {
+            (each.topic, partition, first, last)
+            for each in outputs
+            for partition, (first, last) in each.ranges().items()
+        }
+    except MalformedOffsetsError as error:
+        story["kafka"] = str(error)
+        return
     records = sum(last - first + 1 for _, _, first, last in spans)
     if records > _MOST_RECORDS:
         story["kafka"] = f"{records:,} records would have to be read: `publisher trace` does it"

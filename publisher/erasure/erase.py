@@ -38,6 +38,10 @@ _ERASURE = queries("publisher.erasure", "erasure")
 
 _PAUSE_S = 1.0
 _SHOWN = 20
+_POSITIONS_AT_ONCE = 100
+_LETTERS_AT_ONCE = 100
+_ROWS_AT_ONCE = 10_000
+"""Rows of a key that are erased while the writer lock is held. For each such step all deliveries are read before."""
 
 
 @dataclass(slots=True)
@@ -165,8 +169,12 @@ class Erasure:
         return not self.is_something_left
 
     def _erase_rows(self, key: str, window: Window, found: ErasedKey) -> None:
-        if not self._rows(key, window):
-            return
+        batches = [row.batch_id for row in self._rows(key, window)]
+        for first in range(0, len(batches), _ROWS_AT_ONCE):
+            step = batches[first : first + _ROWS_AT_ONCE]
+            self._erase_between(key, Window(step[0], step[-1]), found)
+
+    def _erase_between(self, key: str, window: Window, found: ErasedKey) -> None:
         with self._changing():
             self._connection.execute(_ERASURE["hold"])
             rows = self._rows(key, window)
@@ -198,12 +206,14 @@ class Erasure:
 
     def _erase_letters(self, key: str, found: ErasedKey) -> None:
         of_key, self.letters_without_key = self._letters(key)
-        if of_key:
+        erased = _LETTERS_AT_ONCE if of_key else 0
+        while erased == _LETTERS_AT_ONCE:
             with self._changing():
                 (erased,) = self._connection.execute(
-                    _ERASURE["erase_letters"], {"session_key": key}
+                    _ERASURE["erase_letters"], {"session_key": key, "most": _LETTERS_AT_ONCE}
                 ).fetchone() or (0,)
-                self._record(letters=erased)
+                if erased:
+                    self._record(letters=erased)
             found.letters += erased
 
     def _erase_letter(self, place: RecordPlace, found: ErasedLetter) -> None:
@@ -217,15 +227,34 @@ class Erasure:
         found.left = "it is open: `spark-job dead-letters discard ID` first" if still_open else None
 
     def _erase_traces(self, key: str) -> list[str]:
-        """Erase the key where it stands beside rows; return the positions that need it still."""
-        kept: list[str]
+        """Erase the key where it stands beside rows; return the positions that need it still.
+
+        Positions may be many and large, and the job writes no batch while the writer lock is held: those that are there are read without
+        it, and those that came meanwhile under it.
+        """
+        kept: set[str] = set()
+        last = dict.fromkeys(("batch", "generation", "savepoint"), 0)
+        for relation in last:
+            more: int | None = 0
+            while more is not None:
+                last[relation] = more
+                step = {"relation": relation, "after_id": more, "most": _POSITIONS_AT_ONCE}
+                still, more = self._erase_some("erase_positions", {"session_key": key} | step)
+                kept.update(still)
+        still, *_ = self._erase_some("erase_traces", {"session_key": key} | last)
+        return sorted(kept.union(still))
+
+    def _erase_some(self, name: str, parameters: dict[str, Any]) -> list[Any]:
+        """Run one of the statements that return how much they changed; return what else it says."""
         with self._changing():
-            changed, kept = self._connection.execute(
-                _ERASURE["erase_traces"], {"session_key": key}
-            ).fetchone() or (0, [])
+            changed, *others = self._connection.execute(_ERASURE[name], parameters).fetchone() or (
+                0,
+                [],
+                None,
+            )
             if changed:
                 self._record(cursors_and_positions=changed)
-        return kept
+        return others
 
     def _record(self, **result: int) -> None:
         """Keys only as their number: what is erased must not live on in the operator log."""

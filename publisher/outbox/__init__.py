@@ -3,6 +3,7 @@
 - identity.py: whether outbox, server, cluster, prefix and output topics are the bound ones.
 - lease.py: which process works on a lane.
 - deliveries.py: records a transaction after Kafka's commit.
+- sent_offsets.py: reads the offsets of such a record.
 - parked.py, parked_topics.py: rows, and missing topics whose rows are parked.
 - erased.py: which sessions were erased.
 - loading.py, permitted.py: how rows are read; what the login may not read.

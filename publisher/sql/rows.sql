@@ -92,9 +92,9 @@ SELECT pg_advisory_lock_shared(hashtextextended('outbox.retention', 0))
 SELECT e.batch_id, e.outbox_id, e.revision, e.topic,
        CASE WHEN e.delivery_state = 'delivered' AND d.seq IS NULL AND e.skipped THEN 'skipped' ELSE e.delivery_state END AS state,
        d.committed_at AS delivered_at,
-       CASE WHEN e.target_partition IS NULL THEN d.kafka_offsets -> e.topic
-            WHEN d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text] IS NOT NULL
-               THEN jsonb_build_object(e.target_partition, d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text]) END AS kafka_offsets,
+       (CASE WHEN e.target_partition IS NULL THEN d.kafka_offsets -> e.topic
+             WHEN d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text] IS NOT NULL
+                THEN jsonb_build_object(e.target_partition, d.kafka_offsets #> ARRAY[e.topic, e.target_partition::text]) END)::text AS kafka_offsets,
        e.session_key, e.lane, e.epoch, d.seq
 FROM outbox.event e
 LEFT JOIN outbox.delivery d ON d.epoch = e.epoch AND d.lane = e.lane AND d.seq = e.delivery_seq

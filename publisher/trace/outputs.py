@@ -12,6 +12,12 @@ from contract.places import OutboxId
 from db import windows
 from db.statements import queries
 from publisher.kafka.topics import Topics
+from publisher.outbox.sent_offsets import (
+    MalformedOffsetsError,
+    TopicOffsets,
+    malformed,
+    read_topic_offsets,
+)
 from publisher.trace.positions import find_matches
 from publisher.trace.records import Copy, OffsetRange, copies
 from service.errors import UnavailableError
@@ -26,7 +32,8 @@ OutputKey = tuple[str, int]
 
 
 class Output(NamedTuple):
-    """One output of a session key. `kafka_offsets`: partition -> first and last offset of its transaction in the topic; None: unknown."""
+    """One output of a session key. `kafka_offsets`: first and last offset of its transaction in the topic; None: unknown; a text:
+    what no publisher wrote."""
 
     batch_id: int
     outbox_id: str
@@ -34,7 +41,7 @@ class Output(NamedTuple):
     topic: str
     state: str
     delivered_at: datetime | None
-    kafka_offsets: dict[str, list[int]] | None
+    kafka_offsets: TopicOffsets | str | None
     session_key: str
     lane: int
     epoch: int | None
@@ -44,6 +51,15 @@ class Output(NamedTuple):
     def identity(self) -> OutputKey:
         """The identity that all its records have, from a lane or a replay."""
         return self.outbox_id, self.revision
+
+    def ranges(self) -> TopicOffsets:
+        """Return the offsets to read it at, {} where they are unknown. Raises MalformedOffsetsError."""
+        if isinstance(self.kafka_offsets, str):
+            finding = malformed(self.epoch, self.lane, self.delivery_seq, self.kafka_offsets)
+            raise MalformedOffsetsError(
+                f"{finding}. `publisher trace KEY --scan` reads the whole topics instead"
+            )
+        return self.kafka_offsets or {}
 
 
 def outputs_of_key(
@@ -71,8 +87,13 @@ def outputs_of_key(
         rows = connection.execute(
             _ROWS["outputs_of_key"], wanted | window.bounds | {"rows": left}, prepare=False
         )
-        found += [Output(*row) for row in rows]
+        found += [_output(*row) for row in rows]
     return found
+
+
+def _output(*columns: Any) -> Output:
+    stored = Output(*columns)
+    return stored._replace(kafka_offsets=read_topic_offsets(columns[6]))
 
 
 def outputs_of_id(connection: psycopg.Connection[Any], outbox_id: OutboxId) -> list[Output]:
@@ -91,8 +112,11 @@ def found_in_kafka(
 ) -> dict[OutputKey, list[Copy]]:
     """Return where Kafka has them: read within the offsets of their deliveries, or (`scan`) their whole topics.
 
-    Raises UnavailableError.
+    Raises UnavailableError, MalformedOffsetsError.
     """
+    if not scan:
+        for output in outputs:
+            output.ranges()
     try:
         return _found(kafka, outputs, scan=scan)
     except KafkaException as error:
@@ -117,7 +141,7 @@ def _recorded(
 ) -> Iterator[tuple[Place, OffsetRange]]:
     """The offsets of each delivery that their topics have: one that was deleted and created again may be shorter."""
     for output in outputs:
-        for partition, (first, last) in (output.kafka_offsets or {}).items():
+        for partition, (first, last) in output.ranges().items():
             end = ends[output.topic].get(int(partition), 0)
             if first < end:
                 yield (output.topic, int(partition)), (first, min(last, end - 1))

@@ -5,7 +5,6 @@ Validated once at the start; unknown keys are refused with the nearest known one
 
 import difflib
 import os
-import stat
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Self, get_args, get_origin
@@ -20,6 +19,7 @@ from pydantic_settings import (
 )
 
 from service.errors import SettingsError
+from service.private_file import others_may_write
 from service.settings.console import ConsoleSettings
 from service.settings.job import (
     JobSettings,
@@ -215,10 +215,10 @@ def _refuse_of_others(file: Path) -> None:
         found = (file.stat(), file.lstat())
     except FileNotFoundError:
         return
-    if any(each.st_uid not in (0, os.geteuid()) for each in found) or found[0].st_mode & stat.S_IWOTH:
+    if found[1].st_uid not in (0, os.geteuid()) or others_may_write(found[0]):
         raise SettingsError(
-            f"{str(file)!r} in this folder is another user's, or everybody may write to it, so it is not read unasked. Name it with "
-            "--config or OUTBOX_CONFIG if it is yours to trust"
+            f"{str(file)!r} in this folder is another user's, or others may write to it, so it is not read unasked. `chmod go-w {file}`, "
+            "or name it with --config or OUTBOX_CONFIG if it is yours to trust"
         )
 
 

@@ -102,7 +102,6 @@ class Retry:
         """
         outcome = RetryOutcome()
         next_batch = ledger_rows.read_state(self._connection).next_batch
-        newest = store.newest(self._connection)
         letters = store.read(self._connection, ids)
         refusals = self._refusals(letters)
         ready = []
@@ -123,7 +122,7 @@ class Retry:
         if dry_run:
             outcome.retried = ready
         elif ready:
-            self._write(ready, outcome, next_batch, newest)
+            self._write(ready, outcome, next_batch)
         return outcome
 
     def _sessions(
@@ -171,12 +170,10 @@ class Retry:
         self,
         sessions: Sequence[tuple[str, Sequence[StoredLetter]]],
         batches: Sequence[Window],
-        after: int = 0,
     ) -> set[int]:
         """Return the indexes of sessions that have events elsewhere too: in open sessions, in other letters, or in outputs of `batches`.
 
-        The answer is final only under the writer lock. Pass few batches there: their locks are held as long as that one. `after`: the
-        newest letter that was looked at before.
+        The answer is final only under the writer lock. Pass few batches there: their locks are held as long as that one.
         """
         now = position.read(self._connection)
         ends = [(letters[0], letters[-1].first_offset) for _, letters in sessions]
@@ -191,7 +188,6 @@ class Retry:
             "partitions": [first.partition for first, _ in ends],
             "firsts": [first.first_offset for first, _ in ends],
             "lasts": [last for _, last in ends],
-            "after": after,
         }
         for window in batches:
             found = self._connection.execute(_LETTERS["was_read"], places | window.bounds, prepare=False)
@@ -223,18 +219,18 @@ class Retry:
             SessionPlace(letter.where.topic_id, letter.where.partition).fields(closed, outputs),
         )
 
-    def _write(self, ready: Sequence[Ready], outcome: RetryOutcome, next_batch: int, newest: int) -> None:
-        """`next_batch`, `newest`: outputs in the batches before it, and letters up to it, were searched."""
+    def _write(self, ready: Sequence[Ready], outcome: RetryOutcome, next_batch: int) -> None:
+        """`next_batch`: outputs in the batches before it were searched."""
         connection = self._connection
         ahead = ledger_rows.read_state(connection).next_batch
         ledger_rows.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)
         with ownership.confirmed_transaction(connection):
             ownership.lock(connection)
-            refusals = self._refusals([letter for one in ready for letter in one.letters], newest)
+            refusals = self._refusals([letter for one in ready for letter in one.letters])
             events = [one for one in ready if one.letter.reason == "malformed"]
             since = Window(next_batch, ledger_rows.read_state(connection).next_batch - 1)
             for place in self._read_by_others(
-                [(one.session.key.decode(), one.letters) for one in events], [since], newest
+                [(one.session.key.decode(), one.letters) for one in events], [since]
             ):
                 refusals |= {letter.dead_letter_id: READ_ELSEWHERE for letter in events[place].letters}
             retried = [
@@ -286,15 +282,13 @@ class Retry:
         ledger_rows.insert_rows(connection, entry, parts, first_id, now.lanes)
         return list(range(first_id, last_id + 1)), further
 
-    def _refusals(self, letters: Sequence[StoredLetter], after: int = 0) -> dict[int, str]:
-        """Return {id: why} of the letters that may not be retried now; final only under the writer lock, where a key with many letters
-        must not hold up the job: `after` is the newest letter that was looked at before.
-        """
+    def _refusals(self, letters: Sequence[StoredLetter]) -> dict[int, str]:
+        """Return {id: why} of the letters that may not be retried now; final only under the writer lock."""
         now = position.read(self._connection)
         with self._connection.cursor(row_factory=dict_row) as cursor:
             standings = cursor.execute(
                 _LETTERS["standings"],
-                {"ids": [letter.dead_letter_id for letter in letters], "after": after},
+                {"ids": [letter.dead_letter_id for letter in letters]},
             ).fetchall()
         by_id = {standing["dead_letter_id"]: standing for standing in standings}
         end, topics = (now.end, now.generation.topics) if now else (Offsets(), {})

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyspark
 
+from service.private_file import others_may_write
 from spark_job.spark.jars import cache_dir
 
 # If an archive does not fit a JVM, because of other options for instance, the JVM continues without it, which needs no warning.
@@ -31,8 +32,7 @@ def options(java: str) -> list[str]:
 
 
 def _is_trusted(path: Path) -> bool:
-    found = [each.stat() for each in (path, path.parent)]
-    return all(each.st_uid in (0, os.geteuid()) and not each.st_mode & 0o002 for each in found)
+    return not any(others_may_write(each.stat()) for each in (path, path.parent))
 
 
 def recording(path: Path) -> list[str]:

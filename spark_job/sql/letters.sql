@@ -159,28 +159,44 @@ WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
 ORDER BY revision, topic_id, partition, closing_offset, dead_letter_id
 
 -- name: standings
--- What decides whether a letter may be retried now. By a range's newer reading its older verdict is out of date. `after`: the newest letter that
--- was looked at before; letters are written under the writer lock, and so in the order of their numbers.
+-- What decides whether a letter may be retried now. By a range's newer reading its older verdict is out of date. The letters of a generation do not
+-- overlap: of each, the last one that begins no later than the letter is the only one that may hold its events.
 SELECT d.dead_letter_id, d.state, d.resolved_batch,
     (
-        SELECT max(n.dead_letter_id) FROM outbox.dead_letter n
-        WHERE n.session_key = d.session_key AND n.topic_id = d.topic_id AND n.partition = d.partition AND n.state = 'open'
-            AND n.reason <> 'malformed' AND n.first_offset <= d.first_offset AND n.last_offset >= d.last_offset
-            AND (n.revision, n.dead_letter_id) > (d.revision, d.dead_letter_id) AND n.dead_letter_id > %(after)s
+        SELECT max(n.dead_letter_id)
+        FROM outbox.generation g
+        CROSS JOIN LATERAL (
+            SELECT o.dead_letter_id, o.generation, o.revision, o.state, o.last_offset
+            FROM outbox.dead_letter o
+            WHERE o.session_key = d.session_key AND o.topic_id = d.topic_id AND o.partition = d.partition AND o.reason <> 'malformed'
+                AND (o.generation, o.first_offset) <= (g.generation, d.first_offset)
+            ORDER BY o.generation DESC, o.first_offset DESC
+            LIMIT 1
+        ) n
+        WHERE n.generation = g.generation AND n.state = 'open' AND n.last_offset >= d.last_offset
+            AND (n.revision, n.dead_letter_id) > (d.revision, d.dead_letter_id)
     ) AS newer_letter
 FROM outbox.dead_letter d
 WHERE d.dead_letter_id = ANY (%(ids)s::bigint[])
 
 -- name: was_read
 -- Which of some sessions, by their places from 0 on, have events that were read by others than the letters that say they could not be: an output
--- of a range of batches or another letter has them, or one had them that was erased. `after`: as above.
+-- of a range of batches or another letter (found as above) has them, or one had them that was erased.
 SELECT k.place - 1
 FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[])
     WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, last_offset, place)
 WHERE EXISTS (
-        SELECT FROM outbox.dead_letter d
-        WHERE d.session_key = k.session_key AND d.topic_id = k.topic_id AND d.partition = k.partition AND d.reason <> 'malformed'
-            AND d.first_offset <= k.last_offset AND d.last_offset >= k.first_offset AND d.dead_letter_id > %(after)s)
+        SELECT
+        FROM outbox.generation g
+        CROSS JOIN LATERAL (
+            SELECT o.generation, o.last_offset
+            FROM outbox.dead_letter o
+            WHERE o.session_key = k.session_key AND o.topic_id = k.topic_id AND o.partition = k.partition AND o.reason <> 'malformed'
+                AND (o.generation, o.first_offset) <= (g.generation, k.last_offset)
+            ORDER BY o.generation DESC, o.first_offset DESC
+            LIMIT 1
+        ) n
+        WHERE n.generation = g.generation AND n.last_offset >= k.first_offset)
     OR EXISTS (
         SELECT FROM outbox.session_output o,
             unnest(o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends) AS s (topic_id, partition, first_offset, end_offset)

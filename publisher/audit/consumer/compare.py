@@ -117,12 +117,13 @@ class ConsumerComparison:
             copies = records.setdefault((record.input_place, record.input_offset, record.output), [])
             if len(copies) < MOST_COPIES:
                 copies.append(record)
+        places = {(copy.topic, copy.partition, copy.offset) for copies in records.values() for copy in copies}
         consumed: dict[Key, Remembered] = {}
         aside: set[tuple[int, int, int]] = set()
         for each in remembered:
             if each.kind == SET_ASIDE:
                 self.set_aside.add(each)
-                if each.key in records:
+                if each.key in records and each.record in places:
                     aside.add(each.record)
                 continue
             expired.pop(each.identity, None)

@@ -25,6 +25,7 @@ from publisher.audit.readback.digest import (
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.scope import AuditedRange, RecordedResume, Scope, ranges
+from publisher.outbox.sent_offsets import SentOffsets, malformed, read_sent_offsets
 from publisher.protocol.records import SENT_NOW, Row, records
 
 _DELIVERIES = queries("publisher.audit", "deliveries")
@@ -33,8 +34,8 @@ _ROWS = queries("publisher.audit", "rows")
 _FETCH_ROWS = 500
 _DELIVERIES_AT_ONCE = 500
 SAVE_S = 5.0
-
-Bounds = dict[str, dict[str, list[int]]]
+_MOST_MALFORMED = 100
+"""Findings that are kept."""
 
 
 class ExpectedReader:
@@ -48,7 +49,7 @@ class ExpectedReader:
         self._topics = {name: number for number, name in enumerate(state.topics)}
         # Topics that occur only in rows have no deliveries yet.
         self._lows = dict(zip(state.topics, state.lows or [], strict=False))
-        self._reached: dict[tuple[int, int], tuple[int, Bounds]] = {}
+        self._reached: dict[tuple[int, int], tuple[int, SentOffsets]] = {}
         self._seed = bytes.fromhex(state.seed)
 
     def run(self, connection: psycopg.Connection[Any], last: int, advance: Callable[[int], None]) -> None:
@@ -89,16 +90,16 @@ class ExpectedReader:
                 if epoch is None:
                     continue
                 if epoch not in passed:
-                    passed[epoch] = Passed(
-                        connection, epoch, lane, batch, *self._reached.get((epoch, lane), (0, {}))
-                    )
+                    seq, reached = self._reached.get((epoch, lane), (0, {}))
+                    deliveries = _deliveries(connection, epoch, lane, seq, batch, self._state.malformed)
+                    passed[epoch] = Passed(deliveries, seq, reached)
                 place = Cursor(batch, row.session_key)
                 bounds, before = passed[epoch].delivery_of(place)
                 marks = self._marks(epoch, lane, place) if parked_after is None else self._put_aside(requeued)
                 copies = min(255, self._scope.copies(epoch, lane, place, parked_after))
                 self._keep(row, lane, number, marks, copies, bounds, before)
-        for epoch, deliveries in passed.items():
-            self._reached[(epoch, lane)] = (deliveries.seq, deliveries.before)
+        for epoch, each in passed.items():
+            self._reached[(epoch, lane)] = (each.seq, each.before)
 
     def _keep(
         self,
@@ -107,8 +108,8 @@ class ExpectedReader:
         number: int,
         marks: Mark,
         copies: int,
-        bounds: Bounds | None,
-        before: Bounds,
+        bounds: SentOffsets | None,
+        before: SentOffsets,
     ) -> None:
         own_key = row.session_key.encode()
         session_key = short_hash(own_key)
@@ -169,7 +170,7 @@ class ExpectedReader:
             return Mark.PARKED
         return Mark.PARKED | Mark.REQUEUED_ELSEWHERE
 
-    def retained(self, topic: str, partition: int, bounds: Bounds | None, before: Bounds) -> Mark:
+    def retained(self, topic: str, partition: int, bounds: SentOffsets | None, before: SentOffsets) -> Mark:
         """Return whether the topic may have deleted what a delivery with these first and last offsets sent there."""
         lows = self._lows.get(topic)
         if not lows or not any(lows.values()):
@@ -200,19 +201,16 @@ class Passed:
 
     def __init__(
         self,
-        connection: psycopg.Connection[Any],
-        epoch: int,
-        lane: int,
-        from_batch: int,
-        from_seq: int,
-        before: Bounds,
+        deliveries: Iterator[tuple[int, Cursor | None, Cursor, SentOffsets | None]],
+        seq: int,
+        before: SentOffsets,
     ) -> None:
-        self.seq = from_seq
+        self.seq = seq
         self.before = before
-        self._rows = _deliveries(connection, epoch, lane, from_seq, from_batch)
-        self._ahead: deque[tuple[int, Cursor | None, Cursor, Bounds | None]] = deque()
+        self._rows = deliveries
+        self._ahead: deque[tuple[int, Cursor | None, Cursor, SentOffsets | None]] = deque()
 
-    def delivery_of(self, place: Cursor) -> tuple[Bounds | None, Bounds]:
+    def delivery_of(self, place: Cursor) -> tuple[SentOffsets | None, SentOffsets]:
         """Return the offsets of the delivery that sent a row, and the newest ones before it in each topic partition."""
         while True:
             if not self._ahead:
@@ -233,8 +231,13 @@ class Passed:
 
 
 def _deliveries(
-    connection: psycopg.Connection[Any], epoch: int, lane: int, from_seq: int, from_batch: int
-) -> Iterator[tuple[int, Cursor | None, Cursor, Bounds | None]]:
+    connection: psycopg.Connection[Any],
+    epoch: int,
+    lane: int,
+    from_seq: int,
+    from_batch: int,
+    findings: list[str],
+) -> Iterator[tuple[int, Cursor | None, Cursor, SentOffsets | None]]:
     while True:
         rows = connection.execute(
             _DELIVERIES["of_lane"],
@@ -248,7 +251,13 @@ def _deliveries(
         ).fetchall()
         for seq, after_batch, after_key, to_batch, to_key, offsets in rows:
             after = None if after_batch is None else Cursor(after_batch, after_key)
-            yield seq, after, Cursor(to_batch, to_key), offsets
+            found = read_sent_offsets(offsets)
+            if isinstance(found, str):
+                finding = malformed(epoch, lane, seq, found)
+                if finding not in findings and len(findings) < _MOST_MALFORMED:
+                    findings.append(finding)
+                found = None
+            yield seq, after, Cursor(to_batch, to_key), found
         if len(rows) < _DELIVERIES_AT_ONCE:
             return
         from_seq = rows[-1][0] + 1

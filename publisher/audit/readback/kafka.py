@@ -111,8 +111,8 @@ def first_offsets(
     if unknown is None or unknown[0] or moved:
         # A resume may have accepted a new topic: offsets recorded before it belong to the former one.
         return [dict(offsets) for offsets in lows]
-    first: dict[tuple[str, str], int] = {
-        (topic, str(partition)): offset
+    first: dict[tuple[str, str | None], int] = {
+        (topic, partition): offset
         for topic, partition, offset in connection.execute(_DELIVERIES["first_offsets"], bounds)
     }
     begins = []
@@ -120,7 +120,8 @@ def first_offsets(
         begins.append(dict(offsets))
         for partition, low in offsets.items():
             recorded = first.get((topic.name, partition), low)
-            if topic.name not in replaced and low < recorded <= last[partition]:
+            is_told = topic.name not in replaced and (topic.name, None) not in first
+            if is_told and low < recorded <= last[partition]:
                 begins[-1][partition] = recorded
     return begins
 
@@ -186,7 +187,12 @@ def run(
         _compare(comparison, expected, found, folder, phase)
         explainer = Explainer(connection, settings.kafka, state.topics)
         try:
-            checks = [_topics_check(state), _readable_check(state), *explainer.checks(comparison)]
+            checks = [
+                _topics_check(state),
+                _readable_check(state),
+                _offsets_check(state),
+                *explainer.checks(comparison),
+            ]
         finally:
             explainer.close()
         counted = {**state.counted, **comparison.counted}
@@ -271,4 +277,11 @@ def _topics_check(state: AuditState) -> Check:
 def _readable_check(state: AuditState) -> Check:
     check = Check("readable", "Can the outputs of every delivered row be read?")
     check.count = state.counted.get("unreadable_rows", 0)
+    return check
+
+
+def _offsets_check(state: AuditState) -> Check:
+    check = Check("offsets", "Are the offsets of the deliveries such as a publisher writes?")
+    for found in state.malformed:
+        check.add(found)
     return check

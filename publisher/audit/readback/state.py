@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import orjson
 
 from service.errors import SettingsError
-from service.private_file import check_writable, private
+from service.private_file import check_writable, others_may_write, private
 
 _VERSION = 6
 
@@ -41,6 +40,8 @@ class AuditState:
     found_sizes: list[int] = field(default_factory=list)
     expected_sizes: list[int] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
+    malformed: list[str] = field(default_factory=list)
+    """Findings on offsets of deliveries that no publisher writes."""
     seed: str = field(default_factory=lambda: secrets.token_hex(16))
     """The seed of the buckets, in hex."""
     inputs: list[str] = field(default_factory=list)
@@ -50,14 +51,14 @@ class AuditState:
 def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
     """Return the state that a killed audit left, None where there is none.
 
-    Raises SettingsError for another audit's, and for a folder that another user has or may write to.
+    Raises SettingsError for another audit's, and for a folder or file that another user has or may write to.
     """
     path = folder / "state.json"
     found = [each.stat() for each in (folder, path) if each.exists()]
-    if any(each.st_uid != os.geteuid() or each.st_mode & stat.S_IWOTH for each in found):
+    if any(each.st_uid != os.geteuid() or others_may_write(each) for each in found):
         raise SettingsError(
-            f"{folder} is another user's, or everybody may write to it: they would decide what an audit finds that keeps its state there. "
-            "Name another --state"
+            f"{folder} is another user's, or others may write to it: they would decide what an audit finds that keeps its state there. "
+            f"Name another --state, or `chmod -R go-w {folder}` if all in it is yours"
         )
     if not path.exists():
         return None

@@ -28,7 +28,7 @@ WHERE (d.sessions, d.events) IS DISTINCT FROM (d.row_sessions, d.row_events)
 ORDER BY d.epoch, d.lane, d.seq
 
 -- name: of_lane
-SELECT d.seq, d.after_batch, d.after_key, d.to_batch, d.to_key, d.kafka_offsets
+SELECT d.seq, d.after_batch, d.after_key, d.to_batch, d.to_key, d.kafka_offsets::text
 FROM outbox.delivery d
 WHERE d.epoch = %(epoch)s AND d.lane = %(lane)s AND d.seq >= %(from_seq)s AND d.to_batch >= %(from_batch)s
   AND d.kind = 'delivery' AND d.events > 0
@@ -36,13 +36,14 @@ ORDER BY d.seq
 LIMIT %(deliveries)s
 
 -- name: first_offsets
--- Where the deliveries of the batches from one on begin in each topic partition.
-SELECT t.topic, p.partition::integer, min((p.bounds ->> 0)::bigint)
+-- Where the deliveries of the batches from one on begin in each topic partition. What no publisher writes begins at 0, or has no partition.
+SELECT t.topic, CASE WHEN p.partition ~ '^[0-9]{1,9}$' THEN p.partition END,
+       min(CASE WHEN jsonb_typeof(p.bounds) = 'array' AND p.bounds ->> 0 ~ '^[0-9]{1,18}$' THEN (p.bounds ->> 0)::bigint ELSE 0 END)
 FROM outbox.delivery d
 CROSS JOIN LATERAL jsonb_each(d.kafka_offsets) AS t (topic, partitions)
-CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, bounds)
+LEFT JOIN LATERAL jsonb_each(CASE jsonb_typeof(t.partitions) WHEN 'object' THEN t.partitions END) AS p (partition, bounds) ON true
 WHERE d.to_batch >= %(from_batch)s
-GROUP BY t.topic, p.partition
+GROUP BY 1, 2
 
 -- name: unknown_offsets
 -- Deliveries of the batches from one on without offsets, and lanes whose deliveries of these batches are pruned.

@@ -1,14 +1,14 @@
 -- Deliveries, replays, parked rows, dead letters and operations; newest first, page by page.
 
 -- name: deliveries
-SELECT d.epoch, d.lane, d.seq, d.kind, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, d.kafka_offsets, d.committed_at, d.note
+SELECT d.epoch, d.lane, d.seq, d.kind, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, d.kafka_offsets::text, d.committed_at, d.note
 FROM outbox.delivery d
 WHERE (d.committed_at, d.epoch, d.lane, d.seq) < (%(at)s, %(epoch)s, %(lane)s, %(seq)s) AND d.committed_at <= %(at)s
 ORDER BY d.committed_at DESC, d.epoch DESC, d.lane DESC, d.seq DESC
 LIMIT %(rows)s
 
 -- name: of_lane
-SELECT d.epoch, d.lane, d.seq, d.kind, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, d.kafka_offsets, d.committed_at, d.note
+SELECT d.epoch, d.lane, d.seq, d.kind, d.after_batch, d.after_key, d.to_batch, d.to_key, d.sessions, d.events, d.kafka_offsets::text, d.committed_at, d.note
 FROM outbox.delivery d
 WHERE d.epoch = %(epoch)s AND d.lane = %(lane)s AND d.seq < %(seq)s
 ORDER BY d.seq DESC

@@ -20,13 +20,16 @@ SELECT outbox.erase_rows(%(session_key)s, %(batch_ids)s)
 SELECT l.letters, l.without_key FROM outbox.letters_of_key(%(session_key)s) l
 
 -- name: erase_letters
-SELECT outbox.erase_letters_of_key(%(session_key)s)
+SELECT outbox.erase_letters_of_key(%(session_key)s, %(most)s)
 
 -- name: erase_letter_at
 SELECT l.erased, l.still_open FROM outbox.erase_letter_at(%(topic)s, %(partition)s, %(offset)s) l
 
+-- name: erase_positions
+SELECT p.changed, p.kept, p.last_id FROM outbox.erase_positions(%(session_key)s, %(relation)s, %(after_id)s, %(most)s) p
+
 -- name: erase_traces
-SELECT t.changed, t.kept FROM outbox.erase_traces(%(session_key)s) t
+SELECT t.changed, t.kept FROM outbox.erase_traces(%(session_key)s, %(batch)s, %(generation)s, %(savepoint)s) t
 
 -- name: open_input
 SELECT o.topic_id, o.partition, o.end_offset, o.open_from FROM outbox.open_input() o ORDER BY o.topic_id, o.partition

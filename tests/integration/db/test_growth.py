@@ -106,7 +106,6 @@ BOUNDED: dict[str, dict[str, Any]] = {
         "partitions": [0],
         "firsts": [1],
         "lasts": [9],
-        "after": 0,
     },
     "spark_job/letters/resolve_covered": {"first_batch": "last", "last_batch": "last", "keys": ["k0001"]},
     "spark_job/letters/resolve_retried": {"first_batch": "last", "last_batch": "last", "ids": [1]}

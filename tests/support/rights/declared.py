@@ -203,6 +203,7 @@ CALLABLE = {
         "erase_letters_of_key",
         "erase_letter_at",
         "open_input",
+        "erase_positions",
         "erase_traces",
         "rewrite_archived",
     },
@@ -217,6 +218,7 @@ OF_THE_OWNER = {
     "require_read_committed",
     "log_rebinding",
     "remembers",
+    "without_key",
     "integer_at",
 }
 """Functions that no role may call."""

@@ -1,6 +1,9 @@
 """A file that cannot be written is named, with what to do, before the long work begins where that can be known."""
 
+import grp
 import os
+import pwd
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +13,7 @@ from typer.testing import CliRunner
 
 from publisher.cli import app
 from service.errors import SettingsError
-from service.private_file import check_writable, write_private
+from service.private_file import check_writable, others_may_write, write_private
 
 
 @pytest.mark.parametrize(
@@ -66,3 +69,56 @@ def test_a_full_disk_behind_standard_output_is_no_traceback() -> None:
         b"publisher: standard output cannot be written: No space left on device. Make room there and run the command again; what it has "
         b"changed stays changed\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "members", "may"),
+    [
+        (0o600, "users", [], False),
+        (0o644, "users", [], False),
+        (0o664, "users", [], True),
+        (0o664, "me", [], False),
+        (0o664, "me", ["me"], False),
+        (0o664, "me", ["somebody"], True),
+        (0o664, None, [], True),
+        (0o646, "me", [], True),
+    ],
+)
+def test_others_may_write_where_everybody_may_or_a_group_with_others(
+    monkeypatch: pytest.MonkeyPatch, mode: int, group: str | None, members: list[str], may: bool
+) -> None:
+    """With a umask of 0002, all files of a user are writable for the group that bears the user's name."""
+
+    def group_of(number: int) -> grp.struct_group:
+        if group is None:
+            raise KeyError(number)
+        return grp.struct_group((group, "x", number, members))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 4_711)
+    monkeypatch.setattr(
+        pwd, "getpwuid", lambda user: pwd.struct_passwd(("me", "x", user, 4_711, "", "/", "/"))
+    )
+    monkeypatch.setattr(grp, "getgrgid", group_of)
+    assert others_may_write(status(mode, 4_711, 4_711)) is may
+
+
+@pytest.mark.parametrize(
+    ("mode", "user", "group", "may"),
+    [
+        (0o644, 0, 0, False),
+        (0o664, 0, 0, False),
+        (0o440, 0, 2_000, False),
+        (0o644, 4_712, 4_712, True),
+        (0o666, 0, 0, True),
+    ],
+    ids=["a ConfigMap's", "an image's", "a ConfigMap's with fsGroup", "another user's", "everybody's"],
+)
+def test_what_root_has_put_there_is_trusted(
+    monkeypatch: pytest.MonkeyPatch, mode: int, user: int, group: int, may: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 4_711)
+    assert others_may_write(status(mode, user, group)) is may
+
+
+def status(mode: int, user: int, group: int) -> os.stat_result:
+    return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, user, group, 0, 0, 0, 0))

@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors, sql
 
 from db import operations
-from db.migrate import ROLES, downgrade, upgrade
+from db.migrate import HEAD, ROLES, downgrade, upgrade
 from tests.support.outbox.valid_rows import OutboxRows
 from tests.support.queries import query
 
@@ -148,7 +148,7 @@ def test_migrations_are_recorded_with_their_transaction(blank_database: str) -> 
     found = query(blank_database, "SELECT command, result FROM outbox.operation ORDER BY operation_id")
     assert found == [
         ("outbox-migrate up", {"revision": revision})
-        for revision in ("0011", "0012", "0013", "0014", "0015", "0016", "0017", "0018", "0019", "0020")
+        for revision in (f"{number:04}" for number in range(11, int(HEAD) + 1))
     ]
 
 

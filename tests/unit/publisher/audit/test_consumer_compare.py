@@ -1,5 +1,6 @@
 """The audit of a consumer finds exactly what was done to what it remembers, whatever that was."""
 
+import tracemalloc
 from collections import Counter
 
 from hypothesis import given
@@ -166,3 +167,17 @@ def test_what_a_topic_deleted_and_the_consumer_does_not_remember_is_counted() ->
     # A replay has sent one of them again, which waits; one is remembered.
     found = compare([*expired, elsewhere], [record(1, 20, replay=True)], [remembered(2, 3)], position=20)
     assert (found.expired, found.behind, found.missing.count) == ({0: 2}, {(0, 0): 1}, 0)
+
+
+def test_records_of_others_that_were_set_aside_fill_no_memory() -> None:
+    """Whoever may write to the topic makes them, under the outbox-id of an output that was sent."""
+    found = ConsumerComparison({(0, 0): Range(0, END)}, {(0, 0): END}, lambda row: None)
+    rows = (remembered(1, offset, kind=SET_ASIDE) for offset in range(50_000))
+    tracemalloc.start()
+    try:
+        assert list(found.compare_bucket([expected(1)], [record(1, 7)], rows)) == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found.set_aside.count, found.missing.count) == (50_000, 0)
+    assert peak < 1 << 20

@@ -1,5 +1,6 @@
 """What an audit knows of an output that the retention of its topic may have deleted."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from contract.cursor import Cursor
 from publisher.audit.readback.digest import Mark
-from publisher.audit.readback.expected import Bounds, ExpectedReader, Passed
+from publisher.audit.readback.expected import ExpectedReader, Passed, _deliveries
+from publisher.outbox.sent_offsets import SentOffsets
 
 
 def reader(lows: dict[str, int]) -> ExpectedReader:
@@ -31,15 +33,16 @@ def reader(lows: dict[str, int]) -> ExpectedReader:
     ],
 )
 def test_an_output_is_safe_only_where_its_offset_is_known_to_be_kept(
-    lows: dict[str, int], partition: int, bounds: Bounds | None, before: Bounds, mark: Mark
+    lows: dict[str, int], partition: int, bounds: SentOffsets | None, before: SentOffsets, mark: Mark
 ) -> None:
     assert reader(lows).retained("t", partition, bounds, before) == mark
 
 
-def passed(*deliveries: tuple[object, ...]) -> Passed:
+def passed(*deliveries: tuple[object, ...], findings: list[str] | None = None) -> Passed:
     """The deliveries of a lane whose rows in outbox.delivery are these."""
-    connection: Any = SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=lambda: list(deliveries)))
-    return Passed(connection, 1, 0, 1, 0, {})
+    rows = [(*columns, None if offsets is None else json.dumps(offsets)) for *columns, offsets in deliveries]
+    connection: Any = SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=lambda: rows))
+    return Passed(_deliveries(connection, 1, 0, 0, 1, [] if findings is None else findings), 0, {})
 
 
 def test_the_offsets_before_a_delivery_are_kept_for_each_topic_partition() -> None:
@@ -59,3 +62,18 @@ def test_the_offsets_of_a_delivery_that_was_pruned_are_not_those_of_the_next_one
     kept = passed((9, 5, None, 6, None, {"t": {"0": [50, 60]}}))
     assert kept.delivery_of(Cursor(5, "k")) == (None, {})
     assert kept.delivery_of(Cursor(6, "a")) == ({"t": {"0": [50, 60]}}, {})
+
+
+def test_offsets_that_no_publisher_writes_are_a_finding_and_excuse_no_lost_output() -> None:
+    """Of an empty range all offsets are below the low watermark, and so of an output that nobody sent."""
+    findings: list[str] = []
+    forged = passed(
+        (1, None, None, 1, None, {"t": {"0": [5, 6]}}), (2, 1, None, 2, None, {"t": {}}), findings=findings
+    )
+    for _ in range(2):
+        bounds, before = forged.delivery_of(Cursor(2, "k"))
+        assert reader({"0": 5}).retained("t", -1, bounds, before) == Mark(0)
+    (finding,) = findings
+    assert finding.startswith(
+        "epoch 1, lane 0, delivery 2: `outbox.delivery.kafka_offsets` has '{\"t\": {}}', which no publisher writes"
+    )

@@ -35,7 +35,7 @@ def test_no_audit_begins_in_a_folder_that_another_user_may_write_to(
     assert load(folder, {}) is None
     folder.mkdir()
     folder.chmod(0o777)
-    with pytest.raises(SettingsError, match="everybody may write to it"):
+    with pytest.raises(SettingsError, match="others may write to it"):
         load(folder, {})
     folder.chmod(0o700)
     assert load(folder, {}) is None

@@ -110,3 +110,21 @@ def test_a_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         connection.commit()
     with pytest.raises(SettingsError, match="'revision': 'x'"):
         [each.of_revision(0) for each in consumptions(f"sqlite:///{path}", ["T/0/3/0"])["T/0/3/0"]]
+
+
+def test_of_the_records_of_an_output_that_were_set_aside_the_newest_are_read(tmp_path: Path) -> None:
+    """Whoever may write to the topic makes them, with a reason as long as a header."""
+    path = tmp_path / "consumer.db"
+    with closing(sqlite3.connect(path)) as connection:
+        Store(connection, "c").prepare()
+        connection.executemany(
+            'INSERT INTO outbox_consumer_letter (consumer, topic, topic_id, partition, "offset", outbox_id, revision, headers, reason)'
+            " VALUES ('c', 't', 'i', 0, ?, ?, 0, '', ?)",
+            [(offset, "T/0/3/0", "x" * 20_000) for offset in range(1_000)] + [(1_000, "T/0/4/0", "why")],
+        )
+        connection.commit()
+    found = consumptions(f"sqlite:///{path}", ["T/0/3/0", "T/0/4/0"])
+    assert [each.row.offset for each in found["T/0/3/0"]] == [*range(980, 1_000)]
+    reasons = {each.row.set_aside for each in found["T/0/3/0"]}
+    assert reasons == {"x" * 10_000 + " (with 980 older ones)"}
+    assert [each.row.set_aside for each in found["T/0/4/0"]] == ["why"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from service import private_file
 from service.errors import SecretUnreadableError, SettingsError, UnavailableError
 from service.settings import PostgresSettings, RetentionSettings, known_keys, load_settings
 from service.settings.removed import REMOVED
@@ -334,13 +335,18 @@ def test_a_dsn_file_is_read_for_each_connection(tmp_path: Path) -> None:
         assert isinstance(raised.value, UnavailableError)
 
 
-@pytest.mark.parametrize("whose", ["another user's", "everybody's"])
+@pytest.mark.parametrize("whose", ["another user's", "everybody's", "a group's"])
 def test_a_file_of_others_in_the_working_directory_is_read_only_when_it_is_named(
     monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
     file = written('[log]\nlevel = "DEBUG"\n')
     if whose == "everybody's":
         file.chmod(0o666)
+    elif whose == "a group's":
+        file.chmod(0o664)
+        monkeypatch.setattr(private_file, "_is_own_group", lambda _: False)
+        if os.getuid() == 0:
+            os.chown(file, -1, 4_711)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 4_711)
         if os.getuid() == 0:

@@ -15,7 +15,9 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.savepoints import Savepoint
+from spark_job.savepoints import exported
 from spark_job.savepoints.exported import ExportedSavepoint, checksum_of
+from tests.support.reference.tombstones import tombstones
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
 SAVEPOINT = Savepoint(
@@ -23,7 +25,7 @@ SAVEPOINT = Savepoint(
     generation=2,
     batch_id=7,
     end=Offsets({P0: 15, P1: 20}),
-    open=OpenPartitions({P0: OpenPartition(10, 2, 4, 90, "2-digest", b"\xfftombstones")}),
+    open=OpenPartitions({P0: OpenPartition(10, 2, 4, 90, "2-digest", tombstones(k=9))}),
     lineage=Lineage((Former({"timeout_s": 30.0, "end": "ü"}, Offsets({P0: 3})),)),
     assembly={"timeout_s": 60.0, "end": "ü"},
     topics={"id": "in"},
@@ -132,3 +134,81 @@ def test_a_file_that_is_no_whole_export_is_refused_with_the_reason(
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"absent\.json.*No such file"):
         ExportedSavepoint.read(tmp_path / "absent.json")
+
+
+FORGED: list[tuple[tuple[str, ...], object]] = [
+    (("outbox",), 5),
+    (("outbox",), "no uuid"),
+    (("name",), ["a"]),
+    (("created_at",), "yesterday"),
+    (("topics",), []),
+    (("topics", "id"), 5),
+    (("end_offsets",), []),
+    (("end_offsets", "id"), 7),
+    (("end_offsets", "id", "0"), -2),
+    (("end_offsets", "id", "0"), 1.5),
+    (("end_offsets", "id", "0"), True),
+    (("end_offsets", "id", "0"), None),
+    (("end_offsets", "id", "0"), "7"),
+    (("end_offsets", "id", "0"), 2**63),
+    (("end_offsets", "id", "00"), 7),
+    (("end_offsets", "id", "\u00b2"), 7),
+    (("end_offsets", "id", "9" * 5_000), 7),
+    (("open_state", "id", "0"), []),
+    (("open_state", "id", "0", "safe"), "10"),
+    (("open_state", "id", "0", "sessions"), -1),
+    (("open_state", "id", "0", "digest"), 5),
+    (("open_state", "id", "0", "tombstones"), "\u20ac"),
+    (("open_state", "id", "0", "tombstones"), "AAAA"),
+    (("open_state", "id", "0", "tombstones"), "////////////////"),
+    (("open_state", "id", "0", "refused"), [[1, 2, 3]]),
+    (("open_state", "id", "0", "refused"), [["a", 2, 3, 0]]),
+    (("open_state", "id", "0", "refused"), [[1, 2, 3, 0]] * 10_001),
+    (("assembly",), "rules"),
+    (("assembly", "rules"), "2"),
+    (("assembly", "format"), "xml"),
+    (("assembly", "schema_id"), 5),
+    (("assembly", "max_open_bytes"), "many"),
+    (("assembly", "timeout_s"), "long"),
+    (("assembly", "timeout_s"), 1e300),
+    (("assembly", "start"), "\u00fc"),
+    (("lineage",), {}),
+    (("lineage",), [5]),
+    (("lineage",), [{"assembly": {}, "start": {"id": {"0": -1}}}]),
+    (("lineage",), [{"assembly": {"max_events": "many"}, "start": {}}]),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), FORGED, ids=lambda each: str(each)[:40])
+def test_a_forged_value_is_refused_although_the_checksum_is_right(
+    tmp_path: Path, place: tuple[str, ...], value: object
+) -> None:
+    content: Any = EXPORTED.to_json()
+    container = content
+    for name in place[:-1]:
+        container = container[name]
+    container[place[-1]] = value
+    del content["checksum"]
+    file = written(tmp_path, content | {"checksum": checksum_of(content)})
+    with pytest.raises(
+        SettingsError, match=r"no savepoint that this version writes.*savepoint export NAME"
+    ) as error:
+        ExportedSavepoint.read(file)
+    assert len(str(error.value)) < 1_000
+
+
+@pytest.mark.parametrize("depth", [300, 900])
+def test_a_file_that_is_nested_too_deep_is_refused(tmp_path: Path, depth: int) -> None:
+    deep = orjson.dumps(EXPORTED.to_json())[:-1] + b',"deep":' + b'{"a":' * depth + b"1" + b"}" * depth + b"}"
+    with pytest.raises(SettingsError, match=r"no savepoint that this version writes|cannot be read"):
+        ExportedSavepoint.read(written(tmp_path, deep))
+
+
+def test_a_larger_file_than_any_savepoint_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = EXPORTED.to_json()
+    file = written(tmp_path, content)
+    monkeypatch.setattr(exported, "MOST_BYTES", file.stat().st_size - 1)
+    with pytest.raises(SettingsError, match="no exported savepoint"):
+        ExportedSavepoint.read(file)

@@ -1,0 +1,79 @@
+"""Reads `outbox.delivery.kafka_offsets`: which offsets a transaction wrote. Whoever has the publisher's login may write any JSON there."""
+
+import re
+from typing import Any
+
+import orjson
+
+from service.errors import RefusedError
+
+TopicOffsets = dict[str, list[int]]
+"""{partition: [first, last]}, of one topic."""
+SentOffsets = dict[str, TopicOffsets]
+"""{topic: {partition: [first, last]}}"""
+
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,8}")
+_MAX_OFFSET = 2**63 - 1
+_SHOWN = 200
+
+
+class MalformedOffsetsError(RefusedError):
+    """The offsets of a delivery are not what a publisher writes."""
+
+
+def read_sent_offsets(text: str | None) -> SentOffsets | str | None:
+    """Return the column's value, from its text; as that text, cut, where no publisher wrote it. None: the offsets are not known."""
+    value = _parsed(text)
+    if isinstance(value, dict) and all(map(_are_offsets, value.values())):
+        return value
+    return text if text is None else text[:_SHOWN]
+
+
+def read_topic_offsets(text: str | None) -> TopicOffsets | str | None:
+    """Return the same of the value of one topic."""
+    value: TopicOffsets | None = _parsed(text)
+    return value if _are_offsets(value) else text if text is None else text[:_SHOWN]
+
+
+def malformed(epoch: int | None, lane: int, seq: int | None, found: str) -> str:
+    """Return the finding on such a value, for people."""
+    return (
+        f"epoch {epoch}, lane {lane}, delivery {seq}: `outbox.delivery.kafka_offsets` has {found!r}, which no publisher writes: somebody "
+        "else has used its login"
+    )
+
+
+def shown_topic_offsets(found: TopicOffsets | str | None) -> str:
+    """Return the offsets for people; empty if they are not known."""
+    if isinstance(found, str):
+        return f"malformed: {found}"
+    return ", ".join(f"{partition}/{first}–{last}" for partition, (first, last) in (found or {}).items())
+
+
+def shown_sent_offsets(found: SentOffsets | str | None) -> str:
+    """Return the same of all topics."""
+    if isinstance(found, str):
+        return f"malformed: {found}"
+    return "; ".join(f"{topic}: {shown_topic_offsets(each)}" for topic, each in (found or {}).items())
+
+
+def _parsed(text: str | None) -> Any:
+    try:
+        return orjson.loads(text or "null")
+    except orjson.JSONDecodeError:  # nested too deep
+        return None
+
+
+def _are_offsets(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(_PARTITION.fullmatch(partition) and _is_range(each) for partition, each in value.items())
+    )
+
+
+def _is_range(value: object) -> bool:
+    match value:
+        case [int(first), int(last)]:
+            return type(first) is type(last) is int and 0 <= first <= last <= _MAX_OFFSET
+    return False
