@@ -3,6 +3,8 @@
 A broker that has just started, or lags, does not know each topic yet: its answer alone makes no topic missing.
 """
 
+import ctypes
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -87,10 +89,25 @@ def known_topics(
         try:
             with needing("Describe", "topic", name):
                 found[name] = answers[name].result()
+                _release_id(found[name])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
     return found
+
+
+_OWN_REFERENCES = 3
+"""To a topic's id: the description's, a variable's, and that of getrefcount's argument."""
+
+
+def _release_id(description: TopicDescription) -> None:
+    """Give up the reference that confluent-kafka 2.16 takes to a topic's id and never gives up.
+
+    Each description would leave its id in memory: some 40 MB a day where a job describes one topic in each of five batches a second.
+    """
+    topic_id = description.topic_id
+    if isinstance(description, TopicDescription) and sys.getrefcount(topic_id) > _OWN_REFERENCES:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(topic_id))
 
 
 def topic_configs(
