@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -239,15 +239,15 @@ class Erasure:
             while more is not None:
                 last[relation] = more
                 step = {"relation": relation, "after_id": more, "most": _POSITIONS_AT_ONCE}
-                still, more = self._erase_some("erase_positions", {"session_key": key} | step)
+                still, more = self._erase_some(_ERASURE["erase_positions"], {"session_key": key} | step)
                 kept.update(still)
-        still, *_ = self._erase_some("erase_traces", {"session_key": key} | last)
+        still, *_ = self._erase_some(_ERASURE["erase_traces"], {"session_key": key} | last)
         return sorted(kept.union(still))
 
-    def _erase_some(self, name: str, parameters: dict[str, Any]) -> list[Any]:
-        """Run one of the statements that return how much they changed; return what else it says."""
+    def _erase_some(self, query: LiteralString, parameters: dict[str, Any]) -> list[Any]:
+        """Run a statement that returns how much it changed; return what else it says."""
         with self._changing():
-            changed, *others = self._connection.execute(_ERASURE[name], parameters).fetchone() or (
+            changed, *others = self._connection.execute(query, parameters).fetchone() or (
                 0,
                 [],
                 None,

@@ -23,8 +23,16 @@ ORDER BY r.replay_id DESC
 LIMIT %(rows)s
 
 -- name: operations
-SELECT o.operation_id, o.at, o.login, host(o.client) AS client, o.os_user, o.host, o.command, o.arguments, o.result
+-- Each login writes its own, with any text and any JSON: as lines of text, and of each no more than a page shows.
+SELECT o.operation_id, o.at, o.login, host(o.client) AS client, left(o.os_user, 200) AS os_user, left(o.host, 200) AS host,
+       left(o.command, 200) AS command, n.arguments, n.result
 FROM outbox.audit_operation o
+CROSS JOIN LATERAL (
+    SELECT ARRAY(SELECT left(a.name, 200) || ': ' || left(coalesce(a.value, 'none'), 2000)
+                 FROM jsonb_each_text(CASE jsonb_typeof(o.arguments) WHEN 'object' THEN o.arguments END) AS a (name, value) LIMIT 50) AS arguments,
+           ARRAY(SELECT left(r.name, 200) || ': ' || left(coalesce(r.value, 'none'), 2000)
+                 FROM jsonb_each_text(CASE jsonb_typeof(o.result) WHEN 'object' THEN o.result END) AS r (name, value) LIMIT 50) AS result
+) n
 WHERE o.operation_id < %(before)s
 LIMIT %(rows)s
 

@@ -12,7 +12,9 @@ from publisher.console.schemas import MOST_VALUE_BYTES, ShownValues
 from service.settings import Settings
 from spark_job import OutputEvent
 from spark_job.outputs.pgcopy import nullable
+from tests.support.console import console_of
 from tests.support.outbox.letters import WHOLE, failed, settings, with_letters
+from tests.support.processes.publishers import settings_for
 from tests.support.sink.batches import session
 
 LARGE = b"<" * 300_000
@@ -57,3 +59,29 @@ def test_of_outputs_the_beginnings_are_read(connection: Connection, database: st
     shown = [(each["value"].text[-15:], each["key"][-15:]) for each in found["outputs"]]
     assert shown == [("(300,000 bytes)", "(300,000 bytes)"), ("null", "k")]
     assert max(sizes) == MOST_VALUE_BYTES
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "5",
+        "[]",
+        '"text"',
+        '{"a": ' * 3_000 + "1" + "}" * 3_000,
+        '{"a": 1' + "0" * 5_000 + "}",
+        '{"a": "' + "<" * 300_000 + '"}',
+    ],
+    ids=["number", "list", "text", "deep", "digits", "large"],
+)
+def test_no_login_hides_operations_by_what_it_writes_beside_them(database: str, value: str) -> None:
+    """Each login writes rows of the operator log, with any JSON."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        for arguments in ('{"lanes": 16}', value):
+            connection.execute(
+                "INSERT INTO outbox.operation (os_user, host, command, arguments, result) VALUES ('ann', 'h', 'c', %s, %s)",
+                (arguments, arguments),
+            )
+    with console_of(settings_for(database, "127.0.0.1:1")) as console:
+        shown = console.shown("/operations")
+    assert "lanes: 16" in shown
+    assert len(shown) < 50_000

@@ -20,7 +20,7 @@ from service.settings import KafkaSettings, PublisherSettings
 
 def begins(recorded: int, resumes: list[RecordedResume]) -> int:
     """Where partition 0 of a topic with the offsets 3 to 9 is read from, when the audited deliveries began at `recorded`."""
-    answers = iter([SimpleNamespace(fetchone=lambda: (0,)), [("t", 0, recorded)]])
+    answers = iter([SimpleNamespace(fetchone=lambda: (0,)), [("t", "0", recorded)]])
     connection: Any = SimpleNamespace(execute=lambda *_: next(answers))
     scope = Scope(1, 1, 5, 9, [(5, 9)], True, [(1, 1, 1)], {}, resumes)
     return first_offsets(connection, scope, [Topic("t", "id", 1)], [{"0": 3}], [{"0": 9}], set())[0]["0"]
