@@ -22,6 +22,8 @@ _WINDOW_GROWTH = 16
 _LARGEST_WINDOW = 65_536
 # Ours have less than a kilobyte; another writer's may have megabytes.
 _LARGEST_WINDOW_BYTES = 64 << 20
+MOST_LATER = 1_000
+"""Lane epochs that a ledger does not have: a restored one lacks a few."""
 
 
 class StoredProgress(NamedTuple):
@@ -112,7 +114,7 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
     """Return the newest record of a lane, and those of later epochs behind it.
 
     Records of later epochs that precede the lane's own newest record were handled before that one was written.
-    Raises ValueError for a record that cannot be read.
+    Raises ValueError for a record that cannot be read, and for over MOST_LATER epochs.
     """
     seen: set[tuple[int, int]] = set()
     later: dict[tuple[int, int], Progress] = {}
@@ -121,6 +123,7 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
         if place is None or place[0] < epoch or place in seen:
             continue
         seen.add(place)
+        _check_later(len(seen))
         if place == (epoch, lane):
             return Newest(None if record.value is None else Progress.decode(record.value), later)
         if place[0] > epoch and record.value is not None:
@@ -134,16 +137,22 @@ def later_than(
     """Return the newest records of lanes of later epochs in a partition that no lane of `epoch` has, without reading all of it.
 
     Reading ends at a record of `epoch` or an earlier one, after at least `least` records: its writer had handled all earlier records of
-    later epochs. Raises ValueError for a record that cannot be read.
+    later epochs. Raises ValueError for a record that cannot be read, and for over MOST_LATER epochs.
     """
     later: dict[tuple[int, int], Progress | None] = {}
     for count, record in enumerate(records, 1):
         place = lane_of_key(record.key)
         if place is not None and place[0] > epoch:
             later.setdefault(place, None if record.value is None else Progress.decode(record.value))
+            _check_later(len(later))
         elif place is not None and record.value is not None and count >= least:
             break
     return {place: record for place, record in later.items() if record is not None}
+
+
+def _check_later(epochs: int) -> None:
+    if epochs > MOST_LATER:
+        raise ValueError(f"it has records of over {MOST_LATER:,} lane epochs that this ledger does not have")
 
 
 def records_backwards(

@@ -12,7 +12,7 @@ from contract.cursor import Cursor
 from contract.progress import Progress, Totals, lane_of_key
 from db import windows
 from db.statements import queries
-from publisher.kafka.progress_reader import progress_records
+from publisher.kafka.progress_reader import MOST_LATER, progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
 from publisher.protocol.epochs import Epoch
@@ -25,8 +25,6 @@ _EPOCHS = queries("publisher", "epochs")
 _LEDGER = queries("publisher", "ledger")
 _RESUMES = queries("publisher", "resumes")
 _ROWS = queries("publisher", "rows")
-
-_MOST_LATER = 1_000
 
 
 class LaneEpoch(NamedTuple):
@@ -217,10 +215,10 @@ class ResumeSurvey:
         """Add a lane's newest record; None for one that is not this outbox's, which is removed like the others."""
         if place in later:
             return
-        if len(later) == _MOST_LATER:
+        if len(later) == MOST_LATER:
             raise StoppedError(
                 StopReason.OTHER_OUTBOX,
-                f"{self.progress_topic}[{place[1]}] has records of over {_MOST_LATER:,} lane epochs that this ledger does not have: "
+                f"{self.progress_topic}[{place[1]}] has records of over {MOST_LATER:,} lane epochs that this ledger does not have: "
                 "something else writes to this progress topic. Find out what, and take that right away; then delete the topic, and "
                 "`publisher resume --from mirror` makes it again and continues after what Postgres recorded as delivered",
             )

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from publisher.kafka import progress_reader
-from publisher.kafka.progress_reader import StoredProgress, later_than, partition_records, records_backwards
+from publisher.kafka.progress_reader import (
+    MOST_LATER,
+    StoredProgress,
+    later_than,
+    newest_of,
+    partition_records,
+    records_backwards,
+)
 from service.settings import KafkaSettings
 from tests.support.lanes import RECORD
 
@@ -34,6 +41,15 @@ def test_later_epochs_are_found_and_what_was_put_aside_is_not() -> None:
     found = later_than(records(*written), 3)
     assert sorted(found) == [(4, 9), (6, 9)]
     assert sorted(later_than(records(*written), 3, least=1)) == [(4, 9)]
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_made_up_epochs_are_refused_before_they_fill_the_memory(aside: bool) -> None:
+    made_up = [(epoch, 9, aside) for epoch in range(10, 12 + MOST_LATER)]
+    with pytest.raises(ValueError, match="epochs that this ledger does not have"):
+        later_than(records(*made_up), 3)
+    with pytest.raises(ValueError, match="epochs that this ledger does not have"):
+        newest_of(records(*made_up), 3, 9)
 
 
 def test_partitions_one_after_the_other_are_read_with_one_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
