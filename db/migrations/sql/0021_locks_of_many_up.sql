@@ -149,16 +149,18 @@ DECLARE
     first_batch CONSTANT bigint := (SELECT min(b) FROM unnest(batch_ids) b);
     last_batch CONSTANT bigint := (SELECT max(b) FROM unnest(batch_ids) b);
     ready bigint[];
-    cursors tid[];
+    epochs integer[];
+    lanes integer[];
+    seqs bigint[];
     erased bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
     PERFORM outbox.hold_for_erasure();
     -- Deliveries with a cursor at one of the rows. All are read, so before the writer lock: no resume begins meanwhile, and the batches of other
     -- deliveries find them.
-    cursors := ARRAY(
-        SELECT d.ctid FROM outbox.delivery d
-        WHERE (d.after_key = erase_rows.session_key AND d.after_batch = ANY (batch_ids)) OR (d.to_key = erase_rows.session_key AND d.to_batch = ANY (batch_ids)));
+    SELECT array_agg(d.epoch), array_agg(d.lane), array_agg(d.seq) INTO epochs, lanes, seqs
+    FROM outbox.delivery d
+    WHERE (d.after_key = erase_rows.session_key AND d.after_batch = ANY (batch_ids)) OR (d.to_key = erase_rows.session_key AND d.to_batch = ANY (batch_ids));
     -- No batch of a reissue, which must leave out what is erased, and no requeue may be under way.
     PERFORM outbox.lock_writer();
     SELECT coalesce(array_agg(r.batch_id), '{}') INTO ready
@@ -192,10 +194,10 @@ BEGIN
         DELETE FROM outbox.session_output o WHERE o.session_key = $1 AND o.batch_id = ANY ($2) AND o.batch_id >= $3 AND o.batch_id <= $4
     $query$ USING session_key, ready, first_batch, last_batch;
     PERFORM outbox.erase_parked(session_key, ready);
-    cursors := cursors || ARRAY(
-        SELECT d.ctid FROM unnest(ready) AS b (batch_id)
-        JOIN outbox.delivery d ON int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> b.batch_id
-        WHERE erase_rows.session_key IN (d.after_key, d.to_key));
+    SELECT epochs || array_agg(d.epoch), lanes || array_agg(d.lane), seqs || array_agg(d.seq) INTO epochs, lanes, seqs
+    FROM unnest(ready) AS b (batch_id)
+    JOIN outbox.delivery d ON int8range(least(d.after_batch, d.to_batch), d.to_batch, '[]') @> b.batch_id
+    WHERE erase_rows.session_key IN (d.after_key, d.to_key);
     -- A cursor at an erased row becomes one at the row before it: no row that is kept lies between them.
     EXECUTE $query$
         UPDATE outbox.delivery d
@@ -209,8 +211,8 @@ BEGIN
                                          WHERE o.lane = d.lane AND o.batch_id = d.to_batch AND o.session_key < $1
                                            AND o.batch_id >= $3 AND o.batch_id <= $4), '')
                           ELSE d.to_key END
-        WHERE d.ctid = ANY ($5) AND ((d.after_key = $1 AND d.after_batch = ANY ($2)) OR (d.to_key = $1 AND d.to_batch = ANY ($2)))
-    $query$ USING session_key, ready, first_batch, last_batch, cursors;
+        WHERE (d.epoch, d.lane, d.seq) IN (SELECT * FROM unnest($5, $6, $7)) AND ((d.after_key = $1 AND d.after_batch = ANY ($2)) OR (d.to_key = $1 AND d.to_batch = ANY ($2)))
+    $query$ USING session_key, ready, first_batch, last_batch, epochs, lanes, seqs;
     EXECUTE $query$
         UPDATE outbox.replay r
         SET cursor_key = coalesce((SELECT max(o.session_key) FROM outbox.session_output o
