@@ -28,10 +28,10 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(slots=True)
 class ArchiveRewriting:
-    """A partition's archive without some rows. `erased`: {session key: its rows}; `replays`: which need the old files."""
+    """A partition's archive without some rows. `erased`: {session key: rows of `outbox.erased`}; `replays`: which need the old files."""
 
     manifest: Manifest
-    erased: dict[str, list[StoredRow]] = field(default_factory=dict)
+    erased: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     replays: list[int] = field(default_factory=list)
 
 
@@ -52,7 +52,7 @@ def write_without(
     """Write a partition's archive without the keys; it is not in force yet. Raises ArchiveDamagedError, OSError."""
     old = archive.manifest(of)
     files: list[DataFile] = []
-    found: dict[str, list[StoredRow]] = {}
+    found: dict[str, list[dict[str, Any]]] = {}
     for number, file in enumerate(old.files):
         with archive.open(file) as source:
             has_some = any(rows for rows, _ in matching(source, keys))
@@ -69,7 +69,7 @@ def write_without(
                 kept, erased = without(table, keys)
                 writer.write(kept)
                 for row in rows_of(erased):
-                    found.setdefault(row.session_key, []).append(row)
+                    found.setdefault(row.session_key, []).append(_remembered(row))
             size, digest = writer.close()
         if not writer.contents.rows:
             archive.files.remove([name])
@@ -83,28 +83,29 @@ def write_without(
     return ArchiveRewriting(manifest, found)
 
 
+def _remembered(row: StoredRow) -> dict[str, Any]:
+    """Return a row of `outbox.erased`: all of a partition's are in memory, and so without values."""
+    return {
+        "session_key": row.session_key,
+        "batch_id": row.batch_id,
+        "lane": row.lane,
+        "revision": row.revision,
+        "topic_ids": row.session_topic_ids,
+        "partitions": row.session_partitions,
+        "ends": row.session_ends,
+        "outputs": row.session_outputs,
+        "output_bytes": row.output_bytes(),
+        "topics": sorted(set(row.topics)),
+        "was_parked": row.was_parked,
+    }
+
+
 def put_in_force(connection: Connection, of: ArchivedPartition, rewriting: ArchiveRewriting) -> list[int]:
     """Replace the manifest in the caller's transaction. Returns the replays that need the old files; then nothing has changed.
 
     Raises ArchiveDamagedError where the archive has another manifest by now, psycopg.Error.
     """
-    erased = [
-        {
-            "session_key": row.session_key,
-            "batch_id": row.batch_id,
-            "lane": row.lane,
-            "revision": row.revision,
-            "topic_ids": row.session_topic_ids,
-            "partitions": row.session_partitions,
-            "ends": row.session_ends,
-            "outputs": row.session_outputs,
-            "output_bytes": row.output_bytes(),
-            "topics": sorted(set(row.topics)),
-            "was_parked": row.was_parked,
-        }
-        for rows in rewriting.erased.values()
-        for row in rows
-    ]
+    erased = [row for rows in rewriting.erased.values() for row in rows]
     try:
         (replays,) = connection.execute(
             _ARCHIVE["rewrite"],
