@@ -1873,7 +1873,9 @@ BEGIN
     changed := changed + step;
     UPDATE outbox.delivery d SET to_key = ''
     WHERE d.to_key = session_key AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE d.to_batch BETWEEN k.from_batch AND k.to_batch)
-      AND d.to_batch < (SELECT coalesce(max(l.cursor_batch), 0) FROM outbox.lane l WHERE l.epoch = d.epoch AND l.lane = d.lane);
+      -- The lane's own cursor, which no erasure changes.
+      AND NOT EXISTS (SELECT FROM outbox.lane l
+                      WHERE l.epoch = d.epoch AND l.lane = d.lane AND l.cursor_batch = d.to_batch AND l.cursor_key = d.to_key);
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
     DELETE FROM outbox.replay_key k WHERE k.session_key = erase_traces.session_key;

@@ -19,8 +19,9 @@ from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.outbox.old_outputs import deliver_all
+from tests.support.outbox.old_outputs import add_batches, deliver_all
 from tests.support.outbox.valid_rows import OutboxRows
+from tests.support.processes.erasing import appears, whole_dump
 from tests.support.queries import query
 from tests.support.reference.tombstones import tombstones
 
@@ -77,6 +78,30 @@ def test_a_reason_keeps_the_key_that_has_an_erased_one_as_a_part(database: str) 
     assert [
         reason for (reason,) in query(database, "SELECT reason FROM outbox.replay ORDER BY replay_id")
     ] == kept
+
+
+@pytest.mark.guarantee(181)
+def test_cursors_within_the_last_batch_of_a_lane_forget_a_key_whose_rows_retention_has_dropped(
+    delivered: Outbox,
+) -> None:
+    dsn = delivered.dsn
+    query(dsn, "INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 1)")
+    query(
+        dsn,
+        "INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, after_key, to_batch, to_key, sessions, events)"
+        " VALUES (1, 0, 1, 0, NULL, 1, 'k0001', 1, 1), (1, 0, 2, 1, 'k0001', 1, NULL, 1, 1)",
+    )
+    query(dsn, "UPDATE outbox.lane SET seq = 2 WHERE lane = 0")
+    add_batches(dsn, 10_000)
+    query(
+        dsn,
+        "INSERT INTO outbox.lane (epoch, lane, cursor_batch, cursor_commit_id) SELECT 2, 0, 10000, gen_random_uuid()",
+    )
+    query(dsn, "SELECT outbox.drop_partition('session_output_p00000000')")
+    ((_, kept),) = query(dsn, "SELECT t.changed, t.kept FROM outbox.erase_traces('k0001') t")
+    assert kept == []
+    assert not appears(whole_dump(dsn), b"k0001")
+    assert query(dsn, "SELECT detail FROM outbox.check_delivery_chain") == []
 
 
 ALPHABET = st.text(st.sampled_from("ab1-\x01\u00e9\U0001f5dd"), min_size=1, max_size=12)
