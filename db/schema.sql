@@ -2421,7 +2421,7 @@ END $$;
 -- Name: prune_resumes(); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
-CREATE FUNCTION outbox.prune_resumes() RETURNS void
+CREATE FUNCTION outbox.prune_resumes(OUT pruned bigint) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2433,6 +2433,7 @@ BEGIN
     USING outbox.lane l
     WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq <= l.pruned_seq AND d.kind = 'resume'
       AND greatest(d.after_batch, d.to_batch) < floor_batch;
+    GET DIAGNOSTICS pruned = ROW_COUNT;
 END $$;
 
 --
@@ -6936,11 +6937,11 @@ REVOKE ALL ON FUNCTION outbox.prune_replays(keep_s double precision, max_rows in
 GRANT ALL ON FUNCTION outbox.prune_replays(keep_s double precision, max_rows integer, OUT pruned bigint) TO outbox_retention;
 
 --
--- Name: FUNCTION prune_resumes(); Type: ACL; Schema: outbox; Owner: -
+-- Name: FUNCTION prune_resumes(OUT pruned bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.prune_resumes() FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.prune_resumes() TO outbox_retention;
+REVOKE ALL ON FUNCTION outbox.prune_resumes(OUT pruned bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_resumes(OUT pruned bigint) TO outbox_retention;
 
 --
 -- Name: FUNCTION remembers(remembered bytea, key_bytes bytea); Type: ACL; Schema: outbox; Owner: -

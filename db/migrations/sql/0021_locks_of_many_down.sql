@@ -235,3 +235,20 @@ BEGIN
     WHERE a.partition_name = rewrite_archived.partition_name;
     RETURN '{}';
 END $$;
+
+DROP FUNCTION outbox.prune_resumes();
+CREATE FUNCTION outbox.prune_resumes() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    floor_batch CONSTANT bigint := outbox.retention_floor();
+BEGIN
+    PERFORM outbox.require_read_committed();
+    DELETE FROM outbox.delivery d
+    USING outbox.lane l
+    WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq <= l.pruned_seq AND d.kind = 'resume'
+      AND greatest(d.after_batch, d.to_batch) < floor_batch;
+END $$;
+REVOKE ALL ON FUNCTION outbox.prune_resumes() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION outbox.prune_resumes() TO outbox_retention;

@@ -326,3 +326,21 @@ BEGIN
         'before', encode(old_manifest, 'hex'), 'after', encode(new_manifest, 'hex')));
     RETURN '{}';
 END $$;
+
+DROP FUNCTION outbox.prune_resumes();
+CREATE FUNCTION outbox.prune_resumes(OUT pruned bigint) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    floor_batch CONSTANT bigint := outbox.retention_floor();
+BEGIN
+    PERFORM outbox.require_read_committed();
+    DELETE FROM outbox.delivery d
+    USING outbox.lane l
+    WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq <= l.pruned_seq AND d.kind = 'resume'
+      AND greatest(d.after_batch, d.to_batch) < floor_batch;
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+END $$;
+REVOKE ALL ON FUNCTION outbox.prune_resumes() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION outbox.prune_resumes() TO outbox_retention;
