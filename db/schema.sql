@@ -1873,7 +1873,9 @@ BEGIN
     changed := changed + step;
     UPDATE outbox.delivery d SET to_key = ''
     WHERE d.to_key = session_key AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE d.to_batch BETWEEN k.from_batch AND k.to_batch)
-      AND d.to_batch < (SELECT coalesce(max(l.cursor_batch), 0) FROM outbox.lane l WHERE l.epoch = d.epoch AND l.lane = d.lane);
+      -- The lane's own cursor, which no erasure changes.
+      AND NOT EXISTS (SELECT FROM outbox.lane l
+                      WHERE l.epoch = d.epoch AND l.lane = d.lane AND l.cursor_batch = d.to_batch AND l.cursor_key = d.to_key);
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
     DELETE FROM outbox.replay_key k WHERE k.session_key = erase_traces.session_key;
@@ -2419,7 +2421,7 @@ END $$;
 -- Name: prune_resumes(); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
-CREATE FUNCTION outbox.prune_resumes() RETURNS void
+CREATE FUNCTION outbox.prune_resumes(OUT pruned bigint) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2431,6 +2433,7 @@ BEGIN
     USING outbox.lane l
     WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq <= l.pruned_seq AND d.kind = 'resume'
       AND greatest(d.after_batch, d.to_batch) < floor_batch;
+    GET DIAGNOSTICS pruned = ROW_COUNT;
 END $$;
 
 --
@@ -2666,10 +2669,29 @@ CREATE FUNCTION outbox.rewrite_archived(partition_name text, old_manifest bytea,
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
+    -- The last input position of each generation, of which retention keeps the row.
+    positions CONSTANT jsonb[] := ARRAY(
+        SELECT n.end_offsets
+        FROM outbox.generation g
+        CROSS JOIN LATERAL (
+            SELECT b.end_offsets FROM outbox.batch b
+            WHERE b.generation = g.generation AND b.kind = 'stream' ORDER BY b.batch_id DESC LIMIT 1) n);
     held outbox.archived;
     replays bigint[];
 BEGIN
     PERFORM outbox.require_read_committed();
+    -- Before the writer lock: a position only advances, and the batches of a partition stay the same.
+    IF EXISTS (
+        SELECT FROM outbox.archived a
+        CROSS JOIN jsonb_to_recordset(erased) AS e (batch_id bigint, topic_ids text[], partitions integer[], ends bigint[])
+        LEFT JOIN LATERAL unnest(e.topic_ids, e.partitions, e.ends) AS s (topic_id, partition, end_offset) ON true
+        WHERE a.partition_name = rewrite_archived.partition_name
+          AND ((e.batch_id BETWEEN a.from_batch AND a.to_batch) IS NOT TRUE
+               OR (SELECT bool_and(p.position #> ARRAY[s.topic_id, s.partition::text] <= to_jsonb(s.end_offset)) FROM unnest(positions) AS p (position)))
+    ) THEN
+        RAISE EXCEPTION 'the archive of outbox.% has no such row: another batch, or a session that ends where the input is not read', partition_name
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     PERFORM outbox.hold_for_erasure();
     -- No batch of a reissue, which must leave out what is erased, may be under way.
     PERFORM outbox.lock_writer();
@@ -2694,8 +2716,7 @@ BEGIN
            e.lane, e.revision, e.topic_ids, e.partitions, e.ends, e.outputs, e.output_bytes, e.topics, '{}', e.was_parked
     FROM jsonb_to_recordset(erased) AS e (session_key text, batch_id bigint, lane integer, revision integer, topic_ids text[], partitions integer[],
         ends bigint[], outputs integer[], output_bytes bigint, topics text[], was_parked boolean)
-    LEFT JOIN outbox.batch b ON b.batch_id = e.batch_id
-    WHERE e.batch_id BETWEEN held.from_batch AND held.to_batch;
+    LEFT JOIN outbox.batch b ON b.batch_id = e.batch_id;
     UPDATE outbox.archived a
     SET manifest_sha256 = new_manifest, rewritten_at = clock_timestamp(),
         row_count = a.row_count - e.row_count, sessions = a.sessions - e.sessions, outputs = a.outputs - e.outputs,
@@ -2705,6 +2726,10 @@ BEGIN
                  coalesce(sum((j ->> 'output_bytes')::bigint), 0) AS output_bytes
           FROM jsonb_array_elements(erased) j) e
     WHERE a.partition_name = rewrite_archived.partition_name;
+    -- By typed SQL, too. The former digest leads back to the former files.
+    INSERT INTO outbox.operation (os_user, host, command, arguments, result)
+    VALUES ('?', '?', 'outbox.archived', '{}', jsonb_build_object('partition', partition_name, 'rows', jsonb_array_length(erased),
+        'before', encode(old_manifest, 'hex'), 'after', encode(new_manifest, 'hex')));
     RETURN '{}';
 END $$;
 
@@ -6912,11 +6937,11 @@ REVOKE ALL ON FUNCTION outbox.prune_replays(keep_s double precision, max_rows in
 GRANT ALL ON FUNCTION outbox.prune_replays(keep_s double precision, max_rows integer, OUT pruned bigint) TO outbox_retention;
 
 --
--- Name: FUNCTION prune_resumes(); Type: ACL; Schema: outbox; Owner: -
+-- Name: FUNCTION prune_resumes(OUT pruned bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.prune_resumes() FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.prune_resumes() TO outbox_retention;
+REVOKE ALL ON FUNCTION outbox.prune_resumes(OUT pruned bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.prune_resumes(OUT pruned bigint) TO outbox_retention;
 
 --
 -- Name: FUNCTION remembers(remembered bytea, key_bytes bytea); Type: ACL; Schema: outbox; Owner: -

@@ -46,7 +46,7 @@ def prune(
     keep_s = retention.keep_ledger_s
     deliveries = DeliveryPruning(keep_deliveries_s).whole_pass(connection)
     letters = remove_letters(connection, retention)
-    connection.execute(_PRUNING["resumes"])
+    _repeat(connection, "resumes", _PRUNING["resumes"], rows_at_once, keep_s)
     parked = _repeat(connection, "parked", _PRUNING["parked"], rows_at_once, keep_s)
     # Before the ledger: an epoch and its lanes name rows of it.
     epochs = _prune_epochs(connection, keep_s)

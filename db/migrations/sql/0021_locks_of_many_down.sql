@@ -188,3 +188,67 @@ BEGIN
     WHERE d.session_key IS NULL AND d.topic = erase_letter_at.topic AND d.partition = erase_letter_at.partition
       AND d.first_offset = erase_letter_at.first_offset;
 END $$;
+
+CREATE OR REPLACE FUNCTION outbox.rewrite_archived(partition_name text, old_manifest bytea, new_manifest bytea, erased jsonb) RETURNS bigint[]
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    held outbox.archived;
+    replays bigint[];
+BEGIN
+    PERFORM outbox.require_read_committed();
+    PERFORM outbox.hold_for_erasure();
+    -- No batch of a reissue, which must leave out what is erased, may be under way.
+    PERFORM outbox.lock_writer();
+    SELECT * INTO held FROM outbox.archived a
+    WHERE a.partition_name = rewrite_archived.partition_name AND a.manifest_sha256 = old_manifest FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the archive of outbox.% has another manifest by now', partition_name USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    -- A process that works on a replay may hold rows of the old files; one that stands at an erased row names its key.
+    SELECT coalesce(array_agg(r.replay_id ORDER BY r.replay_id), '{}') INTO replays
+    FROM outbox.replay r
+    WHERE r.from_archive AND r.from_batch <= held.to_batch AND r.to_batch >= held.from_batch
+      AND (r.state IN ('running', 'paused') AND r.cursor_key IN (SELECT e.session_key FROM jsonb_to_recordset(erased) AS e (session_key text))
+           OR r.cursor_batch <= held.to_batch AND r.lease_until >= now());
+    IF replays <> '{}' THEN
+        RETURN replays;
+    END IF;
+    INSERT INTO outbox.erased (key_hash, batch_id, generation, epoch, lane, revision, topic_ids, partitions, ends, outputs, output_bytes, topics,
+        delivered_by, was_parked)
+    SELECT outbox.key_hash(e.session_key), e.batch_id, coalesce(b.generation, 0),
+           (SELECT max(n.epoch) FROM outbox.lane_epoch n WHERE n.from_batch <= e.batch_id),
+           e.lane, e.revision, e.topic_ids, e.partitions, e.ends, e.outputs, e.output_bytes, e.topics, '{}', e.was_parked
+    FROM jsonb_to_recordset(erased) AS e (session_key text, batch_id bigint, lane integer, revision integer, topic_ids text[], partitions integer[],
+        ends bigint[], outputs integer[], output_bytes bigint, topics text[], was_parked boolean)
+    LEFT JOIN outbox.batch b ON b.batch_id = e.batch_id
+    WHERE e.batch_id BETWEEN held.from_batch AND held.to_batch;
+    UPDATE outbox.archived a
+    SET manifest_sha256 = new_manifest, rewritten_at = clock_timestamp(),
+        row_count = a.row_count - e.row_count, sessions = a.sessions - e.sessions, outputs = a.outputs - e.outputs,
+        output_bytes = a.output_bytes - e.output_bytes, erased_rows = a.erased_rows + e.row_count
+    FROM (SELECT count(*) AS row_count, coalesce(sum(jsonb_array_length(j -> 'ends')), 0) AS sessions,
+                 coalesce(sum((SELECT sum(n::bigint) FROM jsonb_array_elements_text(j -> 'outputs') n)), 0) AS outputs,
+                 coalesce(sum((j ->> 'output_bytes')::bigint), 0) AS output_bytes
+          FROM jsonb_array_elements(erased) j) e
+    WHERE a.partition_name = rewrite_archived.partition_name;
+    RETURN '{}';
+END $$;
+
+DROP FUNCTION outbox.prune_resumes();
+CREATE FUNCTION outbox.prune_resumes() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    floor_batch CONSTANT bigint := outbox.retention_floor();
+BEGIN
+    PERFORM outbox.require_read_committed();
+    DELETE FROM outbox.delivery d
+    USING outbox.lane l
+    WHERE d.epoch = l.epoch AND d.lane = l.lane AND d.seq <= l.pruned_seq AND d.kind = 'resume'
+      AND greatest(d.after_batch, d.to_batch) < floor_batch;
+END $$;
+REVOKE ALL ON FUNCTION outbox.prune_resumes() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION outbox.prune_resumes() TO outbox_retention;

@@ -1,4 +1,4 @@
-"""The writer lock is held for no longer where a key has many positions or dead letters."""
+"""The writer lock is held for no longer where a key has many positions or dead letters; what leaves the archive is recorded."""
 
 from db.migrations.script import run_script
 

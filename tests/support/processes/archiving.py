@@ -10,7 +10,7 @@ import pyarrow.parquet
 
 from service.lifecycle.fault_points import Fault
 from service.settings import RetentionSettings, Settings
-from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.outbox.batches import Outbox, Session, read_offsets, simple
 from tests.support.outbox.old_outputs import (
     Command,
     add_batches,
@@ -60,6 +60,7 @@ def old_outbox(dsn: str, topic: str = "out") -> Outbox:
     outbox.batch(simple(4, keys=4))
     add_batches(dsn, NEWEST)
     query(dsn, "UPDATE outbox.batch SET created_at = created_at - interval '1 day' WHERE batch_id < 3")
+    read_offsets(dsn)
     deliver_all(dsn, NEWEST)
     return outbox
 
@@ -80,6 +81,7 @@ def archived(
 ) -> Settings:
     """Let the first two partitions of a delivered outbox become old, and archive them; return the settings with the archive."""
     add_batches(outbox.dsn, NEWEST)
+    read_offsets(outbox.dsn)
     deliver_all(outbox.dsn, NEWEST)
     may_archive(outbox.dsn)
     command = Command(archive_settings(outbox.dsn, folder, **retention), folder.parent)

@@ -18,9 +18,10 @@ from publisher.replay.replay_admission import explain_refused
 from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
-from tests.support.outbox.batches import Outbox, simple
-from tests.support.outbox.old_outputs import deliver_all
+from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.old_outputs import add_batches, deliver_all
 from tests.support.outbox.valid_rows import OutboxRows
+from tests.support.processes.erasing import appears, whole_dump
 from tests.support.queries import query
 from tests.support.reference.tombstones import tombstones
 
@@ -77,6 +78,30 @@ def test_a_reason_keeps_the_key_that_has_an_erased_one_as_a_part(database: str) 
     assert [
         reason for (reason,) in query(database, "SELECT reason FROM outbox.replay ORDER BY replay_id")
     ] == kept
+
+
+@pytest.mark.guarantee(181)
+def test_cursors_within_the_last_batch_of_a_lane_forget_a_key_whose_rows_retention_has_dropped(
+    delivered: Outbox,
+) -> None:
+    dsn = delivered.dsn
+    query(dsn, "INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 1)")
+    query(
+        dsn,
+        "INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, after_key, to_batch, to_key, sessions, events)"
+        " VALUES (1, 0, 1, 0, NULL, 1, 'k0001', 1, 1), (1, 0, 2, 1, 'k0001', 1, NULL, 1, 1)",
+    )
+    query(dsn, "UPDATE outbox.lane SET seq = 2 WHERE lane = 0")
+    add_batches(dsn, 10_000)
+    query(
+        dsn,
+        "INSERT INTO outbox.lane (epoch, lane, cursor_batch, cursor_commit_id) SELECT 2, 0, 10000, gen_random_uuid()",
+    )
+    query(dsn, "SELECT outbox.drop_partition('session_output_p00000000')")
+    ((_, kept),) = query(dsn, "SELECT t.changed, t.kept FROM outbox.erase_traces('k0001') t")
+    assert kept == []
+    assert not appears(whole_dump(dsn), b"k0001")
+    assert query(dsn, "SELECT detail FROM outbox.check_delivery_chain") == []
 
 
 ALPHABET = st.text(st.sampled_from("ab1-\x01\u00e9\U0001f5dd"), min_size=1, max_size=12)
@@ -217,3 +242,91 @@ def test_keys_of_sessions_that_were_too_large_are_not_read(eraser: psycopg.Conne
     ):
         with pytest.raises(errors.InsufficientPrivilege):
             eraser.execute(sql.SQL("SELECT FROM outbox.{}").format(sql.Identifier(relation)))
+
+
+PARTITION = "session_output_p00000000"
+ERASED_ROW: dict[str, Any] = {
+    "session_key": "k0001",
+    "batch_id": 1,
+    "lane": 0,
+    "revision": 0,
+    "topic_ids": [TOPIC_ID],
+    "partitions": [0],
+    "ends": [100_001],
+    "outputs": [1],
+    "output_bytes": 1,
+    "topics": ["out"],
+    "was_parked": False,
+}
+
+
+def rewrite(dsn: str, **invented: Any) -> None:
+    """Have the archive of the first partition say that a row of it is erased."""
+    with psycopg.connect(dsn, autocommit=True, options=ERASER) as hostile:
+        hostile.execute(
+            "SELECT outbox.rewrite_archived(%s, sha256('old'), sha256('new'), %s)",
+            (PARTITION, json.dumps([ERASED_ROW | invented])),
+        )
+
+
+@pytest.fixture
+def in_archive(delivered: Outbox) -> str:
+    """The first partition is in the archive, and the job has read the input up to offset 200,000; the DSN."""
+    position = json.dumps({TOPIC_ID: {"0": 200_000}})
+    query(delivered.dsn, "UPDATE outbox.batch SET start_offsets = %s, end_offsets = %s", position, position)
+    query(
+        delivered.dsn,
+        "INSERT INTO outbox.archived (partition_name, from_batch, to_batch, archive_id, manifest_sha256, row_count, sessions, outputs,"
+        " output_bytes) VALUES (%s, 0, 9999, gen_random_uuid(), sha256('old'), 3, 3, 9, 900)",
+        PARTITION,
+    )
+    return delivered.dsn
+
+
+@pytest.mark.parametrize(
+    "invented",
+    [{"batch_id": 10_000}, {"ends": [200_000]}, {"ends": [2**63 - 1]}],
+    ids=["another batch", "not read yet", "for ever"],
+)
+def test_the_archive_forgets_no_session_that_it_cannot_have(
+    in_archive: str, invented: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.InvalidParameterValue):
+        rewrite(in_archive, **invented)
+    assert query(in_archive, "SELECT count(*) FROM outbox.erased") == [(0,)]
+    assert query(in_archive, "SELECT manifest_sha256 = sha256('old') FROM outbox.archived") == [(True,)]
+
+
+@pytest.mark.parametrize(
+    "honest",
+    [{}, {"ends": [199_999]}, {"topic_ids": ["a topic of the past"], "ends": [10**9]}],
+    ids=["below", "last", "no position is known"],
+)
+def test_a_rewritten_archive_is_in_the_operator_log_with_its_former_digest(
+    in_archive: str, honest: dict[str, Any]
+) -> None:
+    query(in_archive, "DELETE FROM outbox.operation")
+    rewrite(in_archive, **honest)
+    assert query(in_archive, "SELECT count(*) FROM outbox.erased") == [(1,)]
+    assert query(
+        in_archive,
+        "SELECT command, login = session_user, result ->> 'partition', result ->> 'rows',"
+        " result ->> 'before' = encode(sha256('old'), 'hex'), result ->> 'after' = encode(sha256('new'), 'hex') FROM outbox.operation",
+    ) == [("outbox.archived", True, PARTITION, "1", True, True)]
+
+
+def test_an_archived_session_is_forgotten_after_an_older_position_was_restored(in_archive: str) -> None:
+    """The next generation begins before the session's end, and is not there yet."""
+    query(
+        in_archive,
+        "INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, run_id, from_generation)"
+        " VALUES (2, '{}', '{}', 'requested', 'reissue', '{}', gen_random_uuid(), 1)",
+    )
+    query(
+        in_archive,
+        "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
+        " transform_fingerprint) VALUES (2, 'stream', 2, 0, gen_random_uuid(), '{}', %s, '{}', '')",
+        json.dumps({TOPIC_ID: {"0": 5}}),
+    )
+    rewrite(in_archive)
+    assert query(in_archive, "SELECT count(*) FROM outbox.erased") == [(1,)]

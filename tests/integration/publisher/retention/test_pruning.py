@@ -182,6 +182,24 @@ def test_the_operator_log_ends_and_says_so(database: str) -> None:
     assert query(database, "SELECT count(*) FROM outbox.operation") == [(3,)]
 
 
+def test_a_resume_that_is_removed_is_in_the_operator_log(database: str) -> None:
+    Outbox(database, "out", lanes=1)
+    add_batches(database, 2 * PARTITION + 5, every=500)
+    deliver_all(database, 2 * PARTITION + 5, lanes=1)
+    query(
+        database,
+        "INSERT INTO outbox.delivery (epoch, lane, seq, after_batch, to_batch, sessions, events, kind)"
+        " VALUES (1, 0, 1, 7, 5, 0, 0, 'resume')",
+    )
+    query(database, "UPDATE outbox.lane SET seq = 2, pruned_seq = 1")
+    run_once(retention_settings(database))
+    assert query(database, "SELECT count(*) FROM outbox.delivery") == [(0,)]
+    assert query(
+        database,
+        "SELECT result FROM outbox.operation WHERE command = 'publisher retention run' AND result ? 'resumes'",
+    ) == [({"resumes": 1},)]
+
+
 def test_a_run_that_failed_says_so_where_the_metrics_find_it(database: str) -> None:
     Outbox(database, "out")
     add_batches(database, 5)
