@@ -27,13 +27,18 @@ _MOST_CHARS = 1 << 19
 """Of one file's text."""
 _MOST_MEMORY = 1 << 30
 """Bytes of address space for protoc: it keeps the full name of everything. Over it, it aborts."""
-_SOURCE, _FILE, _IMPORTS, _OUT = "source", "schema.proto", "imports", "out"
+_MOST_WRITTEN = 8 << 20
+"""Bytes of protoc's words, and of the descriptors: both repeat a long name as often as a text has places for it. Python ignores SIGXFSZ, so
+that more fails to be written."""
+_SOURCE, _FILE, _IMPORTS, _OUT, _SAID = "source", "schema.proto", "imports", "out", "said"
 _SHOWN_CHARS = 2_000
+_READ_BYTES = 4 * _SHOWN_CHARS
 _REFUSED = 3
 # Not grpc_tools' own main: it adds a folder with google.protobuf's files, which the imports have already. A Python that fails ends with 1.
 _CALL = (
     "import resource, sys; from grpc_tools import _protoc_compiler as p; "
     f"resource.setrlimit(resource.RLIMIT_AS, ({_MOST_MEMORY}, {_MOST_MEMORY})); "
+    f"resource.setrlimit(resource.RLIMIT_FSIZE, ({_MOST_WRITTEN}, {_MOST_WRITTEN})); "
     f"sys.exit({_REFUSED} if p.run_main([each.encode() for each in sys.argv]) else 0)"
 )
 # What a text can do to a compiler. Any other end is the machine's or a person's: a signal to a whole service, want of memory.
@@ -113,19 +118,28 @@ def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescr
     (folder / _IMPORTS).write_bytes(known.SerializeToString())
     options = [f"--proto_path={_SOURCE}", f"--descriptor_set_in={_IMPORTS}", f"--descriptor_set_out={_OUT}"]
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _CALL, *options, _FILE],
-            cwd=folder,  # its name would be in what protoc says, and another one each time
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        with open(folder / _SAID, "wb") as said:
+            done = subprocess.run(
+                [sys.executable, "-c", _CALL, *options, _FILE],
+                cwd=folder,  # its name would be in what protoc says, and another one each time
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RegistryAwayError(f"protoc cannot be run: {type(error).__name__}: {error}") from error
+    if done.returncode == _REFUSED or done.returncode in _CRASHES:
+        raise SchemaUnusableError(f"protoc says: {_said(folder, done.returncode)[:_SHOWN_CHARS]}")
     if done.returncode != 0:
-        said = " / ".join(done.stderr.decode(errors="replace").split("\n")).strip(" /")
-        said = said or f"exit code {done.returncode}"
-        if done.returncode == _REFUSED or done.returncode in _CRASHES:
-            raise SchemaUnusableError(f"protoc says: {said[:_SHOWN_CHARS]}")
-        raise RegistryAwayError(f"protoc ended before it had judged the schema: {said[-_SHOWN_CHARS:]}")
+        # Python's traceback, whose last line has the cause.
+        words = _said(folder, done.returncode)[-_SHOWN_CHARS:]
+        raise RegistryAwayError(f"protoc ended before it had judged the schema: {words}")
     return descriptor_pb2.FileDescriptorSet.FromString((folder / _OUT).read_bytes()).file[-1]
+
+
+def _said(folder: Path, code: int) -> str:
+    """The first words of protoc, as far as people read them."""
+    with open(folder / _SAID, "rb") as file:
+        words = file.read(_READ_BYTES).decode(errors="replace")
+    return " / ".join(words.split("\n")).strip(" /") or f"exit code {code}"

@@ -2,17 +2,19 @@
 
 import errno
 import hashlib
-import importlib
+import importlib.util
 import inspect
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
 from functools import cache
+from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
 from service.errors import SettingsError
+from service.private_file import others_may_write
 from spark_job.api import OutputEvent, Session
 from spark_job.outputs.settings import TransformOf
 
@@ -29,25 +31,24 @@ class CodeChangedError(Exception):
 
 @cache
 def load(name: str) -> Transform:
-    """Import `module:function`, from the working directory too.
+    """Import `module:function`; from the working directory, if its top-level module is only there.
 
-    Raises SettingsError that says what is missing: the module, the function, or that it cannot be called with one session.
+    Raises SettingsError that says what is missing: the module, the function, or that it cannot be called with one session. Also where it
+    is only in a working directory that others may write to.
     """
     module_name, _, function_name = name.partition(":")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    _look_in_working_directory(module_name.partition(".")[0])
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # a user's module may raise anything while it is imported
         raise SettingsError(
             f"[transform] function = {name!r}: importing {module_name} failed: {type(error).__name__}: {error}. "
-            "Run from the folder that holds it, or install it."
+            "Run from the folder that holds it, under a name that no installed module has, or install it."
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise SettingsError(
-            f"[transform] function = {name!r}: {module_name} has no function {function_name!r}"
+            f"[transform] function = {name!r}: {module_name} ({getattr(module, '__file__', 'built in')}) has no function {function_name!r}"
         )
     try:
         inspect.signature(function).bind(object())
@@ -60,6 +61,35 @@ def load(name: str) -> Transform:
             f"[transform] function = {name!r} is a coroutine; a transform is a plain function"
         )
     return function  # type: ignore[no-any-return]
+
+
+def _look_in_working_directory(module: str) -> None:
+    """Put the working directory at the end of the path, if a module is there and nowhere else.
+
+    Whoever may write there decides which code runs here, of this module and of all that are imported later.
+    """
+    here = os.getcwd()
+    if here in sys.path or _is_elsewhere(module):
+        return
+    found = PathFinder.find_spec(module, [here])
+    if found is None:
+        return
+    for each in (here, *(found.submodule_search_locations or ()), found.origin):
+        if each is not None and others_may_write(os.stat(each)):
+            raise SettingsError(
+                f"[transform] function: {module} is in the working directory only, and others than you may write to {each!r}, so it is not "
+                f"run. `chmod go-w {each}`, if it is yours; if it is another user's whom you trust, put {here} into PYTHONPATH"
+            )
+    sys.path.append(here)
+
+
+def _is_elsewhere(module: str) -> bool:
+    """Return whether Python finds a module already. A folder without `__init__.py` may have its modules in several places."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ValueError:  # of one without a spec, as `__main__`
+        return True
+    return found is not None and found.origin is not None
 
 
 @cache
@@ -114,6 +144,8 @@ def lacking_resource(error: BaseException) -> BaseException | None:
 
 
 def share_working_directory() -> None:
-    """Let Spark's Python workers import from the working directory, as `load` does. Call before Spark starts."""
-    paths = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    """Let Spark's Python workers import from the working directory if this process does. Call before Spark starts."""
+    here = os.getcwd()
+    paths = [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    if here not in paths and ({here, ""} & set(sys.path)):
+        os.environ["PYTHONPATH"] = os.pathsep.join([*paths, here])

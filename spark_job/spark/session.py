@@ -52,6 +52,8 @@ _OPTIONS = {
     "spark.ui.retainedTasks": "200",
     "spark.sql.ui.retainedExecutions": "20",
     "spark.python.worker.reuse": "true",
+    # Workers are started by `python -m`, which would look for each module in the working directory first, whoever may write there.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
     # Over TCP each exchange with a Python worker waits for a delayed acknowledgement.
     UNIX_SOCKETS: "true",
     # Kafka's consumers stay open between batches, also with hundreds of partitions.

@@ -274,6 +274,34 @@ def test_a_protobuf_text_that_cannot_be_compiled_is_unusable_in_the_compilers_wo
     schemas.client.close()
 
 
+LONG = "l" * 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            f"enum E {{ {LONG} = 0; {' '.join(f'a{n} = 0;' for n in range(1_000))} }}",
+            '"a0" uses the same enum value as "ll',
+        ),
+        (
+            f"message {LONG} {{ message B {{}} {' '.join(f'B f{n} = {n};' for n in range(1, 1_000))} }}",
+            "out: File too large",
+        ),
+    ],
+    ids=["its words", "its descriptor"],
+)
+def test_a_protobuf_text_fills_no_memory_by_what_a_compiler_writes_of_it(text: str, words: str) -> None:
+    """It writes a long name as often as there are places for it: 60 MB of it here, of 75 KB."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(SchemaUnusableError, match=f"^protoc says: .*{words}"):
+            descriptors(f'syntax = "proto3"; {text}', {})
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
     ("compiler", "kind"),
     [

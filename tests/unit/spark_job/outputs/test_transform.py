@@ -1,6 +1,9 @@
 """A transform is found, tried and named before anything is read."""
 
+import importlib.util
+import os
 import shutil
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -30,12 +33,71 @@ def test_a_function_in_the_working_directory_is_found(module: str) -> None:
     assert transform.load(f"{module}:good").__name__ == "good"
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory from which Python does not import by itself."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    return tmp_path
+
+
+def test_a_transform_is_taken_from_the_working_directory_and_no_module_of_pythons(here: Path) -> None:
+    (here / "own_only.py").write_text("def f(session): return []\n")
+    (here / "sched.py").touch()
+    assert transform.load("own_only:f").__module__ == "own_only"
+    found = importlib.util.find_spec("sched")
+    assert found is not None
+    assert not str(found.origin).startswith(str(here))
+    transform.share_working_directory()
+    transform.share_working_directory()
+    assert os.environ["PYTHONPATH"] == str(here)
+
+
+@pytest.mark.parametrize("is_package", [False, True], ids=["module", "package"])
+@pytest.mark.parametrize("open_to_others", ["folder", "module"])
+def test_a_transform_that_others_may_write_in_the_working_directory_is_not_run(
+    here: Path, open_to_others: str, is_package: bool
+) -> None:
+    module = here / f"own_{open_to_others}_{is_package}"
+    if is_package:
+        (module / "inner").mkdir(parents=True)
+        (module / "inner" / "shop.py").write_text("raise AssertionError('it was run')\n")
+        name, file = f"{module.name}.inner.shop", module
+    else:
+        name, file = module.name, module.with_suffix(".py")
+        file.write_text("raise AssertionError('it was run')\n")
+    where = here if open_to_others == "folder" else file
+    where.chmod(0o777)
+    with pytest.raises(SettingsError, match=f"`chmod go-w {where}`.*put {here} into PYTHONPATH"):
+        transform.load(f"{name}:f")
+    assert str(here) not in sys.path
+    where.chmod(0o755)
+    with pytest.raises(SettingsError, match="it was run"):
+        transform.load(f"{name}:f")
+
+
+def test_where_others_may_write_an_installed_transform_runs_and_nothing_is_taken_from_there(
+    here: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    installed = tmp_path_factory.mktemp("installed")
+    (installed / "own_installed.py").write_text("def f(session): return []\n")
+    (here / "own_installed.py").write_text("raise AssertionError('it was run')\n")
+    (here / "own_planted.py").touch()
+    sys.path.append(str(installed))
+    here.chmod(0o1777)
+    assert transform.load("own_installed:f").__module__ == "own_installed"
+    assert importlib.util.find_spec("own_planted") is None
+    transform.share_working_directory()
+    assert "PYTHONPATH" not in os.environ
+
+
 @pytest.mark.parametrize(
     ("suffix", "message"),
     [
         ("_absent:f", "importing .* failed: ModuleNotFoundError"),
         ("_broken:f", "RuntimeError: no licence"),
-        (":absent", "has no function 'absent'"),
+        (":absent", r"user_\w+\.py\) has no function 'absent'"),
         (":number", "has no function 'number'"),
         (":none", "cannot be called with one session"),
         (":later", "is a coroutine"),
