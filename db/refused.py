@@ -16,14 +16,20 @@ from service.kafka.host_names import none_exists
 from service.settings import PostgresSettings
 
 _QUOTES = "\"'`´«»„“”‘’「」"
-_TLS_SIGNS = ("certificate", "SSL is not enabled", "does not support SSL", "SSL error", "private key")
 NO_CLEAR_PASSWORD = "!password"
 """A value of libpq's `require_auth`; libpq repeats it in its error. It forbids sending the password in clear text."""
-# Postgres' on a database without the CONNECT right; libpq's on what the DSN demands of the server.
-_OTHER_SIGNS = (
+_REFUSALS = (
+    # Of TLS
+    "certificate",
+    "SSL is not enabled",
+    "does not support SSL",
+    "SSL error",
+    "private key",
+    # Postgres', of this client, and where the CONNECT right is missing
     "pg_hba.conf",
-    NO_CLEAR_PASSWORD,
     "permission denied for database",
+    # libpq's, of what the DSN demands of the server
+    NO_CLEAR_PASSWORD,
     "channel binding",
     "authentication method requirement",
 )
@@ -41,7 +47,7 @@ def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[
     said = re.sub(r"connection to server (at|on socket) \S+( \(\S+\))?", "", str(error))
     if _names_role(error, given, said) and _FULL not in said:
         return CredentialsRefusedError
-    if any(sign in said for sign in (*_OTHER_SIGNS, *_TLS_SIGNS)):
+    if any(sign in said for sign in _REFUSALS):
         return CredentialsRefusedError
     if error.pgconn is not None and error.pgconn.needs_password:
         return CredentialsRefusedError

@@ -247,11 +247,8 @@ class Erasure:
     def _erase_some(self, query: LiteralString, parameters: dict[str, Any]) -> list[Any]:
         """Run a statement that returns how much it changed; return what else it says."""
         with self._changing():
-            changed, *others = self._connection.execute(query, parameters).fetchone() or (
-                0,
-                [],
-                None,
-            )
+            row = self._connection.execute(query, parameters).fetchone()
+            changed, *others = row or (0, [], None)
             if changed:
                 self._record(cursors_and_positions=changed)
         return others

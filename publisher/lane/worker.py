@@ -175,7 +175,7 @@ class Worker:
         collect_after_failure()
         code = error.args[0].code() if isinstance(error, KafkaException) else None
         self._health.login_refused = code in UNAUTHENTICATED
-        if isinstance(error, KafkaException) and code in UNAUTHORISED:
+        if code in UNAUTHORISED:
             error = StoppedError(
                 StopReason.NOT_AUTHORISED,
                 f"Kafka refuses this publisher: {error.args[0].str()}. Grant it the missing right, or correct "

@@ -1,4 +1,4 @@
-"""Reads `outbox.delivery.kafka_offsets`: which offsets a transaction wrote. Whoever has the publisher's login may write any JSON there."""
+"""Reads `outbox.delivery.kafka_offsets`: which offsets a transaction wrote. The publisher's login may write any JSON there."""
 
 import re
 from typing import Any
@@ -26,13 +26,13 @@ def read_sent_offsets(text: str | None) -> SentOffsets | str | None:
     value = _parsed(text)
     if isinstance(value, dict) and all(map(_are_offsets, value.values())):
         return value
-    return text if text is None else text[:_SHOWN]
+    return _cut(text)
 
 
 def read_topic_offsets(text: str | None) -> TopicOffsets | str | None:
     """Return the same of the value of one topic."""
     value: TopicOffsets | None = _parsed(text)
-    return value if _are_offsets(value) else text if text is None else text[:_SHOWN]
+    return value if _are_offsets(value) else _cut(text)
 
 
 def malformed(epoch: int | None, lane: int, seq: int | None, found: str) -> str:
@@ -55,6 +55,10 @@ def shown_sent_offsets(found: SentOffsets | str | None) -> str:
     if isinstance(found, str):
         return f"malformed: {found}"
     return "; ".join(f"{topic}: {shown_topic_offsets(each)}" for topic, each in (found or {}).items())
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:_SHOWN]
 
 
 def _parsed(text: str | None) -> Any:

@@ -66,7 +66,7 @@ def load(name: str) -> Transform:
 def _look_in_working_directory(module: str) -> None:
     """Put the working directory at the end of the path, if a module is there and nowhere else.
 
-    Whoever may write there decides which code runs here, of this module and of all that are imported later.
+    A user who may write there decides which code runs: of this module, and of each one that is imported later.
     """
     here = os.getcwd()
     if here in sys.path or _is_elsewhere(module):

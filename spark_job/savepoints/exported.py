@@ -77,7 +77,7 @@ class ExportedSavepoint:
     def read(cls, file: Path) -> Self:
         """Read what `to_json` gave. Raises SettingsError for a file that is not a complete export.
 
-        Whoever writes the file can write its checksum, too: each value is checked.
+        Each value is checked: the writer of a forged file can forge its checksum, too.
         """
         try:
             with open(file, "rb") as opened:
