@@ -11,7 +11,8 @@ import orjson
 from confluent_kafka.schema_registry import Schema
 
 from examples.clickstream.events import END, ENTRY, START, Record
-from service.formats.registry import registry_client, registry_errors
+from service.formats.registry.answers import registry_errors
+from service.formats.registry.client import registry_client
 from service.formats.wire import framed
 from service.settings import SchemaRegistrySettings
 

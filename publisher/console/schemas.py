@@ -12,7 +12,7 @@ import structlog
 
 from publisher.console.masking import shown_bytes, shown_text
 from service.errors import SettingsError
-from service.formats.registry import RegistrySchemas
+from service.formats.registry.schemas import RegistrySchemas
 from service.formats.remembered import SchemaCache
 from service.formats.values import as_json
 from service.formats.wire import WireFormatError, split

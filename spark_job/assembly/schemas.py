@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from service.errors import CredentialsRefusedError, SettingsError
-from service.formats.registry import RegistrySchemas, check_login, registry_client, schemas_of
+from service.formats.registry.client import check_login, registry_client
+from service.formats.registry.schemas import RegistrySchemas, schemas_of
 from service.formats.writer import (
     RegistryAwayError,
     RegistryRefusedError,

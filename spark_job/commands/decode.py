@@ -7,7 +7,7 @@ import typer
 
 from service.commands.options import Config
 from service.errors import RefusedError, SettingsError, UnavailableError
-from service.formats.registry import schemas_of
+from service.formats.registry.schemas import schemas_of
 from service.formats.values import readable
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.printable import printable, printable_json

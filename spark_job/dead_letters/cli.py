@@ -142,7 +142,7 @@ def _decoder(settings: Settings, of: str) -> Callable[[bytes], str | None] | Non
     options = settings.schema_registry.client()
     if of in ("json", "bytes") or not options:
         return None
-    from service.formats.registry import schemas_of
+    from service.formats.registry.schemas import schemas_of
     from service.formats.values import readable
     from service.formats.writer import RegistryAwayError, RegistryRefusedError
 

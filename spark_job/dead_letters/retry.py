@@ -22,7 +22,7 @@ from db import operations, windows
 from db.statements import queries
 from db.windows import Window
 from service.errors import RefusedError, SettingsError, UnavailableError
-from service.formats.registry import schemas_of
+from service.formats.registry.schemas import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.settings import Settings
 from spark_job.assembly.refused_ids import NOTHING_REFUSED

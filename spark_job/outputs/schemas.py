@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from service.formats.registry import RegistrySchemas, configuration, schemas_of
+from service.formats.registry.client import configuration
+from service.formats.registry.schemas import RegistrySchemas, schemas_of
 from service.formats.writer import RegistryRefusedError
 from spark_job.api import OutputSchema, WithSchema
 from spark_job.outputs.settings import OutputSchemaRules

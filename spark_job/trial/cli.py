@@ -12,7 +12,7 @@ import typer
 from service.commands.options import Config, Json
 from service.commands.output import console, error_console, print_json
 from service.errors import OutboxError, RefusedError, SettingsError, UnavailableError, reason_of
-from service.formats.registry import schemas_of
+from service.formats.registry.schemas import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from service.kafka.reading import Place
 from service.settings import SessionSettings, Settings, load_settings

@@ -18,7 +18,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 
-from service.formats import registry as service_registry
+from service.formats.registry import schemas as opened_schemas
+from service.formats.registry.client import configuration
 
 Options = dict[str, str | int | float | bool]
 
@@ -72,7 +73,7 @@ class Registry:
     def close_clients(self) -> None:
         """Close what this process keeps open for the tasks that used one of `options`."""
         for options in self._clients:
-            opened = service_registry._opened.pop(service_registry.configuration(options), None)
+            opened = opened_schemas._opened.pop(configuration(options), None)
             if opened is not None:
                 opened.client.close()
 

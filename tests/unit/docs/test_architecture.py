@@ -49,7 +49,7 @@ def test_the_steps_of_a_session_and_of_its_crashes_are_the_same() -> None:
 
 INDEXES = [
     init
-    for service in ("spark_job", "publisher")
+    for service in ("spark_job", "publisher", "service")
     for init in sorted((ROOT / service).rglob("__init__.py"))
     if "\n- " in init.read_text("utf-8")
 ]

@@ -7,7 +7,7 @@ import orjson
 import psycopg
 import pytest
 
-from service.formats import registry as registry_module
+from service.formats.registry import schemas
 from service.settings import Settings
 from spark_job.dead_letters.outcome import RetryOutcome
 from spark_job.dead_letters.retry import Retry
@@ -69,7 +69,7 @@ def states(connection: Connection) -> list[tuple[str, int | None]]:
 def test_letters_of_a_schema_that_is_mended_are_retried_as_the_sessions_that_they_are(
     connection: Connection, database: str, server: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_module, "_UNUSABLE_S", 0.0)
+    monkeypatch.setattr(schemas, "_UNUSABLE_S", 0.0)
     with_letters(
         connection,
         *(malformed(10 + 2 * number, kind, "k") for number, kind in enumerate(KINDS)),

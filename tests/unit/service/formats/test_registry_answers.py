@@ -9,7 +9,7 @@ import pytest
 
 from service.formats.proto_text import descriptors
 from service.formats.protobuf import decode, message_class
-from service.formats.registry import RegistrySchemas
+from service.formats.registry.schemas import RegistrySchemas
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, UnusableSchema, WriterSchema
 from tests.support.schemas.clicks import AVRO
 from tests.support.schemas.registry import Registry, registry

@@ -14,9 +14,11 @@ import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from service.errors import SettingsError
-from service.formats import registry as registry_module
 from service.formats.proto_text import descriptors
-from service.formats.registry import RegistrySchemas, registry_errors, schemas_of
+from service.formats.registry import answers
+from service.formats.registry import references as reference_walk
+from service.formats.registry.answers import registry_errors
+from service.formats.registry.schemas import RegistrySchemas, schemas_of
 from service.formats.remembered import SchemaCache
 from service.formats.values import decoded, readable
 from service.formats.wire import WireFormatError, framed, message_path, split
@@ -60,7 +62,7 @@ def test_an_answer_that_unpacks_to_more_than_any_schema_is_no_schema(server: Reg
 
 
 def test_an_answer_that_never_ends_is_an_outage(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "_LONGEST_BODY_S", 0.0)
+    monkeypatch.setattr(answers, "_LONGEST_BODY_S", 0.0)
     with (
         server.answering(200, b'{"schema": "' + b"x" * 1_000_000),
         pytest.raises(RegistryAwayError, match="not read within"),
@@ -117,7 +119,7 @@ def test_a_kind_of_schema_that_is_no_text_is_no_registrys(server: Registry) -> N
 def test_references_are_looked_up_only_until_they_are_too_large(
     server: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_module, "_MAX_CHARS", 1_000)
+    monkeypatch.setattr(reference_walk, "MAX_CHARS", 1_000)
     references = {}
     for number in range(20):
         text = json.dumps({"type": "fixed", "name": f"F{number}", "size": 1, "doc": "x" * 300})

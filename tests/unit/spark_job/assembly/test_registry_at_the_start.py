@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from service.errors import CredentialsRefusedError, SettingsError
-from service.formats import registry as registry_module
+from service.formats.registry import client
 from spark_job.assembly.schemas import check_registry
 from tests.support.schemas.registry import Registry, registry
 
@@ -50,7 +50,7 @@ def test_a_registry_that_does_not_answer_keeps_no_start_waiting(
     server: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This test would wait for an hour otherwise."""
-    monkeypatch.setattr(registry_module, "_CHECK_S", 0.1)
+    monkeypatch.setattr(client, "_CHECK_S", 0.1)
     with server.hanging():
         check_registry({**server.options(timeout=3_600), "max.retries": 5})
 

@@ -15,9 +15,10 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from service.formats import registry as registry_module
 from service.formats.protobuf import why_unusable
-from service.formats.registry import RegistrySchemas, schemas_of
+from service.formats.registry import answers, pauses
+from service.formats.registry import schemas as registry_schemas
+from service.formats.registry.schemas import RegistrySchemas, schemas_of
 from service.formats.wire import framed
 from service.formats.writer import RegistryAwayError, UnusableSchema, WriterSchema
 from service.settings import SessionSettings
@@ -55,7 +56,9 @@ def _slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         time=lambda: time.time() + sum(waits),
     )
     monkeypatch.setattr(schemas, "time", clock)
-    monkeypatch.setattr(registry_module, "time", clock)
+    monkeypatch.setattr(registry_schemas, "time", clock)
+    monkeypatch.setattr(pauses, "time", clock)
+    monkeypatch.setattr(answers, "time", clock)
     monkeypatch.setattr(schemas, "REGISTERED_WITHIN_S", 90)  # a slow machine may take seconds to begin
     return waits
 
@@ -225,7 +228,7 @@ def test_a_task_has_one_budget_for_made_up_ids_and_every_partition_still_asks_fo
     server: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schemas, "REGISTERED_WITHIN_S", 0)  # what is old needs no second question
-    monkeypatch.setattr(registry_module, "_UNUSABLE_S", 0.0)
+    monkeypatch.setattr(registry_schemas, "_UNUSABLE_S", 0.0)
     good = server.register("clicks", "AVRO", AVRO)
     partitions = range(20)
     logs: dict[int, list[Record]] = {}
@@ -283,7 +286,7 @@ def test_a_registry_that_wants_a_pause_gets_one(server: Registry) -> None:
     ],
 )
 def test_a_pause_is_an_hour_at_the_most_whatever_the_registry_writes(given: str, seconds: int | None) -> None:
-    assert registry_module._seconds(given) == seconds
+    assert pauses.seconds(given) == seconds
 
 
 def test_a_client_that_has_failed_for_long_is_made_again(
@@ -304,10 +307,10 @@ def test_a_client_that_has_failed_for_long_is_made_again(
                 encode("events", value)
 
     first = found.client
-    monkeypatch.setattr(registry_module, "_LASTS_S", 1e9)
+    monkeypatch.setattr(registry_schemas, "_LASTS_S", 1e9)
     fail()
     assert found.client is first
-    monkeypatch.setattr(registry_module, "_LASTS_S", 0.0)
+    monkeypatch.setattr(registry_schemas, "_LASTS_S", 0.0)
     fail()
     assert found.client is not first
     assert isinstance(found[schema_id], WriterSchema)
@@ -338,7 +341,7 @@ def test_a_client_of_former_secrets_is_let_go(server: Registry) -> None:
 def test_a_worker_forgets_the_schemas_that_it_used_longest_ago_and_judges_as_before(
     server: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_chars: int
 ) -> None:
-    monkeypatch.setattr(registry_module, "MOST_CHARS", most_chars)
+    monkeypatch.setattr(registry_schemas, "MOST_CHARS", most_chars)
     good = [
         server.register("clicks", "AVRO", json.dumps(json.loads(AVRO) | {"doc": str(n)})) for n in range(4)
     ]
@@ -359,7 +362,7 @@ def test_a_worker_forgets_the_schemas_that_it_used_longest_ago_and_judges_as_bef
 def test_no_output_depends_on_a_registry_that_fails_while_the_transform_runs(
     server: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_module, "MOST_CHARS", 1)
+    monkeypatch.setattr(registry_schemas, "MOST_CHARS", 1)
     one, other = (
         server.register("clicks", "AVRO", json.dumps(json.loads(AVRO) | {"doc": str(n)})) for n in range(2)
     )
@@ -408,7 +411,7 @@ def histories(seed: int) -> tuple[list[bytes], list[tuple[int, bool]]]:
 def test_what_is_open_is_found_again_though_the_registry_has_learned_since(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry_module, "_UNUSABLE_S", 0.0)
+    monkeypatch.setattr(registry_schemas, "_UNUSABLE_S", 0.0)
     values, batches = histories(seed)
     logs = log(values)
     monkeypatch.setattr(rebuild, "committed_records", kafka(logs))
@@ -435,7 +438,7 @@ def test_what_a_task_had_no_budget_to_ask_stays_refused_in_every_rebuild(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which ids are left unasked depends on the task and the worker; a rebuild that judged one otherwise would raise."""
-    monkeypatch.setattr(registry_module, "_UNUSABLE_S", 0.0)
+    monkeypatch.setattr(registry_schemas, "_UNUSABLE_S", 0.0)
     monkeypatch.setattr(schemas, "MOST_IN_VAIN", 2)
     rng = random.Random(seed)
     logs: dict[int, list[Record]] = {}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.formats.registry import schemas_of
+from service.formats.registry.schemas import schemas_of
 from service.settings import Settings
 from spark_job.api import EndedBy
 from spark_job.assembly.letters import failed

@@ -1,0 +1,76 @@
+"""Honours Retry-After, which the client ignores."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from service.formats.registry.answers import read_bounded
+from service.formats.writer import RegistryAwayError
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+Answer = TypeVar("Answer")
+
+_MOST_PAUSE_S = 10.0
+"""Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
+_MOST_PAUSES = 3
+_LONGEST_OUTAGE_S = 3_600.0
+"""The limit of a longer Retry-After: its date may come from another clock."""
+
+
+class _PauseError(Exception):
+    """The registry asks for a pause."""
+
+
+class Pauses:
+    """The pauses that one registry wants. Not thread-safe."""
+
+    def __init__(self, where: str) -> None:
+        """`where`: the registry's url."""
+        self._where = where
+        self._until = 0.0
+
+    def watch(self, client: "SchemaRegistryClient") -> None:
+        """See each answer before the client repeats its request."""
+        client._rest_client.session.event_hooks["response"] = [self._look]
+
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
+        """Raises RegistryAwayError where the pause is a long one."""
+        for _ in range(_MOST_PAUSES):
+            left = self._until - time.monotonic()
+            if left > _MOST_PAUSE_S:
+                break
+            time.sleep(max(0.0, left))
+            try:
+                return ask()
+            except _PauseError:
+                continue
+        left = max(0.0, self._until - time.monotonic())
+        raise RegistryAwayError(
+            f"the schema registry at {self._where} wants no request for {left:.0f} seconds"
+        )
+
+    def _look(self, response: Any) -> None:
+        given = response.headers.get("Retry-After")
+        if response.status_code in (429, 503) and given is not None:
+            pause_s = seconds(given)
+            if pause_s is not None:
+                self._until = time.monotonic() + pause_s
+                raise _PauseError
+        read_bounded(response)
+
+
+def seconds(retry_after: str) -> float | None:
+    """Of a Retry-After: a number, or a date. None where it is neither."""
+    try:
+        found = float(retry_after) if retry_after.isdecimal() else _until(parsedate_to_datetime(retry_after))
+    except (ValueError, OverflowError):  # also for dates out of datetime's range
+        return None
+    return min(max(0.0, found), _LONGEST_OUTAGE_S)
+
+
+def _until(at: datetime) -> float:
+    return (at.astimezone(UTC) - datetime.now(UTC)).total_seconds()
