@@ -1,10 +1,10 @@
-"""Where the two servers are, and how the services log: what both services need."""
+"""Where the two servers are, and the faults that tests inject: what both services need."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
@@ -137,13 +137,6 @@ def _files_are_settings() -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise SecretUnreadableError(f"a file that [kafka.options] names cannot be read: {error}") from error
-
-
-class LogSettings(Section):
-    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    """Least level that is written."""
-    format: Literal["text", "json"] = "text"
-    """Lines for people or for machines."""
 
 
 class InjectionSettings(Section):

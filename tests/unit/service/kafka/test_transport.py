@@ -17,8 +17,8 @@ from service.settings import (
     Settings,
 )
 from service.settings.console import ConsoleSettings
+from service.settings.observability import TracingSettings
 from service.settings.retention import RetentionSettings
-from service.settings.tracing import TracingSettings
 
 KAFKA, POSTGRES = "broker.example:9092", "postgresql://me:secret@db.example/outbox"
 TLS: dict[str, Any] = {"security.protocol": "SASL_SSL"}

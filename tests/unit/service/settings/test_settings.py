@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from service import private_file
 from service.errors import SecretUnreadableError, SettingsError, UnavailableError
 from service.settings import PostgresSettings, RetentionSettings, known_keys, load_settings
-from service.settings.removed import REMOVED
+from service.settings.loading import REMOVED
 
 
 @pytest.fixture(autouse=True)
