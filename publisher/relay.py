@@ -128,7 +128,7 @@ class Relay:
 
     def _retry_later(self, error: Exception, backoff: Backoff) -> None:
         reason = reason_of(error)
-        self._health.failed(reason)
+        self._health.assignment_failed(reason)
         if backoff.failures == 0:
             _log.warning("retrying", reason=reason)
 
@@ -199,7 +199,7 @@ class Relay:
         view = membership.read_view(connection, me)
         epoch = view.epoch
         if epoch is None:
-            self._health.looked(has_epoch=False)
+            self._health.assignment_read(has_epoch=False)
             self._wait_for_lanes()
             return
         if epoch != self._epoch:
@@ -226,7 +226,7 @@ class Relay:
             keep |= set(membership.claim(connection, epoch, claim, me, self._settings.publisher.lease_s))
         workers.start(epoch, sorted(keep - view.ended))
         unheld = {lane for lane, holder in view.holders.items() if holder is None}
-        self._health.looked(has_epoch=True, nobody=unheld - keep - view.ended)
+        self._health.assignment_read(has_epoch=True, unheld=unheld - keep - view.ended)
         self._alone_with = frozenset(
             (epoch.epoch, lane) for lane in only_deliverable_by(me, living, view.holders, view.ended)
         )
@@ -255,7 +255,7 @@ class Relay:
             )
 
         self._withdrawal.look(
-            self._health.seen().lanes,
+            self._health.snapshot().lanes,
             others=bool(others),
             delivered_s_ago=lambda: membership.others_delivered_s_ago(connection, epoch, me),
             only_others_reach_kafka=lambda: (
@@ -271,7 +271,7 @@ class Relay:
                 _log.info("takes_lanes_again")
             else:
                 _log.warning("leaves_its_lanes_to_others", reason=reason)
-        self._health.withdrew(reason, cannot_deliver=self._withdrawal.reason is not None)
+        self._health.set_withdrawal(reason, cannot_deliver=self._withdrawal.reason is not None)
         heartbeat.take_lanes(reason is None and not heartbeat.hung)
         return reason is None
 

@@ -118,7 +118,7 @@ class ProcessHeartbeat:
                 connection.execute(_WAKEUPS["wake_publishers"])
                 told = tells
             backoff.reset()
-            self._health.beat()
+            self._health.heartbeat_written()
             loop.turn()
             self._wait(self._pause_s)
         connection.execute(_PROCESSES["end"], self._parameters)

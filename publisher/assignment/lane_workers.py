@@ -64,7 +64,7 @@ class LaneWorkers:
                     health.loop = loop
                     worker.run(loop.turn)
             finally:
-                self._health.part(health)
+                self._health.worker_ended(health)
                 self._wakeup.unsubscribe(wake)
                 self._wakeup.unsubscribe(look)
                 self._changed.set()
@@ -72,7 +72,7 @@ class LaneWorkers:
         # A daemon, because a thread that waits for an unavailable Kafka must not delay the end of the process after its grace.
         thread = threading.Thread(target=run, name=f"lane-{epoch.epoch}-{lane}", daemon=True)
         self._workers[epoch.epoch, lane], self._threads[epoch.epoch, lane] = worker, thread
-        self._health.join(health)
+        self._health.worker_started(health)
         thread.start()
 
     def leave(self, lanes: Iterable[LaneId]) -> None:

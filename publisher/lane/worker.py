@@ -160,7 +160,7 @@ class Worker:
         """Count progress that a lane made before it started over, as while it searches for a refused record."""
         position = self._lane.position
         if position is not None:
-            self._health.moved(position.seq)
+            self._health.restarted_at(position.seq)
 
     def _sleep(self, seconds: float) -> None:
         """Wait for a wake-up, at most `seconds`. A wake-up during the last step is not lost; several count as one."""

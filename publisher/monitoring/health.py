@@ -72,7 +72,7 @@ class LaneHealth:
         """Whether its worker hangs: a step takes longer than the settings allow."""
         return self.loop is not None and self.loop.late_s() > 0
 
-    def moved(self, seq: int) -> None:
+    def restarted_at(self, seq: int) -> None:
         """The lane starts over at this transaction; a new number counts as progress."""
         if seq != self._seq:
             self.progressed(seq)
@@ -81,7 +81,7 @@ class LaneHealth:
         """A step failed."""
         self._state, self._reason = state, reason
 
-    def seen(self, now: float) -> LaneSnapshot:
+    def snapshot(self, now: float) -> LaneSnapshot:
         """Return the snapshot of the lane as of `now`, of the monotonic clock."""
         return LaneSnapshot(
             self.epoch,
@@ -104,46 +104,46 @@ class ProcessHealth:
         self._lock = threading.Lock()
         self._lanes: dict[tuple[int, int], LaneHealth] = {}
         self._phase = "starting"
-        self._trouble = ""
-        self._looked_at = self._beat_at = time.monotonic()
+        self._assignment_error = ""
+        self._assignment_read_at = self._heartbeat_at = time.monotonic()
         self._has_epoch = False
-        self._nobody: dict[int, float] = {}  # lane -> since when
+        self._unheld: dict[int, float] = {}  # lane -> since when
         self._withdrawn, self._cannot_deliver = "", False
 
     def stopping(self) -> None:
         """The process begins to stop."""
         self._phase = "stopping"
 
-    def looked(self, *, has_epoch: bool, nobody: Iterable[int] = ()) -> None:
+    def assignment_read(self, *, has_epoch: bool, unheld: Iterable[int] = ()) -> None:
         """The assignment of lanes was read, and this process works on its share.
 
-        `has_epoch`: whether there are lanes; `nobody`: those with work and without a holder.
+        `has_epoch`: whether there are lanes; `unheld`: those with work and without a holder.
         """
         self._phase = "running"
         now = time.monotonic()
         self._has_epoch = has_epoch
-        self._nobody = {lane: self._nobody.get(lane, now) for lane in sorted(nobody)}
-        self._trouble = ""
-        self._looked_at = now
+        self._unheld = {lane: self._unheld.get(lane, now) for lane in sorted(unheld)}
+        self._assignment_error = ""
+        self._assignment_read_at = now
 
-    def failed(self, reason: str) -> None:
+    def assignment_failed(self, reason: str) -> None:
         """The assignment of lanes could not be read."""
-        self._trouble = reason
+        self._assignment_error = reason
 
-    def withdrew(self, reason: str | None, *, cannot_deliver: bool = False) -> None:
+    def set_withdrawal(self, reason: str | None, *, cannot_deliver: bool = False) -> None:
         """The process leaves lanes to others for this reason; None if it does not. `cannot_deliver`: a new process might deliver them."""
         self._withdrawn, self._cannot_deliver = reason or "", cannot_deliver
 
-    def beat(self) -> None:
+    def heartbeat_written(self) -> None:
         """The heartbeat was written."""
-        self._beat_at = time.monotonic()
+        self._heartbeat_at = time.monotonic()
 
-    def join(self, lane: LaneHealth) -> None:
+    def worker_started(self, lane: LaneHealth) -> None:
         """A worker has begun on a lane."""
         with self._lock:
             self._lanes[lane.epoch, lane.lane] = lane
 
-    def part(self, lane: LaneHealth) -> None:
+    def worker_ended(self, lane: LaneHealth) -> None:
         """The worker on the lane has ended."""
         with self._lock:
             if self._lanes.get((lane.epoch, lane.lane)) is lane:
@@ -154,17 +154,17 @@ class ProcessHealth:
         with self._lock:
             return [lane for _, lane in sorted(self._lanes.items())]
 
-    def seen(self) -> HealthSnapshot:
+    def snapshot(self) -> HealthSnapshot:
         """Return everything as of now."""
         now = time.monotonic()
         return HealthSnapshot(
             phase=self._phase,
-            trouble=self._trouble,
-            looked_s_ago=now - self._looked_at,
-            beat_s_ago=now - self._beat_at,
+            assignment_error=self._assignment_error,
+            assignment_read_s_ago=now - self._assignment_read_at,
+            heartbeat_s_ago=now - self._heartbeat_at,
             has_epoch=self._has_epoch,
-            nobody=tuple((lane, now - since) for lane, since in self._nobody.items()),
-            lanes=tuple(lane.seen(now) for lane in self.lanes()),
+            unheld=tuple((lane, now - since) for lane, since in self._unheld.items()),
+            lanes=tuple(lane.snapshot(now) for lane in self.lanes()),
             withdrawn=self._withdrawn,
         )
 

@@ -26,17 +26,17 @@ class LaneSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class HealthSnapshot:
-    """A process. `phase`: starting, running or stopping. `trouble`: why the assignment of lanes could not be read, else empty.
+    """A process. `phase`: starting, running or stopping. `assignment_error`: why the assignment of lanes could not be read, else empty.
 
-    `has_epoch`: whether the job has made lanes; `nobody`: lanes that have work and no holder, and for how many seconds.
+    `has_epoch`: whether the job has made lanes; `unheld`: lanes that have work and no holder, and for how many seconds.
     """
 
     phase: str
-    trouble: str
-    looked_s_ago: float
-    beat_s_ago: float
+    assignment_error: str
+    assignment_read_s_ago: float
+    heartbeat_s_ago: float
     has_epoch: bool
-    nobody: tuple[tuple[int, float], ...]
+    unheld: tuple[tuple[int, float], ...]
     lanes: tuple[LaneSnapshot, ...]
     withdrawn: str = ""
     """Why the process leaves its lanes to others, empty while it does not."""
@@ -50,19 +50,21 @@ def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: fl
     if seen.phase != "running":
         reasons.append(_phase(seen))
     else:
-        if seen.trouble:
-            reasons.append(f"cannot read the assignment of lanes: {seen.trouble}")
-        elif seen.looked_s_ago > limit_s:
-            reasons.append(f"has not read the assignment of lanes for {seen.looked_s_ago:.0f} s")
+        if seen.assignment_error:
+            reasons.append(f"cannot read the assignment of lanes: {seen.assignment_error}")
+        elif seen.assignment_read_s_ago > limit_s:
+            reasons.append(f"has not read the assignment of lanes for {seen.assignment_read_s_ago:.0f} s")
         if seen.withdrawn:
             reasons.append(seen.withdrawn)
-        if seen.beat_s_ago > lease_s:
-            reasons.append(f"no heartbeat for {seen.beat_s_ago:.0f} s: other processes take over the lanes")
+        if seen.heartbeat_s_ago > lease_s:
+            reasons.append(
+                f"no heartbeat for {seen.heartbeat_s_ago:.0f} s: other processes take over the lanes"
+            )
         reasons += [reason for lane in seen.lanes if (reason := _lane(lane, limit_s))]
         # Lanes that move have no holder for a moment. A process without a lane takes them at once.
-        nobody = [lane for lane, for_s in seen.nobody if not seen.lanes or for_s > limit_s]
-        if nobody:
-            reasons.append(f"nobody holds lanes {', '.join(map(str, nobody))}")
+        unheld = [lane for lane, for_s in seen.unheld if not seen.lanes or for_s > limit_s]
+        if unheld:
+            reasons.append(f"nobody holds lanes {', '.join(map(str, unheld))}")
         if not seen.lanes and not reasons:
             notes.append(_standing_by(seen))
     return HealthVerdict(
@@ -73,7 +75,7 @@ def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: fl
 def _phase(seen: HealthSnapshot) -> str:
     if seen.phase == "stopping":
         return "the process is stopping"
-    return f"starting: {seen.trouble or 'Postgres and Kafka have not answered yet'}"
+    return f"starting: {seen.assignment_error or 'Postgres and Kafka have not answered yet'}"
 
 
 def _standing_by(seen: HealthSnapshot) -> str:

@@ -19,7 +19,7 @@ def ready(settings: Settings, health: ProcessHealth) -> HealthVerdict:
     """Return the answer of `/readyz`."""
     publisher = settings.publisher
     return judge(
-        health.seen(),
+        health.snapshot(),
         progress_s=settings.metrics.progress_s,
         poll_s=publisher.poll_ms / 1000,
         lease_s=publisher.lease_s,
@@ -52,10 +52,10 @@ def process_metrics(settings: Settings, health: ProcessHealth) -> LiveGauges:
 
 
 def _samples(settings: Settings, health: ProcessHealth) -> Iterator[Sample]:
-    seen, lanes = health.seen(), health.lanes()
+    seen, lanes = health.snapshot(), health.lanes()
     producers = [lane.producer for lane in lanes]
     yield "outbox_ready", (), int(ready(settings, health).holds)
-    yield "outbox_heartbeat_age_seconds", (), seen.beat_s_ago
+    yield "outbox_heartbeat_age_seconds", (), seen.heartbeat_s_ago
     yield "outbox_lanes_held", (), len(lanes)
     queued = sum([len(producer) for producer in producers if producer is not None])
     yield "outbox_producer_queue_messages", (), queued

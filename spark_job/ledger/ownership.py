@@ -228,7 +228,7 @@ class OwnerHeartbeat:
             except (UnavailableError, psycopg.Error) as error:
                 # The sink fails if the server is unreachable; the heartbeat only logs it and tries again.
                 log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
-                self._condition.beat_failed(str(error).strip())
+                self._condition.heartbeat_failed(str(error).strip())
             self._stopped.wait(self._interval_s)
 
     def _beat(self, loop: Loop) -> None:
@@ -236,7 +236,7 @@ class OwnerHeartbeat:
             while not self._stopped.is_set():
                 loop.turn()
                 beat = connection.execute(_WRITER["heartbeat"], {"run_id": self._run_id})
-                self._condition.beat()
+                self._condition.heartbeat_written()
                 if beat.rowcount == 0:
                     log.error("fenced", run=str(self._run_id))
                     self._on_fenced()

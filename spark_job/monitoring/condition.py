@@ -25,9 +25,9 @@ class Condition:
         self.loops = Loops(hung_s)
         self._main: Loop | None = None
         self._lock = threading.Lock()
-        self._phase_at = self._beat_at = time.monotonic()
+        self._phase_at = self._heartbeat_at = time.monotonic()
         self._progress_at: float | None = None
-        self._seen = JobSnapshot("starting", 0.0, 1, "", 0.0, None, "", None, 0.0, "", {})
+        self._snapshot = JobSnapshot("starting", 0.0, 1, "", 0.0, None, "", None, 0.0, "", {})
         self.computed = -1
         """The newest Spark batch of this attempt whose tasks have ended, -1 before the first. Its commit may be under way."""
         self.committed = -1
@@ -41,10 +41,10 @@ class Condition:
 
     def starting(self, attempt: int) -> None:
         """An attempt begins."""
-        self._beat_at = time.monotonic()
+        self._heartbeat_at = time.monotonic()
         self.computed, self.committed = -1, -1
         self._turn(_START_S)
-        self._enter("starting", attempt=attempt, heartbeat_trouble="", run={})
+        self._enter("starting", attempt=attempt, heartbeat_error="", run={})
 
     def running(self, run: dict[str, Any]) -> None:
         """Its query begins; `run` is what its start found and decided, for the endpoint."""
@@ -62,7 +62,7 @@ class Condition:
         self._turn(_START_S)
         self._enter("standby", because=because, held_back=None, run={})
 
-    def waiting(self, because: str) -> None:
+    def owner_unknown(self, because: str) -> None:
         """A standby cannot read who owns the outbox."""
         self._turn(_START_S)
         self._enter("waiting", because=because, held_back=None, run={})
@@ -77,11 +77,11 @@ class Condition:
         self._turn(_END_S)
         self._enter("stopping")
 
-    def asked_spark(self) -> None:
+    def query_polled(self) -> None:
         """The main thread has read the running query's status."""
         self._turn(_QUERY_S)
 
-    def spark_does(self, doing: str, *, between_triggers: bool) -> None:
+    def query_described(self, doing: str, *, between_triggers: bool) -> None:
         """Note Spark's description of the query, and whether a trigger has ended: with a batch, or because there is nothing to read.
 
         A batch whose commit is still under way counts as no progress yet.
@@ -108,24 +108,24 @@ class Condition:
         """Note why no batch is committed; None: batches are committed again."""
         self._set(held_back=reason)
 
-    def beat(self) -> None:
+    def heartbeat_written(self) -> None:
         """The heartbeat was written."""
-        self._beat_at = time.monotonic()
-        if self._seen.heartbeat_trouble:
-            self._set(heartbeat_trouble="")
+        self._heartbeat_at = time.monotonic()
+        if self._snapshot.heartbeat_error:
+            self._set(heartbeat_error="")
 
-    def beat_failed(self, reason: str) -> None:
+    def heartbeat_failed(self, reason: str) -> None:
         """The heartbeat could not be written."""
-        self._set(heartbeat_trouble=reason)
+        self._set(heartbeat_error=reason)
 
-    def seen(self) -> JobSnapshot:
+    def snapshot(self) -> JobSnapshot:
         """Return everything as of now."""
         now, progress_at = time.monotonic(), self._progress_at
         return replace(
-            self._seen,
+            self._snapshot,
             phase_s=now - self._phase_at,
             progress_s_ago=None if progress_at is None else now - progress_at,
-            beat_s_ago=now - self._beat_at,
+            heartbeat_s_ago=now - self._heartbeat_at,
         )
 
     def _enter(self, phase: Phase, **changed: Any) -> None:
@@ -134,7 +134,7 @@ class Condition:
 
     def _set(self, **changed: Any) -> None:
         with self._lock:
-            self._seen = replace(self._seen, **changed)
+            self._snapshot = replace(self._snapshot, **changed)
 
     def _turn(self, within_s: float) -> None:
         if self._main is not None:

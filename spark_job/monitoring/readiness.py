@@ -19,7 +19,7 @@ class JobSnapshot:
     counted from the beginning of the phase.
 
     In phase `running`: `progress_s_ago`, the seconds since a batch was committed or a trigger found nothing to read, None before the first
-    of these; `doing`, Spark's description of what it does; `held_back`, why no batch is committed; `heartbeat_trouble`, why the last
+    of these; `doing`, Spark's description of what it does; `held_back`, why no batch is committed; `heartbeat_error`, why the last
     heartbeat failed.
     """
 
@@ -31,8 +31,8 @@ class JobSnapshot:
     progress_s_ago: float | None
     doing: str
     held_back: str | None
-    beat_s_ago: float
-    heartbeat_trouble: str
+    heartbeat_s_ago: float
+    heartbeat_error: str
     run: dict[str, Any]
 
 
@@ -72,10 +72,10 @@ def _phase(seen: JobSnapshot) -> str:
 
 def _running(seen: JobSnapshot, progress_s: float, owner_timeout_s: float) -> list[str]:
     reasons = []
-    if seen.heartbeat_trouble:
-        reasons.append(f"the heartbeat cannot be written: {seen.heartbeat_trouble}")
-    elif seen.beat_s_ago > owner_timeout_s:
-        reasons.append(f"no heartbeat for {seen.beat_s_ago:.0f} s: another run may take the outbox over")
+    if seen.heartbeat_error:
+        reasons.append(f"the heartbeat cannot be written: {seen.heartbeat_error}")
+    elif seen.heartbeat_s_ago > owner_timeout_s:
+        reasons.append(f"no heartbeat for {seen.heartbeat_s_ago:.0f} s: another run may take the outbox over")
     if seen.held_back is not None:
         reasons.append(f"held back: {seen.held_back}")
     elif seen.progress_s_ago is None:

@@ -19,7 +19,7 @@ from spark_job.status.outbox_metrics import JobOutboxMetrics
 def ready(settings: Settings, condition: Condition) -> HealthVerdict:
     """Return the answer of `/readyz`."""
     return judge(
-        condition.seen(),
+        condition.snapshot(),
         progress_s=settings.metrics.progress_s,
         owner_timeout_s=settings.job.owner_timeout_s,
     )
@@ -55,9 +55,9 @@ def process_metrics(settings: Settings, condition: Condition) -> LiveGauges:
 
 
 def _samples(settings: Settings, condition: Condition) -> Iterator[Sample]:
-    seen = condition.seen()
+    seen = condition.snapshot()
     yield "outbox_ready", (), int(ready(settings, condition).holds)
-    yield "outbox_heartbeat_age_seconds", (), seen.beat_s_ago
+    yield "outbox_heartbeat_age_seconds", (), seen.heartbeat_s_ago
     yield "outbox_held_back", (), int(seen.held_back is not None)
     yield "outbox_attempt", (), seen.attempt
     yield "outbox_max_open_bytes", (), settings.session.max_open_bytes

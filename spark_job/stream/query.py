@@ -169,7 +169,7 @@ class QueryLoop:
         if ending.ends_run:
             self._condition.query_ending()
         while query.isActive and not ending.parked.is_set() and query.status["isTriggerActive"]:
-            self._condition.asked_spark()
+            self._condition.query_polled()
             time.sleep(_POLL_S)
         while True:
             if not query.isActive and ending.failure is None:
@@ -178,7 +178,7 @@ class QueryLoop:
                     ending.fail(FailedPart.SPARK, JobFailedError("Spark ended the query by itself"))
             if ending.state is State.FAILED or self._commits.settle(_POLL_S):
                 return
-            self._condition.asked_spark()
+            self._condition.query_polled()
 
     def _end(self, query: StreamingQuery, ending: QueryEnding) -> None:
         """Stop the query and wait for the callback and the commit: nothing may be writing when the process cleans up."""

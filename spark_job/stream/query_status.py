@@ -32,7 +32,7 @@ class QueryStatus:
 
         Raises Py4JError and OSError from Spark's gateway if the JVM is gone. Skips answers that it cannot read.
         """
-        self._condition.asked_spark()
+        self._condition.query_polled()
         now = time.monotonic()
         if now - self._asked_at >= _STATUS_EVERY_S:
             self._asked_at = now
@@ -44,7 +44,7 @@ class QueryStatus:
     def _read_status(self) -> None:
         status = self._query.status
         waits = not status["isTriggerActive"] and status["message"].startswith(_WAITING)
-        self._condition.spark_does(status["message"], between_triggers=waits)
+        self._condition.query_described(status["message"], between_triggers=waits)
 
     @best_effort("times of a batch", Py4JError, OSError)
     def _time_batch(self) -> None:

@@ -59,7 +59,9 @@ class Standby:
                 if isinstance(error, WRONG_AT_THE_START) and not has_connected:
                     raise
                 log.warning("standby_without_postgres", because=" ".join(str(error).split()))
-                self._condition.waiting("cannot find out which run owns the outbox: Postgres is unreachable")
+                self._condition.owner_unknown(
+                    "cannot find out which run owns the outbox: Postgres is unreachable"
+                )
                 self._stop.wait(self._settings.job.heartbeat_s)
         return False
 

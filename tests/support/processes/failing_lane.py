@@ -44,7 +44,7 @@ class FailingLane:
     @property
     def reason(self) -> str:
         """Why it failed last."""
-        return self._health.seen(0.0).reason
+        return self._health.snapshot(0.0).reason
 
     def fail(self, attempts: int) -> None:
         """Let it fail so often. One that gives the lane back takes it again."""

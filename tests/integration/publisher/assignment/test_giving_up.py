@@ -213,7 +213,8 @@ def test_with_fewer_lanes_than_processes_the_one_that_has_lost_kafka_leaves_them
             assert not waiting.verdict().reasons
             patience_s = longest_attempt_s(settings)
             wait_until(
-                lambda: health.seen().lanes[0].progress_s_ago > 2 * patience_s, "a lane that fails for long"
+                lambda: health.snapshot().lanes[0].progress_s_ago > 2 * patience_s,
+                "a lane that fails for long",
             )
             assert health.verdict().holds
             assert not waiting.lanes()

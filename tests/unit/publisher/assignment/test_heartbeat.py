@@ -43,8 +43,8 @@ def test_a_lane_that_is_late_at_two_beats_loses_its_lease_and_the_others_hear_of
     with Loops(60, lambda: now[0]).loop("lane 1/3", 5) as loop:
         lane, in_time = LaneHealth(1, 3), LaneHealth(1, 4)
         lane.loop = loop
-        health.join(lane)
-        health.join(in_time)
+        health.worker_started(lane)
+        health.worker_started(in_time)
         now[0] += 5.1
         beating.start()
         wait_until(lambda: len(connection.late) >= 3, "three beats")

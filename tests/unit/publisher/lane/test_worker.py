@@ -206,7 +206,7 @@ def test_a_login_that_kafka_refuses_is_told_from_a_right_that_is_missing(code: i
     thread = threading.Thread(target=worker.run)
     thread.start()
     pause = threading.Event()
-    while not (seen := worker._health.seen(0.0)).reason:
+    while not (seen := worker._health.snapshot(0.0)).reason:
         pause.wait(0.001)
     worker.leave()
     thread.join(90)

@@ -11,11 +11,11 @@ LANE = LaneSnapshot(epoch=1, lane=0, state="running", reason="", progress_s_ago=
 OTHER = replace(LANE, lane=1)
 SEEN = HealthSnapshot(
     phase="running",
-    trouble="",
-    looked_s_ago=0.5,
-    beat_s_ago=1.0,
+    assignment_error="",
+    assignment_read_s_ago=0.5,
+    heartbeat_s_ago=1.0,
     has_epoch=True,
-    nobody=(),
+    unheld=(),
     lanes=(LANE, OTHER),
 )
 
@@ -71,12 +71,15 @@ def test_every_lane_that_does_not_get_on_is_named() -> None:
     [
         (replace(SEEN, phase="starting", lanes=()), "starting: Postgres and Kafka have not answered yet"),
         (replace(SEEN, phase="stopping"), "the process is stopping"),
-        (replace(SEEN, trouble="server closed"), "cannot read the assignment of lanes: server closed"),
-        (replace(SEEN, looked_s_ago=61.1), "has not read the assignment of lanes for 61 s"),
-        (replace(SEEN, beat_s_ago=10.4), "no heartbeat for 10 s: other processes take over the lanes"),
-        (replace(SEEN, lanes=(), nobody=((0, 0.0), (2, 9.0))), "nobody holds lanes 0, 2"),
+        (
+            replace(SEEN, assignment_error="server closed"),
+            "cannot read the assignment of lanes: server closed",
+        ),
+        (replace(SEEN, assignment_read_s_ago=61.1), "has not read the assignment of lanes for 61 s"),
+        (replace(SEEN, heartbeat_s_ago=10.4), "no heartbeat for 10 s: other processes take over the lanes"),
+        (replace(SEEN, lanes=(), unheld=((0, 0.0), (2, 9.0))), "nobody holds lanes 0, 2"),
         # Those of a process that lives, and takes none.
-        (replace(SEEN, nobody=((2, 60.9), (3, 61.1))), "nobody holds lanes 3"),
+        (replace(SEEN, unheld=((2, 60.9), (3, 61.1))), "nobody holds lanes 3"),
     ],
 )
 def test_a_process_that_cannot_deliver_says_why(seen: HealthSnapshot, reason: str) -> None:
@@ -100,31 +103,31 @@ def test_a_process_with_nothing_to_deliver_is_ready_and_says_so(seen: HealthSnap
 
 def test_a_lane_is_as_its_last_step_left_it() -> None:
     condition, lane = ProcessHealth(), LaneHealth(1, 0)
-    assert reasons(condition.seen()) == ["starting: Postgres and Kafka have not answered yet"]
-    condition.join(lane)
-    condition.looked(has_epoch=True)
-    assert reasons(condition.seen())[0].startswith("lane 0 has been opening")
+    assert reasons(condition.snapshot()) == ["starting: Postgres and Kafka have not answered yet"]
+    condition.worker_started(lane)
+    condition.assignment_read(has_epoch=True)
+    assert reasons(condition.snapshot())[0].startswith("lane 0 has been opening")
     lane.failed(LaneState.RETRYING, "Kafka: timed out")
-    assert reasons(condition.seen()) == ["lane 0 is retrying: Kafka: timed out"]
+    assert reasons(condition.snapshot()) == ["lane 0 is retrying: Kafka: timed out"]
     lane.progressed(3)
-    assert reasons(condition.seen()) == []
+    assert reasons(condition.snapshot()) == []
     lane.failed(LaneState.STOPPED, "gone")
-    lane.moved(3)  # opened anew, and no further
-    assert reasons(condition.seen()) == ["lane 0 is stopped: gone"]
-    lane.moved(4)
-    assert reasons(condition.seen()) == []
-    condition.looked(has_epoch=True, nobody=[5, 3])
-    since = dict(condition.seen().nobody)
-    condition.looked(has_epoch=True, nobody=[4, 5])
-    nobody = dict(condition.seen().nobody)
-    assert (list(since), list(nobody)) == ([3, 5], [4, 5])
-    assert nobody[5] >= nobody[4]  # counted from the first look that saw it so
-    condition.failed("server closed")
-    assert reasons(condition.seen()) == ["cannot read the assignment of lanes: server closed"]
-    condition.looked(has_epoch=True)
-    condition.part(LaneHealth(1, 0))  # another worker's on the same lane
+    lane.restarted_at(3)  # opened anew, and no further
+    assert reasons(condition.snapshot()) == ["lane 0 is stopped: gone"]
+    lane.restarted_at(4)
+    assert reasons(condition.snapshot()) == []
+    condition.assignment_read(has_epoch=True, unheld=[5, 3])
+    since = dict(condition.snapshot().unheld)
+    condition.assignment_read(has_epoch=True, unheld=[4, 5])
+    unheld = dict(condition.snapshot().unheld)
+    assert (list(since), list(unheld)) == ([3, 5], [4, 5])
+    assert unheld[5] >= unheld[4]  # counted from the first look that saw it so
+    condition.assignment_failed("server closed")
+    assert reasons(condition.snapshot()) == ["cannot read the assignment of lanes: server closed"]
+    condition.assignment_read(has_epoch=True)
+    condition.worker_ended(LaneHealth(1, 0))  # another worker's on the same lane
     assert condition.lanes() == [lane]
-    condition.part(lane)
-    assert judge(condition.seen(), progress_s=60, poll_s=1, lease_s=10).details["notes"]
+    condition.worker_ended(lane)
+    assert judge(condition.snapshot(), progress_s=60, poll_s=1, lease_s=10).details["notes"]
     condition.stopping()
-    assert reasons(condition.seen()) == ["the process is stopping"]
+    assert reasons(condition.snapshot()) == ["the process is stopping"]

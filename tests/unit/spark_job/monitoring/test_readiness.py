@@ -17,8 +17,8 @@ SEEN = JobSnapshot(
     progress_s_ago=0.4,
     doing="Waiting for data to arrive",
     held_back=None,
-    beat_s_ago=1.0,
-    heartbeat_trouble="",
+    heartbeat_s_ago=1.0,
+    heartbeat_error="",
     run=RUN,
 )
 
@@ -80,10 +80,10 @@ def test_a_standby_is_ready_to_continue_and_says_for_whom() -> None:
             "held back: 500 events wait",
         ),
         (
-            replace(SEEN, heartbeat_trouble="refused", beat_s_ago=90),
+            replace(SEEN, heartbeat_error="refused", heartbeat_s_ago=90),
             "the heartbeat cannot be written: refused",
         ),
-        (replace(SEEN, beat_s_ago=30.6), "no heartbeat for 31 s: another run may take the outbox over"),
+        (replace(SEEN, heartbeat_s_ago=30.6), "no heartbeat for 31 s: another run may take the outbox over"),
     ],
 )
 def test_a_job_that_does_not_get_on_says_why(seen: JobSnapshot, reason: str) -> None:
@@ -97,35 +97,37 @@ def test_a_batch_may_take_as_long_as_the_setting_says() -> None:
 def test_the_condition_is_what_the_threads_said_last() -> None:
     condition = Condition()
     condition.starting(1)
-    assert reasons(condition.seen()) == ["attempt 1 has been starting for 0 s"]
+    assert reasons(condition.snapshot()) == ["attempt 1 has been starting for 0 s"]
     condition.running(RUN)
-    condition.spark_does("Getting offsets", between_triggers=False)
-    assert reasons(condition.seen()) == ["the query began 0 s ago and has done nothing yet: Getting offsets"]
-    condition.spark_does("Waiting for data to arrive", between_triggers=True)
-    assert reasons(condition.seen()) == []
+    condition.query_described("Getting offsets", between_triggers=False)
+    assert reasons(condition.snapshot()) == [
+        "the query began 0 s ago and has done nothing yet: Getting offsets"
+    ]
+    condition.query_described("Waiting for data to arrive", between_triggers=True)
+    assert reasons(condition.snapshot()) == []
     condition.batch_computed(0)
     condition._progress_at = -1_000.0
-    condition.spark_does("Waiting for data to arrive", between_triggers=True)
-    assert "no batch" in reasons(condition.seen())[0], "its commit hangs"
+    condition.query_described("Waiting for data to arrive", between_triggers=True)
+    assert "no batch" in reasons(condition.snapshot())[0], "its commit hangs"
     condition.batch_committed(0)
-    assert reasons(condition.seen()) == []
+    assert reasons(condition.snapshot()) == []
     condition.held_back("500 events wait")
-    assert reasons(condition.seen()) == ["held back: 500 events wait"]
+    assert reasons(condition.snapshot()) == ["held back: 500 events wait"]
     condition.held_back(None)
-    condition.beat_failed("refused")
-    assert reasons(condition.seen()) == ["the heartbeat cannot be written: refused"]
-    condition.beat()
-    assert reasons(condition.seen()) == []
+    condition.heartbeat_failed("refused")
+    assert reasons(condition.snapshot()) == ["the heartbeat cannot be written: refused"]
+    condition.heartbeat_written()
+    assert reasons(condition.snapshot()) == []
     condition.query_ending()
-    assert reasons(condition.seen()) == ["the job is stopping"]
+    assert reasons(condition.snapshot()) == ["the job is stopping"]
     condition.restarting("UnavailableError: away", 5)
-    assert reasons(condition.seen())[0].startswith("attempt 1 failed")
+    assert reasons(condition.snapshot())[0].startswith("attempt 1 failed")
     condition.starting(2)
     condition.running(RUN)
     # What an earlier attempt did does not count.
-    assert "has done nothing yet" in reasons(condition.seen())[0]
+    assert "has done nothing yet" in reasons(condition.snapshot())[0]
     condition.batch_committed(0)
-    assert reasons(condition.seen()) == []
+    assert reasons(condition.snapshot()) == []
 
 
 def test_a_long_wait_for_the_next_attempt_is_no_hung_thread() -> None:
@@ -135,5 +137,5 @@ def test_a_long_wait_for_the_next_attempt_is_no_hung_thread() -> None:
         condition.restarting("away", 3_600)
         assert condition.loops.verdict().details["loops"]["main"]["allowed_s"] == 3_660
         condition.running(RUN)
-        condition.asked_spark()
+        condition.query_polled()
         assert condition.loops.verdict().details["loops"]["main"]["allowed_s"] == 120

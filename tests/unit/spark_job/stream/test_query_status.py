@@ -83,7 +83,7 @@ def test_an_answer_that_cannot_be_read_ends_nothing(answer: Any) -> None:
     query.reports(0, {"addBatch": "soon"})  # type: ignore[dict-item]
     condition.batch_computed(0)
     status.poll()
-    assert condition.seen().doing == ""
+    assert condition.snapshot().doing == ""
 
 
 def test_a_jvm_that_is_gone_is_said() -> None:

@@ -32,8 +32,8 @@ def test_a_standby_is_not_ready_while_postgres_is_away() -> None:
         waiting = threading.Thread(target=standby.wait, args=((),))
         waiting.start()
         try:
-            wait_until(lambda: condition.seen().phase != "starting", "a word of the standby")
-            verdict = judge(condition.seen(), progress_s=60, owner_timeout_s=30)
+            wait_until(lambda: condition.snapshot().phase != "starting", "a word of the standby")
+            verdict = judge(condition.snapshot(), progress_s=60, owner_timeout_s=30)
         finally:
             stop.set()
             waiting.join()
@@ -57,7 +57,7 @@ def test_settings_that_are_wrong_at_the_start_end_a_standby_and_are_waited_for_l
     waiting = threading.Thread(target=standby.wait, args=((uuid4(), uuid4()),))
     waiting.start()
     try:
-        wait_until(lambda: condition.seen().phase != "starting", "a word of the standby")
+        wait_until(lambda: condition.snapshot().phase != "starting", "a word of the standby")
     finally:
         stop.set()
         waiting.join()
