@@ -257,11 +257,7 @@ class Retry:
         parts = batch_result.parts([one.session for one in ready], self._settings.job.max_row_bytes)
         now = ledger_rows.read_state(connection)
         assert now.generation is not None, "a letter names its generation"
-        first_id = now.next_batch
-        last_id = first_id + len(parts) - 1
-        revision = ready[0].letter.revision
-        for part, rows in enumerate(parts):
-            copy_rows(connection, rows, first_id + part, now.lanes, revision)
+        batches = copy_rows(connection, parts, now.next_batch, now.lanes, ready[0].letter.revision)
         of_letters = [(letter.dead_letter_id, one.session) for one in ready for letter in one.letters]
         ids = [number for number, _ in of_letters]
         resolved = connection.execute(
@@ -270,17 +266,17 @@ class Retry:
                 "ids": ids,
                 "keys": [session.key.decode() for _, session in of_letters],
                 "starts": [session.start for _, session in of_letters],
-                "first_batch": first_id,
-                "last_batch": last_id,
+                "first_batch": batches[0],
+                "last_batch": batches[-1],
             },
             prepare=False,  # a generic plan would lock every partition of session_output
         ).rowcount
         assert resolved == len(ids), f"{resolved} of the letters {ids} found their sessions"
         keys = sorted({one.session.key.decode() for one in ready})
-        further = covered_letters.resolve(connection, keys, first_id, last_id)
+        further = covered_letters.resolve(connection, keys, batches)
         entry = LedgerEntry("retry", now.generation, self._run_id, transform.fingerprint(self._transform))
-        ledger_rows.insert_rows(connection, entry, parts, first_id, now.lanes)
-        return list(range(first_id, last_id + 1)), further
+        ledger_rows.insert_rows(connection, entry, parts, batches, now.lanes)
+        return list(batches), further
 
     def _refusals(self, letters: Sequence[StoredLetter]) -> dict[int, str]:
         """Return {id: why} of the letters that may not be retried now; final only under the writer lock."""

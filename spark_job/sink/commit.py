@@ -97,19 +97,15 @@ class Sink:
                 whole, result = result, erased.left_out(result)
                 parts = batch_result.parts(result.sessions, self._max_row_bytes)
                 _report_erased(whole, result)
-            first_id = state.next_batch
-            for part, rows in enumerate(parts):
-                copy_rows(self._connection, rows, first_id + part, state.lanes, generation.revision)
+            batches = copy_rows(self._connection, parts, state.next_batch, state.lanes, generation.revision)
             reach("sink.after_copy")
-            resolved = covered_letters.resolve(
-                self._connection, self._horizon.keys(result.sessions), first_id, first_id + len(parts) - 1
-            )
+            resolved = covered_letters.resolve(self._connection, self._horizon.keys(result.sessions), batches)
             written = insert_letters(
                 self._connection,
                 result.letters,
                 generation,
                 computed.topics.names,
-                first_id,
+                batches[0],
                 planned.start,
             )
             reach("sink.after_dead_letters")
@@ -126,12 +122,12 @@ class Sink:
                 dead_letters=sum(written.values()),
                 duplicate_events=result.counts.get("duplicates", 0),
             )
-            ledger_rows.insert_rows(self._connection, entry, parts, first_id, state.lanes)
+            ledger_rows.insert_rows(self._connection, entry, parts, batches, state.lanes)
             reach("sink.after_ledger")
         reach("sink.after_commit")
-        self.position = replace(self.position, newest=replace(following, batch_id=first_id + len(parts) - 1))
+        self.position = replace(self.position, newest=replace(following, batch_id=batches[-1]))
         committed = CommittedBatch(
-            batch_id=first_id + len(parts) - 1,
+            batch_id=batches[-1],
             sessions=len(result.sessions),
             output_events=sum(session.outputs for session in result.sessions),
             dead_letters=sum(written.values()),

@@ -16,17 +16,23 @@ _LETTERS = queries("spark_job", "letters")
 
 
 def copy_rows(
-    connection: Connection, rows: Sequence[OutputRow], batch_id: int, lanes: int, revision: int
-) -> None:
-    """COPY the rows of one part. A second row of a key in a batch breaks the unique constraint and ends the transaction."""
-    if not rows:
-        return
-    with connection.cursor() as cursor, cursor.copy(_LEDGER["copy_rows"]) as copy:
-        copy.write(pgcopy.HEADER)
-        for row in rows:
-            copy.write(row.copy(batch_id, lanes, revision))
-            reach("sink.during_copy")
-        copy.write(pgcopy.TRAILER)
+    connection: Connection, parts: Sequence[Sequence[OutputRow]], first_batch: int, lanes: int, revision: int
+) -> range:
+    """COPY the rows of each part to a batch of its own; return the batches.
+
+    A second row of a key in a batch breaks the unique constraint and ends the transaction.
+    """
+    batches = range(first_batch, first_batch + len(parts))
+    for batch_id, rows in zip(batches, parts, strict=True):
+        if not rows:
+            continue
+        with connection.cursor() as cursor, cursor.copy(_LEDGER["copy_rows"]) as copy:
+            copy.write(pgcopy.HEADER)
+            for row in rows:
+                copy.write(row.copy(batch_id, lanes, revision))
+                reach("sink.during_copy")
+            copy.write(pgcopy.TRAILER)
+    return batches
 
 
 def insert_letters(

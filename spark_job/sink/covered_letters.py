@@ -49,13 +49,13 @@ class Horizon:
         return list({s.key.decode(): None for s in sessions if s.start <= first_offsets.get(s.where, -1)})
 
 
-def resolve(connection: Connection, keys: Sequence[str], first_batch: int, last_batch: int) -> int:
+def resolve(connection: Connection, keys: Sequence[str], batches: range) -> int:
     """Resolve the open letters that these keys' rows of the batches cover; return their number.
 
     Call after the rows were stored, under the writer lock.
     """
     if not keys:
         return 0
-    parameters = {"keys": list(keys), "first_batch": first_batch, "last_batch": last_batch}
+    parameters = {"keys": list(keys), "first_batch": batches[0], "last_batch": batches[-1]}
     # Planned for these batches: a generic plan would lock every partition of session_output.
     return connection.execute(_LETTERS["resolve_covered"], parameters, prepare=False).rowcount

@@ -72,16 +72,16 @@ def insert_rows(
     connection: Connection,
     entry: LedgerEntry,
     parts: Sequence[Sequence[OutputRow]],
-    first_id: int,
+    batches: range,
     lanes: int,
 ) -> None:
     """Insert one ledger row for each part and wake the lanes that have rows. Call last in the transaction."""
-    for part, rows in enumerate(parts):
+    for part, (batch_id, rows) in enumerate(zip(batches, parts, strict=True)):
         first = part == 0
         connection.execute(
             _LEDGER["insert_batch"],
             {
-                "batch_id": first_id + part,
+                "batch_id": batch_id,
                 "kind": entry.kind,
                 "generation": entry.generation,
                 "spark_batch": entry.spark_batch,
@@ -102,5 +102,5 @@ def insert_rows(
     woken = sorted({row.lane_hash % lanes for rows in parts for row in rows})
     connection.execute(
         _LEDGER["notify_batch"],
-        {"batch_id": first_id + len(parts) - 1, "lanes": ",".join(map(str, woken))},
+        {"batch_id": batches[-1], "lanes": ",".join(map(str, woken))},
     )

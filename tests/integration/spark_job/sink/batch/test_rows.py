@@ -57,9 +57,9 @@ def test_a_key_that_overfills_a_row_takes_several_batches_of_one_transaction(
 def test_a_second_row_of_a_key_in_a_batch_is_refused(
     sink_run: SinkRun, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def twice(*arguments: Any) -> None:
+    def twice(*arguments: Any) -> range:
         copy_rows(*arguments)
-        copy_rows(*arguments)
+        return copy_rows(*arguments)
 
     monkeypatch.setattr(commit, "copy_rows", twice)
     with pytest.raises(psycopg.errors.UniqueViolation) as caught:
