@@ -83,10 +83,12 @@ def resume(
                 confirm(yes, "Continue?", "this changes what is sent next")
                 Resume(connection, settings, topics).act(plan, lambda now: _moved(now, yes), _done)
     except (psycopg.OperationalError, KafkaException) as error:
-        text = error.args[0].str() if isinstance(error, KafkaException) else str(error).strip()
-        raise UnavailableError(
-            f"Postgres or Kafka did not answer: {text}. Lanes that were moved stay moved; run the command again"
-        ) from error
+        why = (
+            kafka_client.no_answer(settings.kafka, error.args[0])
+            if isinstance(error, KafkaException)
+            else f"Postgres did not answer: {str(error).strip()}"
+        )
+        raise UnavailableError(f"{why}. Lanes that were moved stay moved; run the command again") from error
     if as_json:
         print_json(_as_json(plan, done=not dry_run and not plan.changes_nothing))
 

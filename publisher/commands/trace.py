@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import psycopg
 import typer
-from confluent_kafka import KafkaException
 
 from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.commands.common import database
@@ -256,8 +255,6 @@ def _of_record(
     record, unread = None, ""
     try:
         record = record_at(settings.kafka, *wanted)
-    except KafkaException as error:
-        unread = error.args[0].str()
     except UnavailableError as error:
         unread = str(error)
     sent = None if record is None else _output_of(record)

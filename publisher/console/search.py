@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaException
-
 from contract.places import OutboxId, RecordPlace, parse_place
 from publisher.console.reader import Connection
 from publisher.outbox.erased import erased_at_end, erased_of_key
@@ -105,9 +103,8 @@ def _record(kafka: KafkaSettings, place: RecordPlace, outcome: SearchOutcome) ->
     limited = kafka.model_copy(update={"request_timeout_s": min(_KAFKA_TIMEOUT_S, kafka.request_timeout_s)})
     try:
         record = record_at(limited, *place)
-    except (KafkaException, OutboxError) as error:
-        said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-        outcome.notes.append(f"Kafka was not read: {said}")
+    except OutboxError as error:
+        outcome.notes.append(f"Kafka was not read: {error}")
         return None
     if record is None:
         outcome.notes.append(f"Kafka has no committed record at {place} (any more)")

@@ -17,9 +17,9 @@ from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity
 from publisher.protocol.records import ANY_PARTITION, ERASED_HEADER
 from service.errors import SettingsError, UnavailableError
-from service.kafka.client import admin_client
+from service.kafka.client import admin_client, no_answer
 from service.kafka.rights import needing
-from service.settings import Settings
+from service.settings import KafkaSettings, Settings
 
 _BATCH_BYTES = 1_000_000
 
@@ -69,7 +69,7 @@ class TombstoneWriter:
         try:
             self._check_cluster(topics)
         except KafkaException as error:
-            raise _unavailable(error) from error
+            raise _unavailable(self._settings.kafka, error) from error
 
     def write(self, tombstones: Iterable[Tombstone]) -> int:
         """Write those for the topics, all or none; return how many. Raises UnavailableError."""
@@ -81,7 +81,7 @@ class TombstoneWriter:
                 self._write(self._producer or self._open(), wanted)
         except KafkaException as error:
             self._end()
-            raise _unavailable(error) from error
+            raise _unavailable(self._settings.kafka, error) from error
         return len(wanted)
 
     def _check_cluster(self, topics: Sequence[str]) -> None:
@@ -137,8 +137,8 @@ class TombstoneWriter:
         producer.commit_transaction(self._settings.publisher.transaction_timeout_ms / 1000)
 
 
-def _unavailable(error: KafkaException) -> UnavailableError:
+def _unavailable(kafka: KafkaSettings, error: KafkaException) -> UnavailableError:
     return UnavailableError(
-        f"Kafka did not take the tombstones: {error.args[0].str()}. Their rows are not erased; run the command again, which writes them "
-        "again"
+        f"Kafka did not take the tombstones: {no_answer(kafka, error.args[0])}. Their rows are not erased; run the command again, which "
+        "writes them again"
     )

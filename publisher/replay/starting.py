@@ -20,7 +20,6 @@ from publisher.replay.target import kafka_settings
 from publisher.retention.retention_lock import hold_off_retention
 from service.errors import ContinuityError, UnavailableError
 from service.kafka.client import no_answer
-from service.kafka.renewable_client import is_own
 from service.settings import KafkaSettings, Settings
 
 Tick = Callable[[int], None]
@@ -178,6 +177,5 @@ def answering(kafka: KafkaSettings) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        told = error.args[0]
-        why = no_answer(kafka, told) if is_own(told) else f"it does not answer as it should: {told.str()}"
+        why = no_answer(kafka, error.args[0])
         raise UnavailableError(f"the replay's target: {why}. Nothing was sent; try again") from error

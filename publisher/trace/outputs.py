@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
-from confluent_kafka import KafkaException
 
 from contract.places import OutboxId
 from db import windows
@@ -19,8 +18,7 @@ from publisher.outbox.sent_offsets import (
     read_topic_offsets,
 )
 from publisher.trace.positions import find_matches
-from publisher.trace.records import Copy, OffsetRange, copies
-from service.errors import UnavailableError
+from publisher.trace.records import Copy, OffsetRange, copies, explaining
 from service.kafka import client as kafka_client
 from service.kafka.reading import Place
 from service.settings import KafkaSettings
@@ -117,10 +115,8 @@ def found_in_kafka(
     if not scan:
         for output in outputs:
             output.ranges()
-    try:
+    with explaining(kafka):
         return _found(kafka, outputs, scan=scan)
-    except KafkaException as error:
-        raise UnavailableError(f"Kafka cannot be read: {error.args[0].str()}") from error
 
 
 def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> dict[OutputKey, list[Copy]]:

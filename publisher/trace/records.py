@@ -1,14 +1,15 @@
 """Finds the records of some outputs in Kafka, by the header `outbox-id` within given offsets."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaException, Message
 
 from publisher.kafka.clients import committed_reader, reading
 from publisher.kafka.topics import Topics
 from service.errors import UnavailableError
-from service.kafka.client import admin_client
+from service.kafka.client import admin_client, no_answer
 from service.kafka.reading import EndNotReachedError, Place
 from service.kafka.record_headers import headers_of
 from service.settings import KafkaSettings
@@ -29,11 +30,21 @@ class Copy(NamedTuple):
     offset: int
 
 
-def copies(settings: KafkaSettings, offsets: OffsetRanges, outbox_ids: Collection[str]) -> list[Copy]:
-    """Return the committed records of these outputs within the offsets. `offsets` must exist in the partitions.
+@contextmanager
+def explaining(settings: KafkaSettings) -> Iterator[None]:
+    """Raise UnavailableError, with the reason and what to correct, where the block cannot read Kafka."""
+    try:
+        yield
+    except EndNotReachedError as error:
+        raise UnavailableError(
+            f"{error.args[0].str()}: Kafka does not answer, or a transaction is open there. Try again"
+        ) from error
+    except KafkaException as error:
+        raise UnavailableError(no_answer(settings, error.args[0])) from error
 
-    Raises UnavailableError, KafkaException.
-    """
+
+def copies(settings: KafkaSettings, offsets: OffsetRanges, outbox_ids: Collection[str]) -> list[Copy]:
+    """Return the committed records of these outputs within the offsets, which must exist in the partitions. Raises KafkaException."""
     wanted = set(outbox_ids)
     read = (_copy(message) for message in _records(settings, offsets))
     found = [copy for copy in read if copy.outbox_id in wanted]
@@ -51,26 +62,22 @@ class StoredRecord(NamedTuple):
 
 
 def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> StoredRecord | None:
-    """Return the committed record at this offset, None if there is none (any more, or yet). Raises UnavailableError, KafkaException."""
-    topics = Topics(admin_client(settings), timeout_s=settings.request_timeout_s, create=False)
-    if offset >= topics.high_watermark(topic, partition):
-        return None
-    # None if the offset belongs to an aborted transaction, is a commit marker, or was compacted or has expired.
-    there = next(_records(settings, {(topic, partition): (offset, offset)}), None)
+    """Return the committed record at this offset, None if there is none (any more, or yet). Raises UnavailableError."""
+    with explaining(settings):
+        topics = Topics(admin_client(settings), timeout_s=settings.request_timeout_s, create=False)
+        if offset >= topics.high_watermark(topic, partition):
+            return None
+        # None if the offset belongs to an aborted transaction, is a commit marker, or was compacted or has expired.
+        there = next(_records(settings, {(topic, partition): (offset, offset)}), None)
     return None if there is None else _record(there)
 
 
 def _records(settings: KafkaSettings, offsets: OffsetRanges) -> Iterator[Message]:
     ranges = {place: (first, last + 1) for place, (first, last) in offsets.items()}
     topics = sorted({topic for topic, _ in offsets})
-    try:
-        with committed_reader(settings) as reader, reading(settings, *topics):
-            for messages in reader.read(ranges):
-                yield from messages
-    except EndNotReachedError as error:
-        raise UnavailableError(
-            f"{error.args[0].str()}: Kafka does not answer, or a transaction is open there. Try again"
-        ) from error
+    with committed_reader(settings) as reader, reading(settings, *topics):
+        for messages in reader.read(ranges):
+            yield from messages
 
 
 def _record(message: Message) -> StoredRecord:

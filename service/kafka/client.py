@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-from service.kafka.renewable_client import Complaints, RenewableClient
+from service.kafka.renewable_client import Complaints, RenewableClient, is_own
 from service.logins.kafka import NO_TOKEN, logged_in
 from service.settings import KafkaSettings
 
@@ -48,7 +48,7 @@ def admin_client(settings: KafkaSettings) -> KafkaAdmin:
 
 
 def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
-    """Return why Kafka does not answer, and what to correct."""
+    """Return why Kafka does not answer, and what to correct; or the error that a broker answered."""
     where = f"Kafka at {settings.bootstrap_servers}"
     if error.str().startswith(NO_TOKEN):
         return f"{where} cannot be asked: {error.str()}"
@@ -73,6 +73,8 @@ def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
             f"{where} answers, but calls its broker {advertised['address']}, which cannot be reached from here: {error.str()}. Correct "
             "advertised.listeners of the brokers, or make that name known to this host"
         )
+    if not is_own(error):
+        return f"{where} answers with an error: {error.str()}"
     return (
         f"{where} does not answer: {error.str()}. Check [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS), and "
         "security.protocol in [kafka.options]; `devstack status` shows a local one"

@@ -1,4 +1,4 @@
-"""What is read of a record's headers, whoever wrote them."""
+"""What is read of a record's headers, whoever wrote them, and what is reported where Kafka cannot be read."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from publisher.trace import records
+from publisher.trace.outputs import Output, found_in_kafka
+from service.errors import UnavailableError
 from service.settings import KafkaSettings
+from tests.support.servers.nameless_broker import NamelessBroker
 
 
 @pytest.mark.parametrize(
@@ -25,3 +28,15 @@ def test_a_stranger_s_revision_ends_no_trace(
     monkeypatch.setattr(records, "_records", lambda *_: iter([message]))
     found = records.copies(KafkaSettings(), {}, {"a/0/9/0"})
     assert [(copy.outbox_id, copy.revision, copy.offset) for copy in found] == [("a/0/9/0", read, 5)]
+
+
+def test_a_broker_that_calls_itself_by_an_unknown_name_is_not_said_to_be_silent() -> None:
+    broker = NamelessBroker(("kafka-internal.invalid", 9092))
+    output = Output(1, "a/0/9/0", 0, "t", "delivered", None, {"0": [3, 3]}, "k", 0, 1, 1)
+    named = r"answers, but calls its broker kafka-internal\.invalid:9092.*advertised\.listeners"
+    with broker.running():
+        kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers, request_timeout_s=2)
+        with pytest.raises(UnavailableError, match=named):
+            records.record_at(kafka, "t", 0, 3)
+        with pytest.raises(UnavailableError, match=named):
+            found_in_kafka(kafka, [output])

@@ -11,7 +11,6 @@ import pytest
 from publisher.kafka import clients
 from publisher.kafka.progress_reader import OpenTransactionError, records_backwards
 from publisher.trace import records
-from service.errors import UnavailableError
 from service.kafka import reading as kafka_reading
 from service.kafka.reading import EndNotReachedError, Place, RangeReader
 from service.settings import KafkaSettings, Settings
@@ -116,7 +115,7 @@ def test_a_replica_that_lags_hides_no_copy_of_an_output(monkeypatch: pytest.Monk
     found = records.copies(KafkaSettings(), {("in", 0): (0, 1)}, ["id/0/5/0"])
     assert [(each.outbox_id, each.offset) for each in found] == [("id/0/5/0", 1)]
     answers[:] = [Answer(0, EOF)]
-    with pytest.raises(UnavailableError, match="in/0 was not read to offset 2"):
+    with pytest.raises(EndNotReachedError, match="in/0 was not read to offset 2"):
         records.copies(KafkaSettings(), {("in", 0): (0, 1)}, ["id/0/5/0"])
 
 
