@@ -6646,7 +6646,54 @@ GRANT SELECT ON TABLE outbox.check_mirror TO outbox_auditor;
 GRANT SELECT ON TABLE outbox.lane_position TO outbox_writer;
 GRANT SELECT ON TABLE outbox.lane_position TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.lane_position TO outbox_auditor;
-GRANT SELECT ON TABLE outbox.lane_position TO outbox_retention;
+
+--
+-- Name: COLUMN lane_position.epoch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(epoch) ON TABLE outbox.lane_position TO outbox_retention;
+
+--
+-- Name: COLUMN lane_position.lane; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(lane) ON TABLE outbox.lane_position TO outbox_retention;
+
+--
+-- Name: COLUMN lane_position.from_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(from_batch) ON TABLE outbox.lane_position TO outbox_retention;
+
+--
+-- Name: COLUMN lane_position.to_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(to_batch) ON TABLE outbox.lane_position TO outbox_retention;
+
+--
+-- Name: COLUMN lane_position.through_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(through_batch) ON TABLE outbox.lane_position TO outbox_retention;
+
+--
+-- Name: COLUMN lane_position.lease_holder; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(lease_holder) ON TABLE outbox.lane_position TO outbox_retention;
+
+--
+-- Name: COLUMN lane_position.stopped_reason; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(stopped_reason) ON TABLE outbox.lane_position TO outbox_retention;
+
+--
+-- Name: COLUMN lane_position.stopped_why; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT(stopped_why) ON TABLE outbox.lane_position TO outbox_retention;
 
 --
 -- Name: TABLE check_rows_kept; Type: ACL; Schema: outbox; Owner: -

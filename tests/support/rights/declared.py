@@ -147,7 +147,7 @@ UPDATABLE = {
 VIEWS = {
     WRITER: SHARED_VIEWS | {"output_partition"},
     PUBLISHER: SHARED_VIEWS | CHECKS,
-    RETENTION: {"lane_position", "output_partition"},
+    RETENTION: {"output_partition"},
     ERASER: {"output_partition"},
 }
 """Views by role; the auditor reads all."""

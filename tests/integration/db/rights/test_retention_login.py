@@ -192,6 +192,8 @@ def test_retention_sees_no_session_key_and_no_payload(hostile: psycopg.Connectio
         # They remember the keys of sessions that were too large.
         "SELECT open_state FROM outbox.batch",
         "SELECT open_state FROM outbox.generation",
+        "SELECT cursor_key FROM outbox.lane_position",
+        "SELECT * FROM outbox.lane_position",
     ):
         with pytest.raises(errors.InsufficientPrivilege):
             hostile.execute(statement.encode())

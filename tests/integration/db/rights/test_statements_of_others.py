@@ -33,10 +33,8 @@ SHARED: set[tuple[str, Statement]] = {
     # They read no other columns than the positions that retention may read.
     (RETENTION, (QueryFile("publisher", "parked"), "counts")),
     (RETENTION, (QueryFile("publisher", "ledger"), "end")),
-    (RETENTION, (QueryFile("publisher", "replays"), "range")),
     (RETENTION, (QueryFile("publisher", "storage"), "storage")),
     (RETENTION, (QueryFile("publisher.audit", "ledger"), "scope")),
-    (RETENTION, (QueryFile("spark_job", "ledger"), "backlog_bounds")),
     # Which outbox it archives, and what of it.
     (RETENTION, (QueryFile("publisher.archive", "archive"), "identity")),
     (RETENTION, (QueryFile("publisher.archive", "archive"), "dropped")),

@@ -1,0 +1,2 @@
+REVOKE SELECT (epoch, lane, from_batch, to_batch, through_batch, lease_holder, stopped_reason, stopped_why) ON outbox.lane_position FROM outbox_retention;
+GRANT SELECT ON outbox.lane_position TO outbox_retention;
