@@ -84,12 +84,13 @@ class Access:
                 "the console answers by this host's own name only: set a token, or behind_proxy = true ([console])\n",
                 403,
             )
-        if path.startswith(_OPEN) or self._settings.token is None or self._has_cookie(headers):
+        if _is_embedded_elsewhere(headers):
+            return PlainTextResponse("another site's page may link to the console, and no more\n", 403)
+        if path.startswith(_OPEN) or self._settings.token is None or _has_cookie(self._settings, headers):
             return None
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
+        if (given := _bearer(headers)) is not None:
             try:
-                if await self._throttle.is_token(given.strip(), client_of(scope)):
+                if await self._throttle.is_token(given, client_of(scope)):
                     return None
             except TooManyWrongTokensError:
                 return too_many_wrong_tokens()
@@ -105,12 +106,33 @@ class Access:
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return name in (*_LOCAL, self._settings.host)
 
-    def _has_cookie(self, headers: Headers) -> bool:
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and is_valid(self._settings, cookie.value, time.time())
+
+def is_still_let_in(settings: ConsoleSettings, headers: Headers) -> bool:
+    """Whether the login of a request that was let in still holds: its cookie may have expired, or the token changed."""
+    if settings.token is None or _has_cookie(settings, headers):
+        return True
+    return settings.is_token(_bearer(headers) or "")
+
+
+def _has_cookie(settings: ConsoleSettings, headers: Headers) -> bool:
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return False
+    return cookie is not None and is_valid(settings, cookie.value, time.time())
+
+
+def _bearer(headers: Headers) -> str | None:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None
+
+
+def _is_embedded_elsewhere(headers: Headers) -> bool:
+    """Whether a browser asks for another site's page, and not because a person follows a link: each answer costs queries, and that page can
+    measure how long they take.
+    """
+    asked = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return headers.get("sec-fetch-site") == "cross-site" and asked != ("navigate", "document")
 
 
 def client_of(scope: Scope) -> str:

@@ -17,7 +17,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from publisher.console.access import COOKIE, Access, client_of, new_cookie, too_many_wrong_tokens
+from publisher.console.access import (
+    COOKIE,
+    Access,
+    client_of,
+    is_still_let_in,
+    new_cookie,
+    too_many_wrong_tokens,
+)
 from publisher.console.alerts.observed import NotReady
 from publisher.console.consumers import Consumers
 from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
@@ -127,7 +134,9 @@ class ConsoleApp:
             )
         if page.path not in self._live:
             self._live[page.path] = LivePage(partial(self._live_part, page), self._settings.console.refresh_s)
-        events = self._watchers.counted(self._live[page.path].events())
+        console, headers = self._settings.console, request.headers
+        events = self._live[page.path].events(lambda: is_still_let_in(console, headers))
+        events = self._watchers.counted(events)
         return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def _live_part(self, page: ConsolePage) -> tuple[str, str]:

@@ -26,12 +26,12 @@ class LivePage:
                 self._last = now, await self._render()
             return self._last[1]
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """Yield the stream of one watcher, without an end."""
+    async def events(self, is_let_in: Callable[[], bool]) -> AsyncIterator[bytes]:
+        """Yield the stream of one watcher, for as long as the watcher is let in."""
         shown: tuple[str, str] | None = None
         said_at = time.monotonic()
         yield b"retry: 2000\n\n"
-        while True:
+        while is_let_in():
             newest = await self.newest()
             if newest != shown:
                 shown, said_at = newest, time.monotonic()

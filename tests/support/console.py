@@ -45,6 +45,18 @@ class Console:
         assert answer.status == 200, answer
         return answer.text
 
+    @contextmanager
+    def watching(self, page: str, **headers: str) -> Iterator[Iterator[str]]:
+        """Yield the lines of a live page, up to the end of the stream. One that goes on without a line for five seconds raises TimeoutError."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", f"/live?page={page}", headers=headers)
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.status
+            yield iter(lambda: answer.readline().decode(), "")
+        finally:
+            connection.close()
+
     def first_event(self, page: str) -> tuple[str, str]:
         """Return the kind and the text of the first event of a live page."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)

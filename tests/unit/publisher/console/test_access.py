@@ -80,6 +80,25 @@ def test_without_a_login_it_answers_by_this_hosts_name_only(open_console: Consol
     assert open_console.get("/static/console.js", Host="evil.example").status == 403
 
 
+@pytest.mark.parametrize(
+    ("site", "mode", "dest", "status"),
+    [
+        ("cross-site", "no-cors", "image", 403),
+        ("cross-site", "cors", "empty", 403),
+        ("cross-site", "navigate", "iframe", 403),
+        ("cross-site", "navigate", "document", 200),
+        ("same-origin", "cors", "empty", 200),
+        ("none", "navigate", "document", 200),
+    ],
+)
+def test_another_site_s_page_may_link_here_and_no_more(
+    open_console: Console, site: str, mode: str, dest: str, status: int
+) -> None:
+    """It could not read the answer, but have Postgres and Kafka read, and measure how long that takes."""
+    sent = {"Sec_Fetch_Site": site, "Sec_Fetch_Mode": mode, "Sec_Fetch_Dest": dest}
+    assert open_console.get("/static/icon.svg", **sent).status == status
+
+
 def test_behind_a_proxy_any_name_is_answered() -> None:
     with console_of(settings(), behind_proxy=True) as found:
         assert found.get("/static/console.js", Host="ops.example").status == 200
@@ -141,6 +160,21 @@ def test_the_token_s_file_is_read_anew(tmp_path: Path) -> None:
         assert not is_valid(console, new_cookie(console, 1_000.0)[0], 1_000.0)
     file.unlink()
     assert not console.is_token("")
+
+
+@pytest.mark.parametrize("by", ["cookie", "bearer"])
+def test_a_live_page_does_not_outlive_its_login(tmp_path: Path, by: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    with console_of(settings(), token_file=str(file), refresh_s=0.2) as found:
+        login = found.get("/login", method="POST", body=f"token={TOKEN.replace(' ', '+')}")
+        cookie = login.headers["set-cookie"].partition(";")[0]
+        sent = {"Cookie": cookie} if by == "cookie" else {"Authorization": f"Bearer {TOKEN}"}
+        with found.watching("/lanes", **sent) as lines:
+            assert "event: trouble\n" in iter(lines)
+            file.write_text("another one of today")
+            assert not any(line.startswith("event") for line in lines), "it ends"
+        assert found.get("/live?page=/lanes", **sent).status == 401
 
 
 @pytest.mark.parametrize(
