@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,7 +11,7 @@ import structlog
 from pydantic import SecretStr
 
 from service.settings import Settings
-from service.settings.dsn import PLAIN_MODES, address, is_local, is_remote, libpq_options
+from service.settings.dsn import PLAIN_MODES, address, dsn_from, is_local, is_remote, libpq_options
 
 _log = structlog.get_logger()
 
@@ -24,21 +25,36 @@ _NO = ("", "none", "false", "f", "0")
 SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 """The options that protect Spark's own connections. On where there is a secret: `[job] spark_options` may say otherwise."""
 _SPARK_SECRET = "spark.authenticate.secret"
+_STANDALONE, _CLUSTER = "spark://", "Spark's cluster"
 _PROPERTY = re.compile(r"^[ \t]*(spark\.[\w.]+)[ \t]*[ \t=:][ \t]*(.*)$", re.MULTILINE)
 
 
 def name_unprotected(settings: Settings) -> None:
     """Log each server that is reached so."""
     for server, where, why in dict.fromkeys(unprotected(settings)):
-        _log.warning(
-            "connection_unprotected", server=server, address=where, reason=f"{server} is reached {why}"
+        _name(server, where, why)
+
+
+def name_open_cluster(master: str, options: Mapping[str, str]) -> None:
+    """Log a Spark cluster that spark-submit has named, with these options in all, if its connections are open."""
+    is_remote_cluster = not master.startswith("local") and not _is_local_cluster(master)
+    secret = (_SPARK_SECRET,) if master.startswith(_STANDALONE) else ()
+    are_on = all(options.get(name, "").lower() == "true" for name in SPARK_CHANNELS)
+    if is_remote_cluster and not (are_on and all(name in options for name in secret)):
+        _name(
+            _CLUSTER, master, f"{_OPEN} (set {', '.join((*SPARK_CHANNELS, *secret))} in spark-defaults.conf)"
         )
+
+
+def _name(server: str, where: str, why: str) -> None:
+    _log.warning("connection_unprotected", server=server, address=where, reason=f"{server} is reached {why}")
 
 
 def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
     """Yield (server, address, why) of each. A server of this host, or behind a socket of it, is none."""
     yield from _kafka(settings)
-    for login in (settings.postgres.dsn, settings.retention.dsn, settings.console.dsn):
+    consumers = _consumer_dsn(settings)
+    for login in (settings.postgres.dsn, settings.retention.dsn, settings.console.dsn, consumers):
         if login is not None:
             yield from _postgres(login)
     registry = settings.schema_registry.url
@@ -56,11 +72,22 @@ def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "the collector of spans", f"{collector.hostname}:{collector.port or 80}", _PLAIN
     job = settings.job
     if (
-        job.master.startswith("spark://")
-        and not is_local(job.master.removeprefix("spark://").rpartition(":")[0])
+        job.master.startswith(_STANDALONE)
+        and not _is_local_cluster(job.master)
         and not _is_protected(job.spark_options)
     ):
-        yield "Spark's cluster", job.master, f"{_OPEN} (set {_SPARK_SECRET})"
+        yield _CLUSTER, job.master, f"{_OPEN} (set {_SPARK_SECRET})"
+
+
+def _consumer_dsn(settings: Settings) -> SecretStr | None:
+    file = settings.console.consumer_dsn_file
+    with suppress(ValueError):  # the console says so
+        return None if file is None else dsn_from(file, "consumer_dsn_file")
+    return None
+
+
+def _is_local_cluster(master: str) -> bool:
+    return master.startswith(_STANDALONE) and is_local(master.removeprefix(_STANDALONE).rpartition(":")[0])
 
 
 def _is_protected(own: Mapping[str, str]) -> bool:

@@ -19,7 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from service.errors import SettingsError
-from service.kafka.transport import SPARK_CHANNELS
+from service.kafka.transport import SPARK_CHANNELS, name_open_cluster
 from service.settings import JobSettings
 from spark_job.outputs.transform import share_working_directory
 from spark_job.spark import class_archive, jvm, jvm_environment
@@ -215,6 +215,7 @@ def _join(settings: JobSettings, folder: WorkFolder) -> SparkSession:
         # The driver's class path is fixed by now: the session loads these beside it, and sends them to the executors.
         for jar in spark_connector_jars():
             session.sql(f"ADD JAR '{jar}'")
+    name_open_cluster(master, {**options, **given})
     log.info("spark_submitted", master=session.sparkContext.master, name=session.sparkContext.appName)
     return session
 

@@ -47,7 +47,7 @@ class Console:
 
     @contextmanager
     def watching(self, page: str, **headers: str) -> Iterator[Iterator[str]]:
-        """Yield the lines of a live page, up to the end of the stream. One that goes on without a line for five seconds raises TimeoutError."""
+        """Yield the lines of a live page, to the end of its stream. Raises TimeoutError after five seconds without a line."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
             connection.request("GET", f"/live?page={page}", headers=headers)

@@ -149,6 +149,17 @@ def test_every_login_and_the_collector_of_spans_count() -> None:
     ]
 
 
+@pytest.mark.parametrize(("dsn", "found"), [(POSTGRES, ["db.example:5432/outbox"]), (VERIFIED, [])])
+def test_a_consumer_s_database_counts_too(tmp_path: Path, dsn: str, found: list[str]) -> None:
+    file = tmp_path / "dsn"
+    file.write_text(dsn)
+    console = ConsoleSettings(consumer_dsn_file=file)
+    changed = settings(KAFKA, TLS, VERIFIED).model_copy(update={"console": console})
+    assert [address for _, address, _ in unprotected(changed)] == found
+    file.unlink()
+    assert list(unprotected(changed)) == [], "its page says that the file is gone"
+
+
 SECRET = {"spark.authenticate.secret": "s"}
 PLAIN = SECRET | {"spark.network.crypto.enabled": "false"}
 

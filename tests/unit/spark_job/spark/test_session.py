@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from service.errors import SettingsError
 from service.kafka.transport import SPARK_CHANNELS
@@ -128,6 +129,29 @@ def test_under_spark_submit_its_options_win_over_the_settings_and_these_over_our
     assert added["spark.sql.adaptive.enabled"] == "false"
 
 
+Submitting = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def submit(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> Submitting:
+    """Start as spark-submit does, with its options, and some of `[job]`; return the options that the session gets."""
+
+    def submitted(given: dict[str, str], **job: Any) -> dict[str, str]:
+        options = {"spark.jars": "/jars/spark-sql-kafka.jar"} | given
+        context = SimpleNamespace(master=given["spark.master"], appName="sessions")
+        monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+        monkeypatch.setattr(session, "SparkContext", SimpleNamespace(_ensure_initialized=lambda: None))
+        monkeypatch.setattr(session, "SparkConf", lambda: SimpleNamespace(getAll=options.items))
+        monkeypatch.setattr(session, "_configure_log", lambda _settings: None)
+        monkeypatch.setattr(builder, "getOrCreate", lambda: SimpleNamespace(sparkContext=context))
+        work = WorkFolder()
+        session.start_session(JobSettings(**job), work)
+        work.remove()
+        return options | builder.configured
+
+    return submitted
+
+
 @pytest.mark.parametrize(
     ("master", "given", "protected"),
     [
@@ -137,21 +161,41 @@ def test_under_spark_submit_its_options_win_over_the_settings_and_these_over_our
     ],
 )
 def test_under_spark_submit_a_secret_among_the_settings_protects_a_standalone_cluster(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch, master: str, given: dict[str, str], protected: bool
+    submit: Submitting, builder: Builder, master: str, given: dict[str, str], protected: bool
 ) -> None:
-    options = {"spark.master": master, "spark.jars": "/jars/spark-sql-kafka.jar"} | given
-    context = SimpleNamespace(master=master, appName="sessions")
-    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    monkeypatch.setattr(session, "SparkContext", SimpleNamespace(_ensure_initialized=lambda: None))
-    monkeypatch.setattr(session, "SparkConf", lambda: SimpleNamespace(getAll=options.items))
-    monkeypatch.setattr(session, "_configure_log", lambda _settings: None)
-    monkeypatch.setattr(builder, "getOrCreate", lambda: SimpleNamespace(sparkContext=context))
-    work = WorkFolder()
-    session.start_session(JobSettings(spark_options={"spark.authenticate.secret": SECRET}), work)
-    work.remove()
+    options = {"spark.authenticate.secret": SECRET}
+    found = submit({"spark.master": master} | given, spark_options=options)
     assert builder.configured["spark.authenticate.secret"] == SECRET
-    found = options | builder.configured
     assert all(found.get(name) == "true" for name in SPARK_CHANNELS) is protected
+
+
+PROTECTED = dict.fromkeys(SPARK_CHANNELS, "true")
+
+
+@pytest.mark.parametrize(
+    ("master", "given", "named"),
+    [
+        ("spark://master:7077", {}, True),
+        ("spark://master:7077", PROTECTED, True),
+        ("spark://master:7077", PROTECTED | {"spark.authenticate.secret": SECRET}, False),
+        ("spark://127.0.0.1:7077", {}, False),
+        ("yarn", {}, True),
+        ("yarn", PROTECTED | {"spark.network.crypto.enabled": "false"}, True),
+        ("yarn", PROTECTED, False),
+        ("k8s://https://kubernetes.example", {}, True),
+        ("local[2]", {}, False),
+    ],
+)
+def test_under_spark_submit_a_cluster_whose_connections_are_open_is_named(
+    submit: Submitting, master: str, given: dict[str, str], named: bool
+) -> None:
+    """`[job] master` says nothing there."""
+    with capture_logs() as logged:
+        submit({"spark.master": master} | given)
+    assert [line["address"] for line in logged if line["event"] == "connection_unprotected"] == [
+        master
+    ] * named
+    assert "s3cret" not in str(logged)
 
 
 def test_threads_that_share_one_of_the_jvms_are_refused(
