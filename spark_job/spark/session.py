@@ -82,7 +82,7 @@ _PROTECTED = dict.fromkeys(SPARK_CHANNELS, "true")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JARS = "spark.jars"
 _CONNECTOR = "spark-sql-kafka"
-_LOG_PROPERTY = "outbox.spark.log"
+_LOG, _LOG_PROPERTY = "spark.log", "outbox.spark.log"
 _LOG_SETTINGS = files("spark_job.spark").joinpath("log4j2.properties")
 _SOCKET = "/.00000000-0000-0000-0000-000000000000.sock"
 _MAX_SOCKET_PATH = 107
@@ -150,7 +150,7 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
         "-XX:+UseParallelGC",
         _COMPILE_LATER,
         jvm_environment.option(f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"),
-        jvm_environment.option(f"-D{_LOG_PROPERTY}={spark_log(settings)}"),
+        jvm_environment.option(f"-D{_LOG_PROPERTY}={spark_log(settings, folder)}"),
         jvm_environment.option(f"-Djava.io.tmpdir={temporary}"),
         *map(jvm_environment.option, jvm_environment.user_options(folder.path)),
         *map(jvm_environment.option, class_archive.options(java)),
@@ -209,7 +209,7 @@ def _join(settings: JobSettings, folder: WorkFolder) -> SparkSession:
     for name, value in added_options(given, options).items():
         builder.config(name, value)
     session = builder.getOrCreate()
-    _configure_log(settings)
+    _configure_log(settings, folder)
     named = f"{given.get(_JARS, '')},{given.get('spark.jars.packages', '')}"
     if _CONNECTOR not in named:
         # The driver's class path is fixed by now: the session loads these beside it, and sends them to the executors.
@@ -225,11 +225,11 @@ def added_options(given: Mapping[str, str], own: Mapping[str, str]) -> dict[str,
     return {name: value for name, value in {**_OPTIONS, **own}.items() if name not in given}
 
 
-def _configure_log(settings: JobSettings) -> None:
+def _configure_log(settings: JobSettings, folder: WorkFolder) -> None:
     """Apply our log settings to a JVM that already runs: after the start of Spark, which applies its own."""
     virtual_machine = SparkContext._jvm
     assert virtual_machine is not None
-    virtual_machine.java.lang.System.setProperty(_LOG_PROPERTY, spark_log(settings))
+    virtual_machine.java.lang.System.setProperty(_LOG_PROPERTY, spark_log(settings, folder))
     log_settings = virtual_machine.java.io.File(str(_LOG_SETTINGS)).toURI()
     virtual_machine.org.apache.logging.log4j.core.config.Configurator.reconfigure(log_settings)
 
@@ -241,9 +241,18 @@ def load_added_jars(session: SparkSession) -> None:
     virtual_machine.java.lang.Thread.currentThread().setContextClassLoader(loader)
 
 
-def spark_log(settings: JobSettings) -> str:
-    """Return the path of Spark's own log, which has warnings and all failures, with their causes."""
-    return os.path.join(os.path.abspath(settings.cache), "spark.log")
+def spark_log(settings: JobSettings, folder: WorkFolder) -> str:
+    """Return the path of Spark's own log, which has warnings and all failures, with their causes: in the folder of the cache.
+
+    In this process' own, where another user has put a file or a link of that name: Spark would append to whatever it leads to.
+    """
+    path = os.path.join(os.path.abspath(settings.cache), _LOG)
+    with contextlib.suppress(FileNotFoundError):
+        if os.lstat(path).st_uid not in (0, os.geteuid()):
+            own = str(folder.path / _LOG)
+            log.warning("spark_log_elsewhere", named=path, used=own)
+            return own
+    return path
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def submit(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> Submitting:
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
         monkeypatch.setattr(session, "SparkContext", SimpleNamespace(_ensure_initialized=lambda: None))
         monkeypatch.setattr(session, "SparkConf", lambda: SimpleNamespace(getAll=options.items))
-        monkeypatch.setattr(session, "_configure_log", lambda _settings: None)
+        monkeypatch.setattr(session, "_configure_log", lambda *_: None)
         monkeypatch.setattr(builder, "getOrCreate", lambda: SimpleNamespace(sparkContext=context))
         work = WorkFolder()
         session.start_session(JobSettings(**job), work)
@@ -288,6 +288,30 @@ def test_sparks_log_is_beside_the_cache_and_its_settings_are_there(start: Starti
     text = Path(settings).read_text("utf-8")
     assert "${sys:outbox.spark.log}" in text
     assert "appender.file.filePermissions = rw-------" in text
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_sparks_log_follows_no_link_and_no_file_of_another_user(
+    start: Starting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
+) -> None:
+    """It appends, and makes what it appends to its user's alone: any file of that user's, by a link in a shared folder."""
+    mine, planted, work = tmp_path / ".profile", tmp_path / "spark.log", tmp_path / "work"
+    mine.touch()
+    work.mkdir()
+    if is_link:
+        planted.symlink_to(mine)
+    else:
+        planted.touch()
+    uid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    lstat = os.lstat
+    monkeypatch.setattr(
+        os, "lstat", lambda path: os.stat_result([*lstat(path)[:4], uid + 2, *lstat(path)[5:]])
+    )
+    with capture_logs() as logged:
+        told = start(work, cache=str(tmp_path))["spark.driver.extraJavaOptions"]
+    assert f"-Doutbox.spark.log={work / 'spark.log'}" in shlex.split(told)
+    assert ("spark_log_elsewhere", str(planted)) in [(line["event"], line.get("named")) for line in logged]
 
 
 def test_the_jvms_temporary_files_and_archive_may_have_spaces_in_their_paths(
