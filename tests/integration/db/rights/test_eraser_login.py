@@ -51,6 +51,13 @@ def test_a_transaction_that_looked_before_the_lane_was_set_back_erases_nothing(
     assert query(delivered.dsn, "SELECT count(*) FROM outbox.session_output") == [(3,)]
 
 
+def test_of_a_key_that_it_guesses_it_learns_no_value_and_no_header(delivered: Outbox) -> None:
+    with psycopg.connect(delivered.dsn, options=ERASER) as hostile:
+        found = hostile.execute("SELECT * FROM outbox.rows_of_key('k0000', 1, 1)")
+        learnt = [column.name for column in found.description or ()]
+    assert learnt == ["batch_id", "sessions", "topics", "keys", "partitions", "is_delivered", "replays"]
+
+
 def reason_of(dsn: str, key: str) -> str:
     """Have a replay say that it stopped at a row of the key; what it says."""
     said = explain_refused(1, (1, key), Refusal("too_large", "why"))
