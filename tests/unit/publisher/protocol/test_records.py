@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,6 +121,37 @@ def test_the_quick_size_check_never_lets_through_what_the_exact_one_refuses(leng
     limit = 4_096
     exact = max(batch_size(record) for record in records(row))
     assert (refusal(row, {"out": TopicLimits(1, limit)}, 1_000_000, Outgoing()) is None) == (exact <= limit)
+
+
+@pytest.mark.parametrize("limit", [None, 1_000_000], ids=["only the broker knows", "a higher one"])
+@pytest.mark.parametrize("revision", [0, 1], ids=["the fast path", "the general one"])
+def test_what_the_producer_itself_would_refuse_is_refused_though_its_topic_takes_it(
+    limit: int | None, revision: int
+) -> None:
+    """Compared with a real producer: its lane would be stopped by the row for ever."""
+    most = 4_096
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "message.max.bytes": most, "log_level": 0})
+    taken = []
+    for length in range(most - 256, most):
+        row = PLAIN._replace(values=[b"", b"x" * length, None], revision=revision)
+        _, record, _ = records(row)
+        found = refusal(row, {"out": TopicLimits(1, limit)}, most, Outgoing())
+        if found is None:
+            # Raises what a lane would stop at.
+            producer.produce(record.topic, record.value, record.key, headers=list(record.headers))
+            taken.append(length)
+        else:
+            assert found.reason == "too_large"
+            assert found.detail.startswith("output 1 for topic 'out' counts ")
+            assert (
+                f"message.max.bytes and queue.buffering.max.kbytes of [kafka.options] allow {most}"
+                in found.detail
+            )
+    # A header's lengths are counted with more bytes than librdkafka needs for them: a few records below the bound are refused.
+    value = b"x" * (taken[-1] + 1 + 10 * len(record.headers))
+    with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
+        producer.produce(record.topic, value, record.key, headers=list(record.headers))
+    producer.purge()
 
 
 def test_waits_double_up_to_the_bound_and_start_over() -> None:
