@@ -35,7 +35,7 @@ from service.errors import (
 )
 from spark_job.assembly import errors as task_errors
 from spark_job.failures import spark_text
-from spark_job.failures.explain import explain, explained
+from spark_job.failures.explain import explain, explained, is_of_size
 from spark_job.input import reading
 from spark_job.spark import jvm
 from spark_job.supervisor.attempts import passes_by_itself
@@ -506,6 +506,14 @@ def test_every_failure_has_its_error_its_exit_code_and_its_cause_and_passes_or_n
     assert len(said) < 3_000
 
 
+@pytest.mark.guarantee(118)
+@pytest.mark.parametrize("case", FAILURES)
+def test_no_failure_is_of_size_but_want_of_room_and_deaths(case: str) -> None:
+    """An outage of a registry, Kafka or Postgres makes no batch smaller."""
+    raised, kind, *_ = FAILURES[case]
+    assert is_of_size(explain(raised)) == (kind in (BatchTooLargeError, WorkerDiedError, DiskFullError))
+
+
 def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
     for signs, kind, meaning in spark_text.SPARK_SIGNS:
         for sign in signs:
@@ -570,6 +578,7 @@ def test_a_jvm_that_is_gone_is_told_by_how_it_ended(
     assert type(error) is kind
     assert words in str(error)
     assert passes_by_itself(error)
+    assert is_of_size(error)
 
 
 def kinds() -> list[type[OutboxError]]:
