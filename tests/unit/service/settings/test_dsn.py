@@ -50,6 +50,28 @@ def test_a_uri_is_read_as_it_was_meant_or_refused_without_its_text(user: str, pa
         assert found == ADDRESS or "not shown" in found
 
 
+@pytest.mark.parametrize("from_file", [False, True], ids=["variable", "file"])
+@pytest.mark.parametrize("section", ["POSTGRES", "CONSOLE", "RETENTION"])
+@pytest.mark.parametrize(
+    "password",
+    ["s3cret@s3cret", "s3cret/s3cret", "@s3cret", "s3cret/", "s3cret@s3cret/s3cret", "s3cret/s3cret@s3cret"],
+)
+def test_a_refused_password_with_an_at_or_a_slash_is_not_shown_and_how_to_write_it_is(
+    password: str, section: str, from_file: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    dsn = f"postgresql://us3cret:{password}@{ADDRESS}"
+    if from_file:
+        (tmp_path / "dsn").write_text(dsn, "utf-8")
+        monkeypatch.setenv(f"OUTBOX_{section}__DSN_FILE", str(tmp_path / "dsn"))
+    else:
+        monkeypatch.setenv(f"OUTBOX_{section}__DSN", dsn)
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    assert "percent-encode user name and password: @ is %40, / is %2F" in str(refused.value)
+    assert section.lower() in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
 @given(user=st.text(min_size=1), password=st.text(min_size=1))
 def test_any_user_and_password_can_be_written_percent_encoded(user: str, password: str) -> None:
     if "\0" in user + password:
