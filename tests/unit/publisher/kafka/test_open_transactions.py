@@ -1,13 +1,17 @@
 """What a lane waits for is fixed when it first meets a topic, over every retry, until it has written there."""
 
 from collections.abc import Iterable
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
 from publisher.kafka.open_transactions import OpenTransactions
-from publisher.kafka.topics import OutputTopic
+from publisher.kafka.topics import OutputTopic, Topics
 from publisher.protocol.stop_reasons import StoppedError, StopReason
+from service.kafka.renewable_client import RenewableClient
 
 TOPIC = {"t": OutputTopic("id", 2, 1_000_000)}
 
@@ -96,3 +100,46 @@ def test_after_it_has_written_everything_open_is_waited_for(
     lane.begin()
     with pytest.raises(StoppedError, match=r"t\[1\] from offset 10 on"):
         lane.wait(TOPIC)
+
+
+class Leader:
+    """An administrative client, whose every request reaches this leader of both partitions."""
+
+    def __init__(self, high: int, stable: int) -> None:
+        self.high, self.stable = high, stable
+
+    def poll(self, _timeout: float, /) -> None:
+        """Nothing to tell."""
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def list_offsets(self, wanted: Any, *, isolation_level: Any, **_: Any) -> "dict[Any, Future[Any]]":
+        is_committed = isolation_level is IsolationLevel.READ_COMMITTED
+        answer: Future[Any] = Future()
+        answer.set_result(SimpleNamespace(offset=self.stable if is_committed else self.high))
+        return dict.fromkeys(wanted, answer)
+
+
+def test_an_old_leaders_end_from_before_the_last_tenure_hides_no_open_transaction() -> None:
+    leader = Leader(high=10, stable=10)
+    admin: Any = leader
+    topics = Topics(RenewableClient(lambda _: admin), timeout_s=1, create=False)
+    lane = OpenTransactions(topics, lambda: False, wait_s=0.0)
+    lane.begin()
+    lane.wait(TOPIC)
+    topics.written.take({("t", 1): 14})  # the tenure's transaction, which fails
+    # The old leader, cut off from its cluster, knows no record of it; of the lane's next tenure or another lane's first one.
+    for tenure in (lane, OpenTransactions(topics, lambda: False, wait_s=0.0)):
+        tenure.begin()
+        with pytest.raises(
+            KafkaException, match=r"t\[1\] says that it ends at 10, .* written up to 15"
+        ) as old:
+            tenure.wait(TOPIC)
+        assert old.value.args[0].code() == KafkaError._TIMED_OUT  # tried again
+        assert tenure.unmet(TOPIC) == ["t"]
+    leader.high, leader.stable = 15, 10
+    with pytest.raises(StoppedError, match=r"t\[1\] from offset 10 on"):
+        lane.wait(TOPIC)
+    leader.stable = 15
+    lane.wait(TOPIC)
