@@ -15,6 +15,7 @@ from devstack.topics import create_topics
 from publisher.cli import app
 from service.kafka.record_headers import UNREADABLE, headers_of
 from service.settings import Settings
+from tests.support.console import console_of
 from tests.support.json_documents import json_document
 from tests.support.outbox.audits import counted, run_audit
 from tests.support.outbox.batches import Outbox, read_offsets, simple
@@ -97,6 +98,20 @@ def test_such_a_record_is_located(visited: Outbox, settings: Settings) -> None:
         shown = CliRunner(env=variables_of(settings)).invoke(app, ["locate", place, "--json"])
         assert shown.exit_code == 1, shown.output  # nothing of this outbox is there
         assert json_document(shown.stdout)["record"]["outbox_id"] is None
+
+
+def test_the_consoles_search_reads_such_records_and_those_beside_them(
+    visited: Outbox, settings: Settings
+) -> None:
+    with console_of(settings) as console:
+        for offset in range(100, 120):
+            page = console.shown(f"/search?q={visited.topic}/0/{offset}")
+            assert "nothing was found" in page
+            assert "Kafka was not read" not in page
+            assert "no committed record" not in page
+        found = {console.get(f"/search?q={visited.topic}/0/{n}").headers.get("location") for n in range(5)}
+    assert found - {None} <= {f"/session?key={key}" for key in simple(1, keys=5)}
+    assert found - {None}
 
 
 def test_the_outputs_beside_such_records_are_found(visited: Outbox, settings: Settings) -> None:
