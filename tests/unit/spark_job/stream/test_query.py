@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -133,6 +134,8 @@ class Run:
         self.released: list[int] = []
         self.stop, self.interruption = threading.Event(), Interruption()
         self.at_checkpoint_end: Callable[[], None] = lambda: None
+        self.carry_out: Callable[[], None] = lambda: None
+        """What the job does with the request that ended the run."""
         Steps.commit, Steps.grows_after, Steps.fails_at, Steps.computed = (
             staticmethod(lambda: None),
             None,
@@ -179,6 +182,7 @@ class Run:
     def _run(self) -> None:
         try:
             self.result = self.loop.run()
+            self.carry_out()
         except OutboxError as error:
             self.result = error
 
@@ -228,10 +232,18 @@ def stop_by_signal(run: Run) -> None:
 
 
 def stop_by_command(run: Run) -> None:
-    run.interruption.ask(JobRequest(1, None, "stop", {}))  # type: ignore[arg-type]
+    run.interruption.ask(JobRequest(1, UUID(int=1), "stop", {"savepoint": None}))
 
 
-STOPS = [stop_by_signal, stop_by_command]
+def stop_with_a_savepoint(run: Run) -> None:
+    run.interruption.ask(JobRequest(1, UUID(int=1), "stop", {"savepoint": "monday"}))
+
+
+def restore_a_savepoint(run: Run) -> None:
+    run.interruption.ask(JobRequest(1, UUID(int=1), "restore", {"savepoint": "monday", "policy": "skip"}))
+
+
+STOPS = [stop_by_signal, stop_by_command, stop_with_a_savepoint, restore_a_savepoint]
 
 
 def test_a_query_grows_without_an_exception_and_the_next_one_takes_more(new_run: Callable[..., Run]) -> None:
@@ -248,25 +260,40 @@ def test_a_query_grows_without_an_exception_and_the_next_one_takes_more(new_run:
 
 
 @pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("at_the_end", [False, True], ids=["while it ends", "when it has ended"])
 def test_a_stop_that_meets_a_growing_query_waits_for_its_last_commit(
-    new_run: Callable[..., Run], stop: Callable[[Run], None]
+    new_run: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+    stop: Callable[[Run], None],
+    at_the_end: bool,
 ) -> None:
-    """Whether it comes while the query ends, or when it has ended."""
-    for at_the_end in (False, True):
-        run = new_run(1)
-        Steps.grows_after = 1
-        begun, free, done = hold_commits()
-        seen: list[list[str]] = []
-        run.at_checkpoint_end = lambda: (seen.append(list(done)), stop(run))  # type: ignore[func-returns-value, assignment]  # noqa: B023
-        run.start()
-        assert begun.wait(PATIENCE_S)
-        if not at_the_end:
+    """The job then carries the request out, on the connection of the commits: a savepoint within a batch's transaction would be lost."""
+    run = new_run(1)
+    Steps.grows_after = 1
+    _, free, done = hold_commits()
+    seen: list[list[str]] = []
+    commits = run.loop._commits
+    settle = commits.settle
+
+    def settling(timeout_s: float) -> bool:
+        if not at_the_end and not free.is_set():
             stop(run)
-        assert not run.has_ended
-        free.set()
-        run.wait()
-        assert seen == [["committed"]]
-        assert run.sizes == [1]
+        free.set()  # the commit ends when it is waited for, no sooner
+        return settle(timeout_s)
+
+    def at_checkpoint_end() -> None:
+        seen.append(list(done))
+        if at_the_end:
+            stop(run)
+
+    monkeypatch.setattr(commits, "settle", settling)
+    run.at_checkpoint_end = at_checkpoint_end
+    run.carry_out = lambda: seen.append(list(done))
+    run.start()
+    assert run.wait() is run.interruption.request
+    assert (run.interruption.request is None) == (stop is stop_by_signal)
+    assert seen == [["committed"]] * 2
+    assert (Steps.computed, run.sizes) == ([0], [1])
 
 
 @pytest.mark.parametrize("stop", STOPS)
