@@ -6,14 +6,19 @@ import sys
 # librdkafka's own threads run behind all others on their CPU, so that they are late.
 _MOCK = """
 import ctypes, os, time
+from contextlib import suppress
 from pathlib import Path
 from confluent_kafka import Producer, cimpl
 from publisher.kafka.clients import discard_producer, lane_producer
 from service.settings import KafkaSettings
 
 def threads(name):
-    tasks = Path("/proc/self/task").iterdir()
-    return {int(task.name) for task in tasks if (task / "comm").read_text().startswith(name)}
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if (task / "comm").read_text().startswith(name):
+                found.add(int(task.name))
+    return found
 
 def delay(threads):
     for thread in threads:
