@@ -130,7 +130,9 @@ def record_refusal(
 
 
 def _client_size(record: OutputRecord) -> int:
-    """Return what librdkafka compares with `message.max.bytes` (rd_kafka_msg_max_wire_size): every varint at its longest."""
+    """Return what librdkafka compares with `message.max.bytes` (rd_kafka_msg_max_wire_size), or up to eight bytes more a header: every
+    varint is counted at its longest.
+    """
     size = 36 + len(record.key) + len(record.value or b"")
     for name, value in record.headers:
         size += 10 + len(name.encode()) + len(value or b"")
