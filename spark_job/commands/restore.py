@@ -8,7 +8,7 @@ from spark_job.commands import request_client
 from spark_job.commands.common import errors, outbox, progress
 from spark_job.input.topics import kafka_input
 from spark_job.ledger.generations import Generation, newest_generation
-from spark_job.recovery.restoring import Restore
+from spark_job.recovery.savepoint_restore import Restore
 from spark_job.savepoints import preview, restore_and_fork
 
 

@@ -193,7 +193,7 @@ def restore(
     """
     from spark_job.commands import restore as restoring
     from spark_job.recovery.findings import AcceptedRisks
-    from spark_job.recovery.restoring import Restore
+    from spark_job.recovery.savepoint_restore import Restore
 
     accepted = AcceptedRisks(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
     asked = Restore(name, policy.value, accepted)

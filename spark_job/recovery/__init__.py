@@ -2,7 +2,7 @@
 
 - start.py: collects the facts, in one transaction that takes the outbox over.
 - findings.py: decides, from the facts alone: continue, stop, or open a generation.
-- published.py: whether Kafka's progress records show that the database lost batches.
-- restoring.py: where a requested restore begins.
+- outbox_behind.py: whether Kafka's progress records show that the database lost batches.
+- savepoint_restore.py: where a requested restore begins.
 - starting_offsets.py: where the first generation begins.
 """

@@ -25,10 +25,10 @@ from spark_job.ledger.generations import Connection, Generation
 from spark_job.ledger.position import InputPosition
 from spark_job.ledger.requests import JobRequest
 from spark_job.ledger.runs import Begun
-from spark_job.recovery import findings, published, starting_offsets
+from spark_job.recovery import findings, outbox_behind, starting_offsets
 from spark_job.recovery.findings import AcceptedRisks, Finding, Input, Opening, Resumption
-from spark_job.recovery.published import Delivered
-from spark_job.recovery.restoring import Restore, greatest_position, open_restored
+from spark_job.recovery.outbox_behind import Delivered
+from spark_job.recovery.savepoint_restore import Restore, greatest_position, open_restored
 
 _LEDGER = queries("spark_job", "ledger")
 
@@ -106,7 +106,7 @@ class Start:
     def _delivered(self, connection: Connection, outbox_uuid: UUID) -> list[Delivered]:
         """Return the lanes' positions in Kafka. If Kafka does not answer, raise if the database may have lost batches, else continue."""
         try:
-            return published.newest_delivered(self.settings, outbox_uuid)
+            return outbox_behind.newest_delivered(self.settings, outbox_uuid)
         except UnavailableError as error:
             run = runs.newest(connection)
             if run is not None and run.server_changed:
@@ -124,7 +124,7 @@ class Start:
         """Return the position, how it continues, and which of `delivered` the ledger has lost, if a person has accepted that."""
         at = position.read(connection)
         read = None if at is None else greatest_position(connection).end
-        lost, text = published.unknown_to_ledger(connection, delivered)
+        lost, text = outbox_behind.unknown_to_ledger(connection, delivered)
         behind = [_behind(text)] if lost else []
         # After the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
         now = read_input(self.settings, kafka, topics)

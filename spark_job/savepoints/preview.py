@@ -12,7 +12,7 @@ from spark_job.ledger import position, savepoints
 from spark_job.ledger.generations import Connection, Generation
 from spark_job.ledger.savepoints import Savepoint
 from spark_job.recovery.findings import Opening
-from spark_job.recovery.restoring import Restore, open_restored
+from spark_job.recovery.savepoint_restore import Restore, open_restored
 from spark_job.recovery.start import read_input
 
 _LEDGER = queries("spark_job", "ledger")

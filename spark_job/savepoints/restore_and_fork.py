@@ -16,7 +16,7 @@ from spark_job.ledger import ownership, position
 from spark_job.ledger.generations import Connection, Generation
 from spark_job.recovery import findings
 from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input
-from spark_job.recovery.restoring import Restore, open_restored
+from spark_job.recovery.savepoint_restore import Restore, open_restored
 from spark_job.recovery.start import open_generation, read_input
 from spark_job.savepoints.exported import ExportedSavepoint
 

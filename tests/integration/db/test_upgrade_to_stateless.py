@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from db.dump import dump
 from db.migrate import downgrade, upgrade
 from service.errors import SchemaError, UnavailableError
-from spark_job.recovery.restoring import greatest_position
+from spark_job.recovery.savepoint_restore import greatest_position
 
 Offsets = dict[str, dict[str, int]]
 

@@ -31,9 +31,9 @@ from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring.condition import Condition
 from spark_job.outputs import transform
-from spark_job.recovery import published
+from spark_job.recovery import outbox_behind
 from spark_job.recovery.findings import AcceptedRisks
-from spark_job.recovery.published import Delivered
+from spark_job.recovery.outbox_behind import Delivered
 from spark_job.recovery.start import RequestRefusedError, Start, Started
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink.backpressure import Backpressure
@@ -138,7 +138,7 @@ class History:
         self._accepted = AcceptedRisks()
         self.observer = self.connect()
         patch.setattr(rebuild, "committed_records", lambda *given: self.log.committed_records(*given))
-        patch.setattr(published, "newest_delivered", lambda _settings, _uuid: self._delivered())
+        patch.setattr(outbox_behind, "newest_delivered", lambda _settings, _uuid: self._delivered())
         self.process: Process
 
     def begin(self) -> None:

@@ -15,7 +15,7 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
 from spark_job.ledger import ownership, position, savepoints
 from spark_job.ledger.assembly_rules import stored_rules
-from spark_job.recovery.restoring import greatest_position
+from spark_job.recovery.savepoint_restore import greatest_position
 from spark_job.recovery.start import RequestRefusedError
 from spark_job.sink.commit import Sink
 from tests.support.histories.expected_outbox import Places

@@ -15,7 +15,7 @@ from service.settings import KafkaSettings, Settings
 from spark_job.input.clock_records import NEEDS, write_clock_records
 from spark_job.input.reading import committed_records
 from spark_job.input.topics import KafkaInput, kafka_input
-from spark_job.recovery.published import Delivered, newest_delivered
+from spark_job.recovery.outbox_behind import Delivered, newest_delivered
 from tests.support.lanes import COMMIT, RECORD
 from tests.support.secured.kafka import PASSWORD, SecuredKafka
 from tests.support.secured.rights import CLOCK, JOB, single

@@ -13,7 +13,7 @@ from spark_job.input.offsets import Offsets
 from spark_job.ledger import requests, savepoints
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.savepoints import Savepoint
-from spark_job.recovery.restoring import greatest_position
+from spark_job.recovery.savepoint_restore import greatest_position
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, session, still_open
 
 _WRITER = queries("spark_job", "writer")

@@ -27,7 +27,7 @@ from spark_job.ledger import generations, ownership, position, savepoints, slice
 from spark_job.ledger.assembly_rules import rules_since
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
-from spark_job.recovery import restoring, start
+from spark_job.recovery import savepoint_restore, start
 from spark_job.recovery.findings import From, here
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import AssembledSessions, DeadLetter
@@ -228,7 +228,7 @@ def an_unused_generation_is_passed_over(patch: pytest.MonkeyPatch) -> None:
 
 def skip_goes_by_the_current_position(patch: pytest.MonkeyPatch) -> None:
     """After a reissue the current generation may have read less than an earlier one."""
-    patch.setattr(restoring, "greatest_position", current)
+    patch.setattr(savepoint_restore, "greatest_position", current)
 
 
 def current(connection: Connection) -> From:
@@ -240,9 +240,11 @@ def current(connection: Connection) -> From:
 
 def a_cut_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
     """A skip continues behind what was read of records that Kafka has lost."""
-    rows = restoring.position_rows
+    rows = savepoint_restore.position_rows
     patch.setattr(
-        restoring, "position_rows", lambda connection: [row | {"cut_offsets": {}} for row in rows(connection)]
+        savepoint_restore,
+        "position_rows",
+        lambda connection: [row | {"cut_offsets": {}} for row in rows(connection)],
     )
 
 
@@ -269,7 +271,7 @@ def a_reissue_begins_with_what_is_open(patch: pytest.MonkeyPatch) -> None:
 
 def a_reissue_has_no_revision_of_its_own(patch: pytest.MonkeyPatch) -> None:
     """A consumer could not tell it from what it has."""
-    patch.setattr(restoring, "greatest_revision", lambda _connection: -1)
+    patch.setattr(savepoint_restore, "greatest_revision", lambda _connection: -1)
 
 
 def outputs_resolve_no_letters(patch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from spark_job.dead_letters.store import Filter
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
 from spark_job.ledger import ownership, position, savepoints
-from spark_job.recovery import published
+from spark_job.recovery import outbox_behind
 from spark_job.recovery.findings import AcceptedRisks
-from spark_job.recovery.restoring import greatest_position
+from spark_job.recovery.savepoint_restore import greatest_position
 from spark_job.recovery.start import Start
 from spark_job.sink.backpressure import BacklogReader
 from spark_job.status import job_status as status
@@ -110,7 +110,7 @@ def locks(dsn: str, patch: pytest.MonkeyPatch, newest_batch: int | None = None) 
         job = Settings.model_construct(postgres=settings(dsn).postgres, job=JobSettings())
         patch.setattr(status, "connect", lambda *_given: nullcontext(connection))
         metrics = JobOutboxMetrics(60.0, lambda _ends: [])
-        patch.setattr(published, "newest_delivered", lambda *_given: [])
+        patch.setattr(outbox_behind, "newest_delivered", lambda *_given: [])
         for _ in range(ROUNDS):
             count("status", lambda: status.read(job), is_read=True)
             count("backlog", BacklogReader(connection).read, is_read=True)

@@ -15,8 +15,8 @@ from service.kafka import reading as kafka_reading
 from service.kafka.reading import EndNotReachedError, Place, RangeReader
 from service.settings import KafkaSettings, Settings
 from spark_job.input.reading import committed_records
-from spark_job.recovery import published
-from spark_job.recovery.published import Delivered
+from spark_job.recovery import outbox_behind
+from spark_job.recovery.outbox_behind import Delivered
 from tests.support.lanes import COMMIT, RECORD
 from tests.support.paths import ROOT
 from tests.support.proxies.scripted_consumer import EOF, Answer, ScriptedConsumer
@@ -93,7 +93,7 @@ def test_a_replica_that_lags_hides_no_delivered_batch_from_a_start() -> None:
     consumer = ScriptedConsumer(
         [Answer(0, EOF), Answer(0, key=b"1/0", value=RECORD.encode()), Answer(2, EOF)]
     )
-    found = published._read_newest(scripted(consumer), "in", {0: (0, 2)})
+    found = outbox_behind._read_newest(scripted(consumer), "in", {0: (0, 2)})
     assert found == [Delivered(4, COMMIT, epoch=1)]
 
 
@@ -130,9 +130,9 @@ def of_a_rebuild(kafka: KafkaSettings) -> None:
 def of_a_start(kafka: KafkaSettings) -> None:
     bounds = {0: (3, 7)}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(published, "admin_client", lambda _settings: None)
-        patched.setattr(published, "_bounds", lambda _admin, _topic: bounds)
-        assert published.newest_delivered(Settings(kafka=kafka), COMMIT) == []
+        patched.setattr(outbox_behind, "admin_client", lambda _settings: None)
+        patched.setattr(outbox_behind, "_bounds", lambda _admin, _topic: bounds)
+        assert outbox_behind.newest_delivered(Settings(kafka=kafka), COMMIT) == []
 
 
 @pytest.mark.parametrize("reads", [of_the_publisher, of_a_rebuild, of_a_start])

@@ -5,8 +5,8 @@ import pytest
 from spark_job.ledger import savepoints
 from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Connection
-from spark_job.recovery import published
-from spark_job.recovery.published import Delivered
+from spark_job.recovery import outbox_behind
+from spark_job.recovery.outbox_behind import Delivered
 from tests.support.recovery.starts import OUTPUT, TOMBSTONES, leave, settings
 from tests.support.sink.batches import SinkRun, session, still_open
 
@@ -15,7 +15,7 @@ from tests.support.sink.batches import SinkRun, session, still_open
 def delivered(monkeypatch: pytest.MonkeyPatch) -> list[Delivered]:
     """What the publisher's records say."""
     found: list[Delivered] = []
-    monkeypatch.setattr(published, "newest_delivered", lambda _settings, _uuid: found)
+    monkeypatch.setattr(outbox_behind, "newest_delivered", lambda _settings, _uuid: found)
     return found
 
 

@@ -9,8 +9,8 @@ from service.errors import ContinuityError, UnavailableError
 from service.settings import Settings
 from spark_job.ledger import generations
 from spark_job.ledger.generations import Connection
-from spark_job.recovery import published
-from spark_job.recovery.published import Delivered
+from spark_job.recovery import outbox_behind
+from spark_job.recovery.outbox_behind import Delivered
 from tests.support.recovery.starts import OPEN, begins_at, everything, newest, settings, start
 from tests.support.sink.batches import P0, P1, SinkRun
 
@@ -99,7 +99,7 @@ def test_output_kafka_away_is_waited_for_only_where_the_server_is_another(
     def away(_settings: Settings, _uuid: UUID) -> list[Delivered]:
         raise UnavailableError("Kafka does not answer")
 
-    monkeypatch.setattr(published, "newest_delivered", away)
+    monkeypatch.setattr(outbox_behind, "newest_delivered", away)
     if not is_promoted:
         start(connection)
         return

@@ -13,8 +13,8 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
 from spark_job.ledger import ownership
 from spark_job.ledger.generations import Connection
-from spark_job.recovery import published
-from spark_job.recovery.published import Delivered
+from spark_job.recovery import outbox_behind
+from spark_job.recovery.outbox_behind import Delivered
 from tests.support.queries import query
 from tests.support.recovery.starts import Input, ask, settings, start
 from tests.support.sink.batches import P0, P1, SinkRun
@@ -79,7 +79,7 @@ def test_kafka_is_asked_for_the_bounds_after_the_last_owners_last_commit_and_for
         assert not is_locked()
         return []
 
-    monkeypatch.setattr(published, "newest_delivered", newest_delivered)
+    monkeypatch.setattr(outbox_behind, "newest_delivered", newest_delivered)
     start(connection, Watched(), take_over=True)
     assert sorted(under_lock) == ["earliest", "latest"]
 

@@ -10,7 +10,7 @@ from spark_job.input.offsets import Offsets
 from spark_job.ledger import requests
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition
-from spark_job.recovery.published import Delivered
+from spark_job.recovery.outbox_behind import Delivered
 from spark_job.recovery.start import RequestRefusedError
 from tests.support.recovery.starts import (
     ADDED,

@@ -6,7 +6,7 @@ from typing import Any
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.restoring import greatest_of
+from spark_job.recovery.savepoint_restore import greatest_of
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
 A, B = {"timeout_s": 1}, {"timeout_s": 2}
