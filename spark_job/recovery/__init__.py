@@ -2,7 +2,7 @@
 
 - start.py: collects the facts, in one transaction that takes the outbox over.
 - findings.py: decides, from the facts alone: continue, stop, or open a generation.
-- outbox_behind.py: whether Kafka's progress records show that the database lost batches.
-- savepoint_restore.py: where a requested restore begins.
+- outbox_behind.py: the finding that the database was restored to an older state, by Kafka's progress records.
+- savepoint_restore.py: where a requested restore begins, at a savepoint or at the greatest position of all time.
 - starting_offsets.py: where the first generation begins.
 """

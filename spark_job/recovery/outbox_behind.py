@@ -1,9 +1,14 @@
-"""Compare the ledger with the publisher's progress records in Kafka (contract/progress.py): has the database lost delivered batches?"""
+"""The finding `outbox_behind`: the database was restored or failed over to an older state, and has lost batches that were delivered.
+
+The publisher's progress records in Kafka (contract/progress.py) name the newest batch of each lane and the id of its commit. A batch that
+the ledger lacks, or has with another commit id, is lost.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import structlog
 from confluent_kafka import KafkaException
 
 from contract.progress import Progress, lane_of_key
@@ -14,9 +19,13 @@ from service.kafka.reading import RangeReader, committed_consumer
 from service.kafka.rights import needing
 from service.kafka.topics import existing_topics, partition_offsets
 from service.settings import Settings
+from spark_job.ledger import runs
 from spark_job.ledger.generations import Connection
+from spark_job.recovery.findings import Finding
 
 _LEDGER = queries("spark_job", "ledger")
+
+log = structlog.get_logger()
 
 _TIMEOUT_S = 10.0
 # Number of offsets at a partition's end that are read first; commit markers take offsets, too.
@@ -36,6 +45,22 @@ class Delivered(NamedTuple):
             "batch_id": self.batch_id,
             "commit_id": None if self.commit_id is None else str(self.commit_id),
         }
+
+
+def delivered_batches(connection: Connection, settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
+    """Return what `newest_delivered` does. If Kafka does not answer, raise if the database may have lost batches, else return nothing."""
+    try:
+        return newest_delivered(settings, outbox_uuid)
+    except UnavailableError as error:
+        run = runs.newest(connection)
+        if run is not None and run.server_changed:
+            raise UnavailableError(
+                "Postgres is another server, or was promoted or restored, since the last start (system identifier, timeline: "
+                f"{run.system_identifier}, {run.timeline} -> {run.server_system_identifier}, {run.server_timeline}), and only the "
+                f"publisher's records show whether it lost batches: {error}. The job waits for them"
+            ) from error
+        log.warning("delivered_unknown", because=str(error))
+        return []
 
 
 def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
@@ -99,13 +124,13 @@ def _read_newest(reader: RangeReader, topic: str, bounds: Mapping[int, tuple[int
     return list(found.values())
 
 
-def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tuple[list[Delivered], str]:
-    """Return the delivered batches that the ledger lacks and that no person has accepted yet, and a text about them for people.
+def lost_batches(connection: Connection, delivered: list[Delivered]) -> tuple[list[Delivered], list[Finding]]:
+    """Return the delivered batches that the ledger lacks and that no person has accepted yet, and the finding about them, if any.
 
     `delivered` must have been read before: the ledger only grows.
     """
     if not delivered:
-        return [], ""
+        return [], []
     row = connection.execute(
         _LEDGER["commits"], {"batches": [each.batch_id for each in delivered]}
     ).fetchone()
@@ -120,16 +145,23 @@ def unknown_to_ledger(connection: Connection, delivered: list[Delivered]) -> tup
     ]
     batches = sorted(each.batch_id for each in unknown)
     if not batches:
-        return [], ""
+        return [], []
     if batches[-1] > last:
-        return unknown, (
+        text = (
             f"the publisher's records in Kafka know batch {batches[-1]}, the ledger ends with batch {last}: outputs of at most "
             f"{batches[-1] - last} batches go out again"
         )
-    return unknown, (
-        f"the publisher's records in Kafka know another commit of batch {batches[0]} than the ledger: outputs of "
-        f"{last - batches[0] + 1} batches, or more, go out again"
+    else:
+        text = (
+            f"the publisher's records in Kafka know another commit of batch {batches[0]} than the ledger: outputs of "
+            f"{last - batches[0] + 1} batches, or more, go out again"
+        )
+    finding = Finding(
+        "outbox_behind",
+        f"the database was restored or failed over to an older state: {text}, with equal outbox-ids",
+        "--accept-outbox-behind",
     )
+    return unknown, [finding]
 
 
 def _is_another(delivered: Delivered, first: int, first_epoch: int, commits: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ import structlog
 
 from db import operations
 from db.statements import queries
-from service.errors import OutboxError, UnavailableError
+from service.errors import OutboxError
 from service.lifecycle.fault_points import reach
 from service.settings import Settings
 from spark_job.input.offsets import Offsets
@@ -26,7 +26,7 @@ from spark_job.ledger.position import InputPosition
 from spark_job.ledger.requests import JobRequest
 from spark_job.ledger.runs import Begun
 from spark_job.recovery import findings, outbox_behind, starting_offsets
-from spark_job.recovery.findings import AcceptedRisks, Finding, Input, Opening, Resumption
+from spark_job.recovery.findings import AcceptedRisks, Input, Opening, Resumption
 from spark_job.recovery.outbox_behind import Delivered
 from spark_job.recovery.savepoint_restore import Restore, greatest_position, open_restored
 
@@ -71,7 +71,7 @@ class Start:
         cannot be fulfilled. All leave the outbox as it was.
         """
         outbox_uuid = _outbox_uuid(connection)
-        delivered = self._delivered(connection, outbox_uuid)
+        delivered = outbox_behind.delivered_batches(connection, self.settings, outbox_uuid)
         if self.take_over:
             # A living owner must not be ended by a start that is then refused.
             self._decide(connection, kafka, topics, delivered)
@@ -103,29 +103,13 @@ class Start:
         reach("start.after_commit")
         return Started(at, begun, size, topics, outbox_uuid)
 
-    def _delivered(self, connection: Connection, outbox_uuid: UUID) -> list[Delivered]:
-        """Return the lanes' positions in Kafka. If Kafka does not answer, raise if the database may have lost batches, else continue."""
-        try:
-            return outbox_behind.newest_delivered(self.settings, outbox_uuid)
-        except UnavailableError as error:
-            run = runs.newest(connection)
-            if run is not None and run.server_changed:
-                raise UnavailableError(
-                    "Postgres is another server, or was promoted or restored, since the last start (system identifier, timeline: "
-                    f"{run.system_identifier}, {run.timeline} -> {run.server_system_identifier}, {run.server_timeline}), and only the "
-                    f"publisher's records show whether it lost batches: {error}. The job waits for them"
-                ) from error
-            log.warning("delivered_unknown", because=str(error))
-            return []
-
     def _decide(
         self, connection: Connection, kafka: KafkaInput, topics: InputTopics, delivered: list[Delivered]
     ) -> tuple[InputPosition | None, Resumption | Opening, list[Delivered]]:
         """Return the position, how it continues, and which of `delivered` the ledger has lost, if a person has accepted that."""
         at = position.read(connection)
         read = None if at is None else greatest_position(connection).end
-        lost, text = outbox_behind.unknown_to_ledger(connection, delivered)
-        behind = [_behind(text)] if lost else []
+        lost, behind = outbox_behind.lost_batches(connection, delivered)
         # After the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
         now = read_input(self.settings, kafka, topics)
         if at is None:
@@ -217,14 +201,6 @@ def read_input(settings: Settings, kafka: KafkaInput, topics: InputTopics) -> In
     """Ask Kafka for the bounds of the input. Raises UnavailableError."""
     earliest, latest = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "latest")
     return Input(topics.ids, earliest, latest, stored_rules(settings))
-
-
-def _behind(text: str) -> Finding:
-    return Finding(
-        "outbox_behind",
-        f"the database was restored or failed over to an older state: {text}, with equal outbox-ids",
-        "--accept-outbox-behind",
-    )
 
 
 def _outbox_uuid(connection: Connection) -> UUID:
