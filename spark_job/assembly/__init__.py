@@ -8,5 +8,4 @@
 - rebuild.py: reads the open sessions again from Kafka and compares their digest.
 - schemas.py, refused_ids.py: schemas for the records of a piece; verdicts on schema ids.
 - rows.py, letters.py: what a task returns; its dead letters.
-- errors.py: errors that end a task.
 """

@@ -7,7 +7,7 @@ from typing import cast
 from spark_job.api import EndedBy
 from spark_job.assembly import rows
 from spark_job.outputs import pgcopy
-from spark_job.outputs.transform import failure_text
+from spark_job.outputs.transform_failures import failure_text
 from spark_job.sessions.result import ClosedSession, DeadLetter
 
 _OF_PART = re.compile(r"part (\d+) of its session(?:, ended by (end|timeout|limit))?[:\n]")

@@ -16,7 +16,6 @@ from operator import methodcaller
 import pyarrow as pa
 
 from service.lifecycle.fault_points import reach
-from spark_job.assembly.errors import OpenSessionsDifferError
 from spark_job.assembly.schemas import RegistryBudget, judged_again, schemas_for
 from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
 from spark_job.input.reading import committed_records
@@ -26,6 +25,13 @@ from spark_job.sessions.state.open_state import OpenState
 
 PIECE_EVENTS = 100_000
 _PIECE_BYTES = 64 << 20
+
+
+class OpenSessionsDifferError(Exception):
+    """The sessions rebuilt from Kafka are not those that were open: input was deleted, compacted or replaced, or the code has changed.
+
+    failures/spark_text.py knows this class by its name in Spark's text.
+    """
 
 
 @dataclass

@@ -12,7 +12,7 @@ import gc
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,26 +21,25 @@ import orjson
 import pyarrow as pa
 
 from contract.session_keys import lane_hash
-from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from service.lifecycle import allocators, fault_points
 from service.lifecycle.fault_points import reach
 from spark_job.assembly import known_files, letters, rows
 from spark_job.assembly.cache import SessionCache
 from spark_job.assembly.code_fingerprint import task_code_fingerprint
-from spark_job.assembly.errors import TransformStoppedError
 from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.record_readers import RecordReader
 from spark_job.assembly.schemas import RegistryBudget, judged, schemas_for
 from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.outputs.encoding import encode
-from spark_job.outputs.schemas import OutputSchemaRefusedError, output_encoder
+from spark_job.outputs.schemas import output_encoder
 from spark_job.outputs.session_row import SessionPlace
 from spark_job.outputs.trace_context import TraceContext, trace_contexts
-from spark_job.outputs.transform import CodeChangedError, lacking_resource, load_for_run
+from spark_job.outputs.transform import CodeChangedError, load_for_run
+from spark_job.outputs.transform_failures import TransformRaisedError, TransformStoppedError, run_transform
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.result import ClosedSession, Counts, DeadLetter
-from spark_job.sessions.session import check_registry, to_session, value_decoder
+from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.state.open_state import OpenState
 
 PIECE_BYTES = 128 << 20
@@ -230,27 +229,26 @@ class _Partition:
         session = to_session(closed, self._of.topic, self._of.partition, self._decode)
         rules, transform = self._of.rules, self._settings.transform
         try:
-            encoded = encode(
-                self._transform(session),
-                transform.max_row_bytes,
-                self._encode_value,
-                context,
-                transform.topics,
+            encoded = run_transform(
+                self._transform,
+                session,
+                self._decode,
+                partial(
+                    encode,
+                    max_bytes=transform.max_row_bytes,
+                    encode_value=self._encode_value,
+                    context=context,
+                    allowed=transform.topics,
+                ),
             )
-            check_registry(self._decode)
-        except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
-            raise  # no fault of the session
-        except (Exception, SystemExit) as error:  # a user's transform may raise anything
-            check_registry(self._decode)
-            if (lacking := lacking_resource(error)) is not None:
-                raise lacking from None  # the machine's fault, not the session's
+        except TransformRaisedError as raised:
             if transform.stop_on_error:
                 # The outbox keeps the text, in which an erasure would not find a session key.
                 raise TransformStoppedError(
                     f"{transform.function} failed for the session that ends at {'/'.join(map(str, session.end))} "
                     '([transform] on_error = "stop"; "dead_letter" keeps such sessions and continues)'
-                ) from error
-            return letters.failed(self.source, closed, error, types_in_header=rules.type_path is None)
+                ) from raised.cause
+            return letters.failed(self.source, closed, raised.cause, types_in_header=rules.type_path is None)
         return {
             "kind": rows.SESSION,
             "source": self.source,

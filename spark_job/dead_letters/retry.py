@@ -11,6 +11,7 @@ batch of the job that covers the letter, and a crash at any moment leave its out
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -41,8 +42,9 @@ from spark_job.outputs.encoding import encode
 from spark_job.outputs.schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.outputs.session_row import SessionPlace
 from spark_job.outputs.settings import OutputSchemaRules
+from spark_job.outputs.transform_failures import TransformRaisedError, failure_text, run_transform
 from spark_job.sessions.result import ClosedSession
-from spark_job.sessions.session import check_registry, to_session, value_decoder
+from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sink import batch_result, covered_letters, ledger_rows
 from spark_job.sink.batch_result import SessionRow
@@ -109,15 +111,9 @@ class Retry:
             try:
                 with _registry_errors():
                     ready.append(Ready(mine, self._transformed(mine[0], closed)))
-            except (UnavailableError, RefusedError, SettingsError):
-                raise  # the registry's: no fault of the session
-            except (Exception, SystemExit) as error:
-                if transform.lacking_resource(error) is not None:
-                    raise
-                text = f"{type(error).__name__}: {error}"
-                outcome.failed += [
-                    Failed(letter.dead_letter_id, text, transform.failure_text(error)) for letter in mine
-                ]
+            except TransformRaisedError as raised:
+                trace = failure_text(raised.cause)
+                outcome.failed += [Failed(letter.dead_letter_id, str(raised), trace) for letter in mine]
         outcome.refused = [Refused(number, because) for number, because in refusals.items()]
         if dry_run:
             outcome.retried = ready
@@ -198,15 +194,17 @@ class Retry:
         assembly = self._assembly(letter.generation)
         decode = value_decoder(assembly.format, self._schemas(assembly))
         session = to_session(closed, letter.topic, letter.partition, decode)
-        try:
-            outputs = encode(
-                self._transform(session),
-                self._settings.job.max_row_bytes,
-                self._encode_value,
+        outputs = run_transform(
+            self._transform,
+            session,
+            decode,
+            partial(
+                encode,
+                max_bytes=self._settings.job.max_row_bytes,
+                encode_value=self._encode_value,
                 allowed=self._topics,
-            )
-        finally:
-            check_registry(decode)
+            ),
+        )
         key = closed.key.encode()
         return SessionRow(
             key,

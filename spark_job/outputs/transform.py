@@ -1,12 +1,13 @@
-"""Load the user's transform by name, check it before the query starts, and refuse in workers one whose module differs from the run's."""
+"""Load the user's transform by name, check it before the query starts, and refuse in workers one whose module differs from the run's.
 
-import errno
+What happens if it raises: transform_failures.py.
+"""
+
 import hashlib
 import importlib.util
 import inspect
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.machinery import PathFinder
@@ -19,10 +20,6 @@ from spark_job.api import OutputEvent, Session
 from spark_job.outputs.settings import TransformOf
 
 Transform = Callable[[Session], Iterable[OutputEvent]]
-
-_TRACEBACK_CHARS = 8_000
-_NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN}
-"""EAGAIN is fork's, where no process or thread may be added."""
 
 
 class CodeChangedError(Exception):
@@ -120,27 +117,6 @@ def _source(module: ModuleType | None) -> bytes | None:
     if origin is None or not origin.endswith(".py") or not hasattr(loader, "get_data"):
         return None
     return bytes(loader.get_data(origin))
-
-
-def failure_text(error: BaseException) -> str:
-    """Return the traceback of what a transform raised; only its end, if it is long."""
-    return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
-
-
-def lacking_resource(error: BaseException) -> BaseException | None:
-    """Return what was raised for lack of memory, descriptors, threads or room on a disk, even if it was wrapped; None otherwise."""
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        if (
-            isinstance(cause, MemoryError)
-            or (isinstance(cause, OSError) and cause.errno in _NO_RESOURCES)
-            or (isinstance(cause, RuntimeError) and str(cause) == "can't start new thread")
-        ):
-            return cause
-        seen.add(id(cause))
-        cause = cause.__cause__ or cause.__context__
-    return None
 
 
 def share_working_directory() -> None:

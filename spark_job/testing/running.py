@@ -1,14 +1,14 @@
 """Run a transform on some records: with the job's own assembler and encoder, and without writing anything."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from contract.output_topics import OutputTopics
 from service.errors import SettingsError
-from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
+from service.formats.writer import Schemas
 from service.settings import Settings, load_settings
 from spark_job.api import Session
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
@@ -16,12 +16,12 @@ from spark_job.assembly.schemas import RegistryBudget, judged
 from spark_job.input.columns import RecordColumns
 from spark_job.ledger.assembly_rules import AppliedRules, applied_rules, stored_rules
 from spark_job.outputs.encoding import EncodeValue, encode
-from spark_job.outputs.schemas import OutputSchemaRefusedError
 from spark_job.outputs.trace_context import TraceContext, trace_contexts
-from spark_job.outputs.transform import Transform, failure_text, lacking_resource
+from spark_job.outputs.transform import Transform
+from spark_job.outputs.transform_failures import TransformRaisedError, failure_text, run_transform
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import ClosedSession, DeadLetter
-from spark_job.sessions.session import check_registry, to_session, value_decoder
+from spark_job.sessions.session import to_session, value_decoder
 from spark_job.sessions.state.open_state import OpenState
 from spark_job.testing.outputs import StoredOutput, stored
 from spark_job.testing.records import Records, table_of
@@ -136,19 +136,18 @@ class TransformRunner:
         decode = value_decoder(self._assembly.rules.format, self.schemas)
         session = to_session(closed, of.topic, of.partition, decode)
         try:
-            encoded = encode(
-                self.function(session),
-                self.settings.job.max_row_bytes,
-                self.encode_value,
-                of.context,
-                OutputTopics(publisher.output_topics, publisher.progress_topic),
+            encoded = run_transform(
+                self.function,
+                session,
+                decode,
+                partial(
+                    encode,
+                    max_bytes=self.settings.job.max_row_bytes,
+                    encode_value=self.encode_value,
+                    context=of.context,
+                    allowed=OutputTopics(publisher.output_topics, publisher.progress_topic),
+                ),
             )
-            check_registry(decode)
-        except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
-            raise
-        except (Exception, SystemExit) as error:  # a user's transform may raise anything
-            check_registry(decode)
-            if lacking_resource(error) is not None:
-                raise
-            return SessionRun(session, failure=failure_text(error))
+        except TransformRaisedError as raised:
+            return SessionRun(session, failure=failure_text(raised.cause))
         return SessionRun(session, tuple(stored(encoded, closed.key)))

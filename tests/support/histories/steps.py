@@ -10,7 +10,7 @@ import pytest
 
 from service.errors import ContinuityError, FencedError
 from service.lifecycle.fault_points import POINTS, InjectedFaultError
-from spark_job.assembly.errors import OpenSessionsDifferError
+from spark_job.assembly.rebuild import OpenSessionsDifferError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.reading import RecordsGoneError
 from spark_job.ledger import ownership, position, savepoints

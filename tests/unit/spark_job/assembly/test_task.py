@@ -13,11 +13,12 @@ import pytest
 from service.errors import SettingsError
 from spark_job import OutputEvent, Session
 from spark_job.assembly import known_files, letters, rebuild, rows, task
-from spark_job.assembly.errors import OpenSessionsDifferError, TransformStoppedError
 from spark_job.assembly.known_files import KnownFiles
+from spark_job.assembly.rebuild import OpenSessionsDifferError
 from spark_job.assembly.slices import Slice
 from spark_job.outputs.pgcopy import nullable
 from spark_job.outputs.transform import CodeChangedError
+from spark_job.outputs.transform_failures import TransformStoppedError
 from spark_job.sessions import partition_limits
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError

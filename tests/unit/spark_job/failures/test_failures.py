@@ -33,10 +33,12 @@ from service.errors import (
     WorkerCodeChangedError,
     WorkerDiedError,
 )
-from spark_job.assembly import errors as task_errors
+from spark_job.assembly import rebuild
 from spark_job.failures import spark_text
 from spark_job.failures.explain import explain, explained, is_of_size
 from spark_job.input import reading
+from spark_job.outputs import transform, transform_failures
+from spark_job.outputs.transform_failures import TransformRaisedError
 from spark_job.spark import jvm
 from spark_job.supervisor.attempts import passes_by_itself
 from tests.support.pages.markdown import tables
@@ -80,10 +82,10 @@ def kafka(code: int, text: str = "") -> KafkaException:
 
 AS_RAISED = {
     TransformFailedError: in_worker(
-        "spark_job.assembly.errors.TransformStoppedError: m:f failed for the session that ends at in/0/5"
+        "spark_job.outputs.transform_failures.TransformStoppedError: m:f failed for the session that ends at in/0/5"
     ),
     WorkerCodeChangedError: in_worker(
-        "spark_job.assembly.errors.CodeChangedError: m:f was edited or replaced"
+        "spark_job.outputs.transform.CodeChangedError: m:f was edited or replaced"
     ),
 }
 
@@ -206,7 +208,7 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
     ),
     "open sessions differ": (
         in_worker(
-            "spark_job.assembly.errors.OpenSessionsDifferError: in/0: the sessions open at offset 5 are not those"
+            "spark_job.assembly.rebuild.OpenSessionsDifferError: in/0: the sessions open at offset 5 are not those"
         ),
         ContinuityError,
         5,
@@ -525,12 +527,12 @@ def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
 
 def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
     signs = {sign for row in spark_text.SPARK_SIGNS for sign in row[0]}
-    for module in (task_errors, reading):
+    for module in (transform, transform_failures, rebuild, reading):
         own = {
-            name
-            for name, kind in inspect.getmembers(module, inspect.isclass)
-            if kind.__module__ == module.__name__
-        }
+            kind.__name__
+            for _, kind in inspect.getmembers(module, inspect.isclass)
+            if kind.__module__ == module.__name__ and issubclass(kind, Exception)
+        } - {TransformRaisedError.__name__}  # the task catches it
         assert own <= signs
         assert own
 
@@ -539,7 +541,7 @@ def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
     "quoted", ["java.net.ConnectException: refused", "java.lang.OutOfMemoryError", "No space left on device"]
 )
 def test_what_a_transform_quotes_is_not_taken_for_the_cause(quoted: str) -> None:
-    text = f"spark_job.assembly.errors.TransformStoppedError: m:f failed for the session that ends at in/0/5: {quoted}"
+    text = f"spark_job.outputs.transform_failures.TransformStoppedError: m:f failed for the session that ends at in/0/5: {quoted}"
     assert (
         type(explain(in_worker(f"OSError: {quoted}\n\nThe above exception was the direct cause\n\n{text}")))
         is TransformFailedError

@@ -1,0 +1,82 @@
+"""Run the transform on one session, and decide who is at fault if it raises.
+
+- The session: any exception, SystemExit included, and outputs that cannot be stored. It becomes a dead letter `transform_failed`, or with
+  `[transform] on_error = "stop"` it ends the job (assembly/task.py).
+- A schema registry that refuses or does not answer, even if the transform caught the error.
+- The machine, if it lacks memory, descriptors, threads or room on a disk, even if the transform wrapped the error.
+
+The last two end the attempt, and the session gets no letter: failures/ explains the error, supervisor/ decides whether another attempt
+follows.
+"""
+
+import errno
+import traceback
+from collections.abc import Callable, Iterable
+
+from service.formats.writer import RegistryAwayError, RegistryRefusedError
+from spark_job.api import OutputEvent, Session
+from spark_job.outputs.encoding import EncodedOutputs
+from spark_job.outputs.schemas import OutputSchemaRefusedError
+from spark_job.outputs.transform import Transform
+from spark_job.sessions.session import Decode, check_registry
+
+_TRACEBACK_CHARS = 8_000
+_NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN}
+"""EAGAIN is fork's, where no process or thread may be added."""
+
+
+class TransformRaisedError(Exception):
+    """The transform raised, or returned what cannot be stored, and the session is at fault. `cause`: what was raised."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause}")
+        self.cause = cause
+
+
+class TransformStoppedError(Exception):
+    """The transform raised and `[transform] on_error` is "stop". failures/spark_text.py knows this class by its name in Spark's text."""
+
+
+def run_transform(
+    transform: Transform,
+    session: Session,
+    decode: Decode | None,
+    encode: Callable[[Iterable[OutputEvent]], EncodedOutputs],
+) -> EncodedOutputs:
+    """Return the outputs of a session. `decode`: the decoder of its events' values. `encode`: encodes outputs within the job's limits.
+
+    Raises TransformRaisedError if the session is at fault; otherwise RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError, or
+    the error of the machine.
+    """
+    try:
+        outputs = encode(transform(session))
+        check_registry(decode)
+    except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
+        raise
+    except (Exception, SystemExit) as error:  # a user's transform may raise anything
+        check_registry(decode)
+        if (lacking := _lacking_resource(error)) is not None:
+            raise lacking from None
+        raise TransformRaisedError(error) from error
+    return outputs
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the traceback of what a transform raised; only its end, if it is long."""
+    return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
+
+
+def _lacking_resource(error: BaseException) -> BaseException | None:
+    """Return what was raised for lack of memory, descriptors, threads or room on a disk, even if it was wrapped; None otherwise."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if (
+            isinstance(cause, MemoryError)
+            or (isinstance(cause, OSError) and cause.errno in _NO_RESOURCES)
+            or (isinstance(cause, RuntimeError) and str(cause) == "can't start new thread")
+        ):
+            return cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return None
