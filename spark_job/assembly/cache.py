@@ -1,5 +1,7 @@
 """The cache of open sessions on the executor's disk. Losing it costs a rebuild, and nothing else.
 
+If the ledger names a state that is not here, or is damaged, the task reads the sessions from Kafka again (task.py, `_open`; rebuild.py).
+
 Each partition has a folder, with a file for each state, named by the state's digest, and the files that the states share:
 
     <cache>/<outbox uuid>/<topic id>-<partition>/<digest>.sessions      which segments and chunks there are, counts; a checksum over it

@@ -2,6 +2,8 @@
 
 The task encodes them, so that the driver only joins bytes. If a key has several sessions in a batch, the driver joins them into one row:
 each field is an array, and the arrays of several rows are joined without decoding an element.
+
+A row has no `outbox-id`. The publisher makes it from the topic id, partition, end offset and index here (publisher/protocol/records.py).
 """
 
 from collections.abc import Sequence

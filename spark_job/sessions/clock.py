@@ -1,11 +1,12 @@
-"""The clock that shows silence: the times of a partition's records, between two of them.
+"""The clock that times a session out while its own key is silent: the times of a partition's records, between two of them.
 
-A session may end because *other* keys' records of its partition, after the session's last event, are much later. So the question is always
+A session times out if *other* keys' records of its partition, after the session's last event, are much later. So the question is always
 about an interval of the log, never about the wall clock or another partition. No single key can move this clock: a record is late only
 together with the newest earlier one of a different key, unless the broker has set its time (docs/decisions/0032). A clock record counts as
 one of a key that no other record has (docs/decisions/0047).
-Sparse tables (maxima of all runs of 1, 2, 4, … records) answer it for all events of a batch at once.
-`event_rules` decides (`EventRules._end_if_silent`); `anomalies` only selects the keys.
+Sparse tables (maxima of all runs of 1, 2, 4, … records) answer the question for all events of a batch at once.
+event_rules.py decides (`EventRules._end_if_silent`), and whether the session makes outputs or a dead letter (`_time_out`); anomalies.py
+only selects the keys.
 """
 
 from dataclasses import dataclass
