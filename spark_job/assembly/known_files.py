@@ -1,8 +1,8 @@
 """Remember the files of open sessions that this process has read and verified, so that the next batch does not read them again.
 
-A file is known by its path and its state in the file system: one that was rewritten, truncated or replaced is read again. Known files are
-mapped, not copied, so that the system can reclaim their memory. Other workers take partitions over and remove their files, so each task
-begins by forgetting these (`forget_removed`).
+A file is identified by its path, device, inode, size and modification time: if it was rewritten, truncated or replaced, it is read again.
+Known files are mapped, not copied, so that the system can reclaim their memory. Another worker may take a partition over and remove its
+files, so each task first forgets the files that are gone (`forget_removed`).
 """
 
 import os
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 _MOST_FILES = 20_000
-"""Enough for about a thousand partitions. Each file is a memory mapping, of which Linux allows a process 65,530."""
+"""Enough for about a thousand partitions. Each file takes one memory mapping; Linux allows a process 65,530."""
 
 T = TypeVar("T")
 
 
 class KnownFiles:
-    """What was read from files; the least recently used are forgotten."""
+    """The contents read from at most `most` files. The least recently used are forgotten first."""
 
     def __init__(self, most: int = _MOST_FILES) -> None:
         self._most = most
@@ -51,7 +51,7 @@ class KnownFiles:
         return before != now and before[:2] == now[:2]
 
     def forget_removed(self) -> None:
-        """Forget files that were removed or changed. A mapping keeps a removed file's room on the disk in use."""
+        """Forget files that were removed or changed. While it is mapped, a removed file still takes room on the disk."""
         gone = [path for path, (identity, _) in self._found.items() if identity != _identity_or_none(path)]
         for path in gone:
             del self._found[path]
@@ -70,4 +70,4 @@ def _identity_or_none(path: str) -> tuple[int, ...]:
 
 
 KNOWN = KnownFiles()
-"""Of this process."""
+"""The known files of this process."""

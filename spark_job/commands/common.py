@@ -66,7 +66,7 @@ def progress(connection: Connection, what: str) -> Iterator[Callable[[float], No
 
 
 def outbox_uuid(connection: Connection) -> UUID:
-    """Return the uuid of the outbox that a connection leads to."""
+    """Return the uuid of the connection's outbox."""
     row = connection.execute(_LEDGER["outbox_uuid"]).fetchone()
     assert row is not None
     found: UUID = row[0]

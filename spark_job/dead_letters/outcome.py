@@ -1,4 +1,4 @@
-"""The outcome of a retry: letters retried with new outputs, refused, or failed once more."""
+"""The outcome of a retry: letters retried with new outputs, refused, or failed again."""
 
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -9,7 +9,7 @@ from spark_job.sink.batch_result import SessionRow
 
 @dataclass(frozen=True)
 class Refused:
-    """A letter that is left as it is, and why."""
+    """A letter that was not retried, and why."""
 
     dead_letter_id: int
     because: str
@@ -17,7 +17,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Failed:
-    """A letter whose transform failed once more; it stays open as it is."""
+    """A letter whose transform failed again. The letter stays open."""
 
     dead_letter_id: int
     error: str
@@ -39,7 +39,7 @@ class Ready:
 
 @dataclass
 class RetryOutcome:
-    """The outcome for some letters. `batches`: the ledger's new rows, none in a dry run."""
+    """The outcome for some letters. `batches`: ids of the ledger rows that were written; empty in a dry run."""
 
     retried: list[Ready] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)

@@ -25,7 +25,7 @@ LETTERS_AT_ONCE = 5_000
 
 @dataclass(frozen=True)
 class Filter:
-    """Which letters, for every command. A field that is None excludes no letter."""
+    """Which letters a command applies to. A field that is None excludes no letter."""
 
     ids: tuple[int, ...] | None = None
     reasons: tuple[str, ...] | None = None
@@ -44,7 +44,7 @@ class Filter:
         }
 
     def asked(self) -> dict[str, Any]:
-        """Return the filter for the operator log, which gets no session key."""
+        """Return the filter as the operator log stores it: without the session key."""
         keys = None if self.key is None else 1
         return self.parameters() | {
             "state": None,
@@ -88,7 +88,7 @@ class StoredLetter:
 
 
 class LetterToRetry(NamedTuple):
-    """A letter before its events are read. `bytes`: of its events."""
+    """A letter before its events are read. `bytes`: the size of its events."""
 
     dead_letter_id: int
     reason: str
@@ -101,8 +101,8 @@ def find(
 ) -> list[dict[str, Any]]:
     """Return the columns of the first `limit` letters without their events, oldest letter first.
 
-    `mentioned`: session keys. Only letters that have one of these keys are returned; of letters without a key, those whose events contain
-    the bytes of one.
+    `mentioned`: session keys. Returns only letters with one of these keys, and letters without a key whose events contain the bytes of
+    one.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
         parameters = which.parameters() | {"mentioned": _array(mentioned), "rows": limit}
@@ -167,5 +167,5 @@ def removed_up_to(connection: Connection) -> int | None:
 
 
 def _array(values: Sequence[Any] | None) -> list[Any] | None:
-    """Return the parameter of an array; None if there is no array."""
+    """Return a sequence as a statement's array parameter; None stays None."""
     return None if values is None else list(values)

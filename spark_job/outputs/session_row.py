@@ -87,7 +87,7 @@ def _joined(arrays: Sequence[_Array | None], outputs: Sequence[int]) -> bytes:
 
 
 def _arrays(fields: bytes) -> list[_Array | None]:
-    """The arrays of a row, None for NULL."""
+    """Return the arrays of a row; None for NULL."""
     found: list[_Array | None] = []
     at = 0
     while at < len(fields):
@@ -105,5 +105,5 @@ def _arrays(fields: bytes) -> list[_Array | None]:
 
 
 def _optional(oid: int, count: int, elements: bytes | None) -> bytes:
-    """Return an array; NULL if no output sets anything."""
+    """Return an array; NULL if no output has a value for it."""
     return pgcopy.NULL if elements is None else pgcopy.array(oid, count, elements)

@@ -21,13 +21,13 @@ log = structlog.get_logger()
 
 Connection = psycopg.Connection[TupleRow]
 
-_LOOK_EVERY_S = 1.0
+_POLL_S = 1.0
 _FEW_BATCHES = 1_000
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """The outputs that the slowest lane has not passed: whole batches, so never too few. `bytes`: of encoded outputs."""
+    """The outputs that the slowest lane has not delivered: whole batches, so never too few. `bytes`: of the outputs as encoded."""
 
     events: int
     bytes: int
@@ -40,7 +40,7 @@ class Backlog:
 
 
 class BacklogReader:
-    """Adds the ledger up from the slowest lane's cursor on: at first as a whole, then only changes since the last read.
+    """Sums the ledger's rows after the slowest lane's cursor: at first all of them, then only what has changed since the last read.
 
     So a read costs the same however long the outage lasts.
     """
@@ -55,7 +55,7 @@ class BacklogReader:
         row = self._connection.execute(_LEDGER["backlog_bounds"]).fetchone()
         assert row is not None
         after, to = row
-        # Few rows are added up again: delivered ones may have been pruned since the last read, and can then not be subtracted.
+        # A few rows are summed again. That also corrects the sum if rows were pruned before they could be subtracted.
         if to - after <= _FEW_BATCHES or after >= self._to or to < self._to:
             self._sum = self._between(after, to)
         else:
@@ -86,7 +86,7 @@ class Backpressure:
         self._max_events, self._max_bytes = settings.max_backlog_events, settings.max_backlog_bytes
 
     def wait(self, is_ending: Callable[[], bool]) -> bool:
-        """Return True once the backlog is below the limits, False if `is_ending` returns True before. Call before a batch's transaction."""
+        """Return True once the backlog is below the limits, False if `is_ending` returns True first. Call before a batch's transaction."""
         if not self._max_events and not self._max_bytes:
             return True
         reason = self._over()
@@ -97,7 +97,7 @@ class Backpressure:
         log.warning("held_back", because=reason)
         pause = threading.Event()
         while (is_over := self._over() is not None) and not is_ending():
-            pause.wait(_LOOK_EVERY_S)
+            pause.wait(_POLL_S)
         self._note(None)
         log.info("held_back_over", seconds=round(time.monotonic() - began, 1))
         return not is_over

@@ -74,7 +74,7 @@ class PartitionReport(NamedTuple):
     """Why the cache of open sessions could not be used or written; empty if it could."""
 
     def open(self, end: int) -> OpenPartition | None:
-        """Return the ledger's form of what is open; None if nothing is. `end`: of the partition's slice."""
+        """Return the open sessions as the ledger stores them; None if none is open. `end`: where the partition's slice ends."""
         if not self.digest:
             return None
         safe = end if self.safe is None else self.safe
@@ -107,7 +107,7 @@ class OutputRow(NamedTuple):
     lane_hash: int
     sessions: int
     outputs: int
-    size: int  # bytes of the output events' values: what output_bytes of the ledger counts
+    size: int  # bytes of the output events' values, as the ledger's output_bytes counts them
     fields: bytes  # the encoded fields after (session_key, batch_id, lane, revision)
 
     def copy(self, batch_id: int, lanes: int, revision: int) -> bytes:
@@ -162,8 +162,8 @@ def _others(table: pa.Table) -> Iterator[dict[str, Any]]:
 def parts(sessions: Sequence[SessionRow], max_row_bytes: int) -> list[list[OutputRow]]:
     """Return the rows of each part, in key-byte order: one row for each key and part.
 
-    A key's sessions stay in closing order. The next part is begun only if a row would exceed `max_row_bytes`. The first part exists even
-    without rows.
+    A key's sessions stay in closing order. They continue in the next part only if their row would exceed `max_row_bytes`. The first part
+    exists even without rows.
     """
     result: list[list[OutputRow]] = [[]]
     ordered = sorted(sessions, key=lambda session: (session.key, session.where, session.end))

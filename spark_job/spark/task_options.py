@@ -1,8 +1,8 @@
-"""How the options of Kafka's and the schema registry's client, passwords among them, reach a task: beside the function, which is pickled.
+"""Send the options of the Kafka and schema registry clients, passwords included, to each task: in a local property, not in its function.
 
-Spark broadcasts that function, and writes it to disk whenever an executor's memory is short. It sends a local property with each task, in
-memory only. The event log has the properties of each job. It hides the value of one with `secret` in its name
-(`spark.redaction.regex`), if the context's configuration has one of that name as well.
+Spark pickles and broadcasts the function, and writes it to disk if an executor's memory is short. A local property travels with each task,
+in memory only. The event log contains the properties of each job. It hides the value of a property with `secret` in its name
+(`spark.redaction.regex`), but only if the context's configuration has a property of the same name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ _PROPERTY = "outbox.secret.clients"
 
 @dataclass(frozen=True)
 class SparkTask:
-    """The function of `mapInArrow`: an AssemblyTask, whose clients' options the worker finds in its task's properties."""
+    """The function of `mapInArrow`: an AssemblyTask without the clients' options, which the worker reads from the local property."""
 
     task: AssemblyTask
 
@@ -33,7 +33,7 @@ class SparkTask:
 
 def without_secrets(task: AssemblyTask, context: SparkContext) -> SparkTask:
     """Return a task that Spark may pickle. The clients' options are sent with the jobs that this thread starts from now on."""
-    context._conf.set(_PROPERTY, "")  # before the first job that has the secret property
+    context._conf.set(_PROPERTY, "")  # needed before the first job with the property: see above
     secret = {"kafka": dict(task.settings.kafka), "registry": dict(task.settings.registry)}
     context.setLocalProperty(_PROPERTY, orjson.dumps(secret).decode())
     return SparkTask(replace(task, settings=replace(task.settings, kafka={}, registry={})))

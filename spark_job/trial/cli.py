@@ -63,7 +63,7 @@ def try_transform(
     compared. Exits with 1 if the transform fails for one of the sessions.
     """
     settings = load_settings(config)
-    sys.dont_write_bytecode = True  # of the transform's module
+    sys.dont_write_bytecode = True  # leave no __pycache__ beside the transform
     with redirect_stdout(sys.stderr), explained_clients():  # a transform's prints are not part of the answer
         function = transform.load(settings.transform.function)
         found = (
@@ -79,7 +79,7 @@ def try_transform(
 
 
 def runner_of(settings: Settings, function: transform.Transform) -> TransformRunner:
-    """Return the runner that judges and transforms; it asks the registry, and registers nothing."""
+    """Return the runner of a transform. It reads schemas from the registry, and registers none."""
     registry = settings.schema_registry
     rules = OutputSchemaRules(False, registry.subject_name_strategy)  # the registry is only read
     schemas = schemas_of(registry.client()) if settings.source.has_schemas else {}
@@ -166,8 +166,8 @@ def begun_within(
 ) -> Sequence[WholeSession]:
     """Return those of a partition's sessions, in closing order, that cannot have begun before the records that were read.
 
-    If any event opens a session, the rest of one looks like a whole one: then only a session that begins after a timeout is certainly
-    whole, if times are roughly in order. A later part is as certain as the first part of its session.
+    If any event opens a session, the rest of a session looks like a whole one. Then only a session that begins over a timeout after the
+    first one is certain to be whole, if times are roughly in order. A later part is whole if the first part of its session is.
     """
     if is_whole or rules.start or not sessions:
         return sessions
@@ -198,7 +198,7 @@ def explained_clients() -> Iterator[None]:
     except NoAnswerError as error:
         raise UnavailableError(f"Kafka does not give the newest records: {error}") from error
     except RecordsGoneError as error:
-        raise UnavailableError(f"{error}. Kafka's retention was faster; try again") from error
+        raise UnavailableError(f"{error}. Kafka's retention deleted them meanwhile; try again") from error
     except RegistryAwayError as error:
         raise UnavailableError(str(error)) from error
     except (RegistryRefusedError, OutputSchemaRefusedError, ModuleNotFoundError) as error:

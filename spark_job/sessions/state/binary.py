@@ -1,4 +1,4 @@
-"""Arrays to bytes and back. Every part begins at a multiple of 8, and no content makes a reader go beyond the bytes."""
+"""Encode arrays as bytes, and decode them. Every part begins at a multiple of 8. Damaged bytes never make a reader read past their end."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,14 +23,17 @@ def aligned(parts: Iterable[bytes | memoryview | npt.NDArray[Any]]) -> list[byte
 
 
 def texts(column: pa.Array) -> list[memoryview | npt.NDArray[Any]]:
-    """Return a large string or binary array as parts: which are valid, and their bounds and bytes. Equal arrays have equal parts."""
+    """Return a large string or binary array as parts: which elements are valid, the bounds of these, and their bytes.
+
+    Equal arrays have equal parts.
+    """
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     bounds, data = views(column.drop_null() if column.null_count else column)
     return [valid.astype(np.uint8), (bounds - bounds[0]).astype("<i8"), data[bounds[0] : bounds[-1]]]
 
 
 class BinaryReader:
-    """Takes parts out of bytes, one after the other. Raises DamagedStateError if they cannot be what was written."""
+    """Reads the parts in the order in which they were written. Raises DamagedStateError if the bytes cannot be what was written."""
 
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
@@ -52,15 +55,15 @@ class BinaryReader:
         return np.frombuffer(self.take(count * np.dtype(kind).itemsize), kind)
 
     def bounds(self, count: int, end: int | None = None, *, checked: bool = True) -> npt.NDArray[np.int64]:
-        """Return the next part as the bounds of `count` adjacent ranges from 0 to `end`; not `checked`: only the first bound is."""
+        """Return the next part as the bounds of `count` adjacent ranges from 0 to `end`. `checked`: False checks the first bound only."""
         found = self.array("<i8", count + 1)
         wrong = checked and ((found[1:] < found[:-1]).any() or (end is not None and found[-1] != end))
         if found[0] != 0 or wrong:
-            raise DamagedStateError("its bounds lead nowhere")
+            raise DamagedStateError("its bounds are out of order, or beyond its end")
         return found
 
     def texts(self, count: int, kind: pa.DataType, *, checked: bool = True) -> pa.Array:
-        """Return the next parts as an array, as `texts` gave them; not `checked`: the reader of a value must check its bounds."""
+        """Return the array of which `texts` made the next parts. `checked`: if False, check a value's bounds before reading it."""
         valid = self.array(np.uint8, count).astype(bool)
         n_valid = int(np.count_nonzero(valid))
         bounds = self.bounds(n_valid, checked=checked or n_valid < count)

@@ -178,7 +178,7 @@ def _joined(parts: Sequence[EventChunk], runs: Sequence[_Runs], order: Int) -> E
         size = np.concatenate(sizes)[rows]
         ends = np.concatenate([[0], np.cumsum(size)])
         if (size < 0).any() or ends[-1] != len(joined_data):
-            raise DamagedStateError("bounds of events lead nowhere")
+            raise DamagedStateError("bounds of events are out of order, or beyond the end")
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(joined_data)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), buffers)
 
