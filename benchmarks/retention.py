@@ -22,7 +22,7 @@ from db.connection import snapshot
 from db.migrate import upgrade
 from db.statements import queries
 from publisher.retention.drop import drop_partition
-from publisher.retention.keeper import run_once
+from publisher.retention.retention import run_once
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.old_outputs import add_batches, deliver_all

@@ -33,7 +33,7 @@ from publisher.outbox.identity import OutboxIdentity, bind, check_unchanged, nam
 from publisher.outbox.wakeup import Wakeup
 from publisher.protocol.epochs import Epoch, LaneId
 from publisher.protocol.history_check import Identity
-from publisher.retention.deliveries import DeliveryPruning
+from publisher.retention.delivery_pruning import DeliveryPruning
 from service.errors import ContinuityError, ReadOnlyServerError, SettingsError, UnavailableError, reason_of
 from service.kafka import client as kafka_client
 from service.lifecycle.backoff import Backoff

@@ -15,9 +15,9 @@ from publisher.audit.deliveries import check_deliveries, check_parked
 from publisher.audit.erased import check_erased
 from publisher.audit.findings import AuditReport, Check
 from publisher.audit.ledger import check_ledger
-from publisher.audit.readback import kafka
+from publisher.audit.readback import readback
 from publisher.audit.readback import state as states
-from publisher.audit.readback.kafka import Phase
+from publisher.audit.readback.readback import Phase
 from publisher.audit.scope import Limits, Scope, read_scope
 from publisher.outbox.identity import OutboxIdentity, read_identity
 from publisher.retention.retention_lock import hold_off_retention
@@ -77,7 +77,9 @@ def audit(
             checks, report.counted["archived_rows"] = check_archived(connection, archive, phase)
             report.checks += checks
         if state is not None:
-            found = kafka.run(connection, settings, state, folder, request.keys_file, request.consumed, phase)
+            found = readback.run(
+                connection, settings, state, folder, request.keys_file, request.consumed, phase
+            )
             report.checks += found.checks
             report.counted |= found.counted
             report.mend += [found.mend] if found.mend is not None else []
@@ -116,7 +118,7 @@ def _begin(
         _, events = _totals(connection, scope)
         # Read again: a topic that a delivery of the scope was the first to use is recorded by now.
         identity = read_identity(connection)
-        state = kafka.begin(connection, settings, identity, scope, asked, events)
+        state = readback.begin(connection, settings, identity, scope, asked, events)
         states.save(folder, state)
     return Scope.from_json(state.scope), state
 

@@ -6,7 +6,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from db.statements import queries
-from publisher.retention.deliveries import DeliveryPruning
+from publisher.retention.delivery_pruning import DeliveryPruning
 from publisher.retention.letters import remove_letters
 from publisher.retention.recording import record
 from service.lifecycle.fault_points import reach

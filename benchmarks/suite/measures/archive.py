@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from benchmarks.support.servers import Servers
 from db.migrate import upgrade
-from publisher.retention.keeper import run_once
+from publisher.retention.retention import run_once
 from service.settings import PostgresSettings, PublisherSettings, RetentionSettings, Settings
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.old_outputs import PARTITION, add_batches, deliver_all

@@ -1,6 +1,6 @@
 """The audit of the output topics: read them back, read the outbox, compare.
 
-- kafka.py: the steps. state.py: their progress, which a killed audit continues.
+- readback.py: the steps. state.py: their progress, which a killed audit continues.
 - topics.py: which topics are read, and between which offsets.
 - received.py, expected.py: records of the topics, outputs of the outbox. digest.py, spill.py: their form, and the buckets on disk.
 - compare.py: decides what is lost, duplicated, altered, unexpected or out of order.

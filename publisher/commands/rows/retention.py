@@ -11,15 +11,15 @@ import typer
 from db.connection import connect
 from db.migrate import require_current
 from publisher.commands.common import database
-from publisher.retention.keeper import (
+from publisher.retention.letters import LettersSurvey, is_limited
+from publisher.retention.plan import Decision
+from publisher.retention.retention import (
     RetentionReport,
     postgres_settings,
     require_limit,
     require_rights,
     run_once,
 )
-from publisher.retention.letters import LettersSurvey, is_limited
-from publisher.retention.plan import Decision
 from publisher.retention.survey import RetentionSurvey, survey
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Yes

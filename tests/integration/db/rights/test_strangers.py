@@ -18,7 +18,7 @@ from db.statements import queries
 from devstack.postgres import Postgres
 from publisher.erasure.erase import Erasure
 from publisher.resume.resume import Resume
-from publisher.retention.keeper import run_once
+from publisher.retention.retention import run_once
 from publisher.retention.retention_lock import hold_off_retention
 from service.errors import UnavailableError
 from service.settings import PostgresSettings, RetentionSettings, Settings

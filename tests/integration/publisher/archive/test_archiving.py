@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from devstack.databases import PostgresServer
 from publisher.archive import parquet, writing
 from publisher.archive.files import OWNER
-from publisher.retention.keeper import run_once
+from publisher.retention.retention import run_once
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import Command, partitions, retention_settings

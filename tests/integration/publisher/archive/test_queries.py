@@ -17,7 +17,7 @@ import pyspark
 import pytest
 
 from devstack.processes.port import LOOPBACK
-from publisher.retention.keeper import run_once
+from publisher.retention.retention import run_once
 from spark_job.spark.jars import resolve
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import retention_settings

@@ -10,7 +10,7 @@ from db.connection import connect
 from publisher.audit.audit import AuditRequest, audit
 from publisher.audit.findings import AuditReport
 from publisher.audit.scope import Limits
-from publisher.retention.keeper import run_once
+from publisher.retention.retention import run_once
 from service.errors import FencedError
 from service.settings import Settings
 from tests.support.outbox.audits import failed, run_audit

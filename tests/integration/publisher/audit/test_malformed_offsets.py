@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from publisher.audit.readback.kafka import first_offsets
+from publisher.audit.readback.readback import first_offsets
 from publisher.audit.readback.topics import Topic
 from publisher.audit.scope import Limits, read_scope
 from publisher.outbox.sent_offsets import MalformedOffsetsError

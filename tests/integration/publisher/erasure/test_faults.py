@@ -11,7 +11,7 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.audit import audit as audits
 from publisher.audit.audit import AuditRequest
-from publisher.audit.readback import kafka as readback
+from publisher.audit.readback import readback
 from publisher.audit.scope import Limits
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings

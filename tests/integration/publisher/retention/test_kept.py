@@ -7,7 +7,7 @@ import pytest
 
 from db.statements import queries
 from publisher.resume.survey import read_ledger
-from publisher.retention.keeper import run_once
+from publisher.retention.retention import run_once
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import (
     PARTITION,

@@ -7,9 +7,9 @@ import pytest
 
 from publisher.audit.deliveries import check_parked
 from publisher.audit.scope import Limits, read_scope
-from publisher.retention.keeper import RightsError, run_once
 from publisher.retention.letters import remove_letters
 from publisher.retention.plan import DropVerdict
+from publisher.retention.retention import RightsError, run_once
 from publisher.retention.survey import survey
 from tests.support.outbox.batches import Outbox
 from tests.support.outbox.old_outputs import DAY_S, add_batches, deliver_all, retention_settings

@@ -10,8 +10,8 @@ from contract.cursor import Cursor
 from db.statements import queries
 from publisher.audit.scope import Limits
 from publisher.outbox.deliveries import parked_up_to
-from publisher.retention.deliveries import DeliveryPruning
-from publisher.retention.keeper import run_once
+from publisher.retention.delivery_pruning import DeliveryPruning
+from publisher.retention.retention import run_once
 from publisher.status.outbox_metrics import PublisherOutboxMetrics
 from service.settings import Settings
 from tests.support.outbox.audits import counted, failed, fill, run_audit

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from contract.cursor import Cursor
 from publisher.audit.readback.digest import RECEIVED, ReceivedOutput, bucket_of, place_number
-from publisher.audit.readback.kafka import buckets_for, first_offsets
+from publisher.audit.readback.readback import buckets_for, first_offsets
 from publisher.audit.readback.received import ReceivedReader
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.topics import Topic, unavailable

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from publisher.retention import deliveries
-from publisher.retention.deliveries import DeliveryPruning
+from publisher.retention import delivery_pruning
+from publisher.retention.delivery_pruning import DeliveryPruning
 
 
 class Connection:
@@ -29,7 +29,7 @@ def test_a_failing_prune_is_logged_once_and_tried_again_after_its_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1_000.0
-    monkeypatch.setattr(deliveries, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(delivery_pruning, "time", SimpleNamespace(monotonic=lambda: now))
     connection = Connection()
     pruning = DeliveryPruning(60)
 
@@ -43,10 +43,10 @@ def test_a_failing_prune_is_logged_once_and_tried_again_after_its_pause(
 
     assert turns() == ["the disk is full"]
     assert connection.asked == 1
-    now += deliveries._PASS_S
+    now += delivery_pruning._PASS_S
     assert turns() == ["the disk is full"]
     assert connection.asked == 2
-    now += deliveries._PASS_S
+    now += delivery_pruning._PASS_S
     connection.broken = False
     assert turns() == []
     assert connection.asked == 4
@@ -54,7 +54,7 @@ def test_a_failing_prune_is_logged_once_and_tried_again_after_its_pause(
 
 def test_a_prune_that_fails_on_a_lane_begins_anew_with_the_next_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(deliveries, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(delivery_pruning, "time", SimpleNamespace(monotonic=lambda: now))
     connection = Connection()
     connection.broken = False
     pruning = DeliveryPruning(60)
