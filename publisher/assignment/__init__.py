@@ -1,5 +1,9 @@
 """Decides which process runs which lane.
 
+A lane moves to another process if that one has fewer lanes than its share, if the lane's holder has ended or no longer renews its lease, if
+the lane hangs, or if its holder cannot deliver while others can.
+
+- lane_share.py: this process' share: takes, keeps and gives up lanes.
 - assignor.py: even shares, which lanes to claim and which to give up.
 - withdrawal.py: a process that cannot deliver while others can.
 - heartbeat.py: renews leases, but not of a lane that hangs.

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pydantic import SecretStr
 
 from publisher.assignment import lane_workers, membership
+from publisher.assignment.lane_share import LaneShare
 from publisher.assignment.lane_workers import LaneWorkers
 from publisher.assignment.membership import View
 from publisher.delivery.handover import HandoverTurns
@@ -16,7 +17,6 @@ from publisher.monitoring.health import ProcessHealth
 from publisher.outbox.wakeup import Wakeup
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.stop_reasons import StoppedError, StopReason
-from publisher.relay import Relay
 from service.errors import ContinuityError
 from service.observability.loops import Loops
 from service.settings import PostgresSettings, PublisherSettings, Settings
@@ -25,7 +25,7 @@ EPOCH = Epoch(1, 1, 2)
 STOP = StoppedError(StopReason.KAFKA_LOST, "gone")
 
 
-def look_and_wait(
+def update_and_check(
     monkeypatch: pytest.MonkeyPatch,
     living: list[str],
     holders: dict[int, str | None],
@@ -34,7 +34,7 @@ def look_and_wait(
     *,
     kafka: bool = True,
 ) -> list[bool]:
-    """Let the process `me` look once and wait for a moment; return whether it said each time that it takes lanes.
+    """Let the process `me` read the assignment once, and check itself; return whether it said each time that it takes lanes.
 
     `kafka`: whether Kafka answers.
     """
@@ -42,7 +42,6 @@ def look_and_wait(
         postgres=PostgresSettings(dsn=SecretStr("postgresql://nowhere")), publisher=PublisherSettings()
     )
     stop = threading.Event()
-    relay = Relay(settings, stop)
     takes_lanes: list[bool] = []
 
     def ends(*_: object, **__: object) -> None:
@@ -58,9 +57,8 @@ def look_and_wait(
         outbox=None,
         turns=HandoverTurns(),
     )
-    workers = LaneWorkers(
-        shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), ProcessHealth()
-    )
+    health = ProcessHealth()
+    workers = LaneWorkers(shared, Wakeup(settings.postgres, stop, Loops(60)), threading.Event(), health)
 
     def worker(lane: int, *_: object, **__: object) -> Any:
         return SimpleNamespace(
@@ -78,8 +76,9 @@ def look_and_wait(
     beating: Any = SimpleNamespace(failed=None, hung=frozenset(), take_lanes=takes_lanes.append)
     workers.start(EPOCH, lanes)
     try:
-        relay.assign_lanes(None, shared, workers, beating)  # type: ignore[arg-type]
-        relay.wait(0.0, workers, beating)
+        share = LaneShare(shared, workers, beating, health)
+        share.update(None)  # type: ignore[arg-type]
+        share.check()
     finally:
         workers.end(30)
     return takes_lanes
@@ -88,23 +87,23 @@ def look_and_wait(
 @pytest.mark.guarantee(122)
 def test_the_only_process_ends_when_every_lane_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ContinuityError, match=r"(?s)no lane can continue.*lane 0: .*lane 1: "):
-        look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: STOP})
+        update_and_check(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: STOP})
     with pytest.raises(ContinuityError, match="lane 0"):
-        look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP}, frozenset({1}))
+        update_and_check(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP}, frozenset({1}))
 
 
 @pytest.mark.guarantee(122)
 def test_a_process_whose_own_lanes_stand_still_stands_by_while_another_delivers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    look_and_wait(monkeypatch, ["me", "other"], {0: "me", 1: "other"}, {0: STOP})
+    update_and_check(monkeypatch, ["me", "other"], {0: "me", 1: "other"}, {0: STOP})
 
 
 def test_a_process_stands_by_while_one_lane_continues_or_is_being_resumed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    look_and_wait(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: None})
-    look_and_wait(monkeypatch, ["me"], {0: "me", 1: "host:1 (resume)"}, {0: STOP})
+    update_and_check(monkeypatch, ["me"], {0: "me", 1: "me"}, {0: STOP, 1: None})
+    update_and_check(monkeypatch, ["me"], {0: "me", 1: "host:1 (resume)"}, {0: STOP})
 
 
 @pytest.mark.guarantee(101)
@@ -112,11 +111,11 @@ def test_a_process_without_lanes_counts_among_the_living_only_while_kafka_answer
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     held: dict[int, str | None] = {0: "other", 1: "other"}
-    assert look_and_wait(monkeypatch, ["me", "other"], held, {}) == [True]
-    assert look_and_wait(monkeypatch, ["me", "other"], held, {}, kafka=False) == [False]
+    assert update_and_check(monkeypatch, ["me", "other"], held, {}) == [True]
+    assert update_and_check(monkeypatch, ["me", "other"], held, {}, kafka=False) == [False]
     # Where it is the only one, or has a lane, it takes part.
-    assert look_and_wait(monkeypatch, ["me"], held, {}, kafka=False) == [True]
-    assert look_and_wait(monkeypatch, ["me", "other"], held | {1: "me"}, {1: None}, kafka=False) == [True]
+    assert update_and_check(monkeypatch, ["me"], held, {}, kafka=False) == [True]
+    assert update_and_check(monkeypatch, ["me", "other"], held | {1: "me"}, {1: None}, kafka=False) == [True]
     # A lane that is free is claimed at once.
     free: dict[int, str | None] = {0: None, 1: "other"}
-    assert look_and_wait(monkeypatch, ["me", "other"], free, {0: None}, kafka=False) == [True]
+    assert update_and_check(monkeypatch, ["me", "other"], free, {0: None}, kafka=False) == [True]

@@ -1,0 +1,170 @@
+"""Takes, keeps and gives up lanes in this process, as the assignment of lanes says each time it is read."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import structlog
+from confluent_kafka import KafkaException
+
+from publisher.assignment import membership
+from publisher.assignment.assignor import Assignment, assign, only_deliverable_by
+from publisher.assignment.descriptors import ensure_descriptors
+from publisher.assignment.heartbeat import ProcessHeartbeat
+from publisher.assignment.lane_workers import LaneWorkers
+from publisher.assignment.membership import View
+from publisher.assignment.withdrawal import KafkaProbe, Withdrawal
+from publisher.delivery.context import Context
+from publisher.monitoring.health import ProcessHealth, longest_attempt_s
+from publisher.outbox.identity import OutboxIdentity
+from publisher.protocol.epochs import Epoch, LaneId
+from service.errors import ContinuityError, SettingsError
+
+_log = structlog.get_logger()
+
+Started = Callable[[OutboxIdentity, Epoch], None]
+
+
+class LaneShare:
+    """This process' share of the lanes, epoch after epoch. Not thread-safe: used by the main loop only."""
+
+    def __init__(
+        self,
+        context: Context,
+        workers: LaneWorkers,
+        heartbeat: ProcessHeartbeat,
+        health: ProcessHealth,
+        started: Started = lambda *_: None,
+    ) -> None:
+        """`started` is called with each epoch that begins here; `health` receives each reading of the assignment."""
+        self._context = context
+        self._workers = workers
+        self._heartbeat = heartbeat
+        self._health = health
+        self._started = started
+        self._epoch: Epoch | None = None
+        self._waiting = False
+        self._unable: str | None = None
+        self._alone_with: frozenset[LaneId] = frozenset()
+        self._withdrawal = Withdrawal(longest_attempt_s(context.settings))
+        self._probe = KafkaProbe()
+
+    def update(self, connection: psycopg.Connection[Any]) -> None:
+        """Read the assignment of lanes, and take, keep and give up lanes accordingly. Raises psycopg.Error, SettingsError."""
+        context, workers, me = self._context, self._workers, self._context.holder
+        if workers.reap():
+            # Its last lane may have ended the epoch: the others need not wait for their next poll to begin the new one.
+            membership.wake_publishers(connection)
+        self._alone_with = frozenset()
+        view = membership.read_view(connection, me)
+        epoch = view.epoch
+        if epoch is None:
+            self._health.assignment_read(has_epoch=False)
+            self._wait_for_lanes()
+            return
+        if epoch != self._epoch:
+            self._begin(connection, epoch)
+            view = membership.read_view(connection, me)
+            if view.epoch != epoch:
+                return
+        living = [process.process_id for process in view.living]
+        assignment = assign(me, living, view.holders, rather_keep=workers.stalled_lanes(epoch))
+        mine = {lane for lane, holder in view.holders.items() if holder == me}
+        if not self._can_deliver(connection, epoch, view, stands_by=not mine and not assignment.claim):
+            assignment = Assignment((), tuple(mine) if self._withdrawal.reason else ())
+        keep = mine - set(assignment.give_up)
+        workers.leave(lane for lane in workers.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
+        # A running worker gives its lane back itself, at a transaction boundary. Lanes without one are given back here.
+        left = [lane for lane in assignment.give_up if (epoch.epoch, lane) not in workers.lanes()]
+        if left:
+            membership.release(connection, epoch, left, me)
+        # A worker that hangs still has its lane; another one beside it would only fence it.
+        claim = [lane for lane in assignment.claim if (epoch.epoch, lane) not in workers.lanes()]
+        if claim:
+            keep |= set(membership.claim(connection, epoch, claim, me, context.settings.publisher.lease_s))
+        workers.start(epoch, sorted(keep - view.ended))
+        unheld = {lane for lane, holder in view.holders.items() if holder is None}
+        self._health.assignment_read(has_epoch=True, unheld=unheld - keep - view.ended)
+        self._alone_with = frozenset(
+            (epoch.epoch, lane) for lane in only_deliverable_by(me, living, view.holders, view.ended)
+        )
+
+    def forget(self) -> None:
+        """Forget which processes live, because Postgres does not answer."""
+        self._alone_with = frozenset()
+
+    def check(self) -> None:
+        """Raise what ends the process: a bug, another outbox, every lane being stopped.
+
+        While another process lives, this one does not end because of its lanes: restarted, it would only make lanes move back and forth.
+        """
+        if self._heartbeat.failed is not None:
+            raise self._heartbeat.failed
+        self._workers.raise_bug()
+        reasons = self._workers.stopped(self._alone_with)
+        if reasons is not None:
+            raise ContinuityError("no lane can continue.\n" + "\n".join(reasons))
+
+    def _can_deliver(
+        self, connection: psycopg.Connection[Any], epoch: Epoch, view: View, *, stands_by: bool
+    ) -> bool:
+        """Return whether this process may take lanes; if it leaves them to others, tell the others and `/healthz`.
+
+        One that stands by counts among the living only while Kafka answers it, so that the others can rely on it.
+        """
+        context, me = self._context, self._context.holder
+        others = {process.process_id for process in view.living} - {me}
+
+        def no_answer() -> str | None:
+            # By the brokers that a lane needs first: the leaders of the progress partitions.
+            return self._probe.failure(
+                lambda: context.topics.ends(context.progress_topic, range(epoch.lanes), committed=True)
+            )
+
+        self._withdrawal.look(
+            self._health.snapshot().lanes,
+            others=bool(others),
+            delivered_s_ago=lambda: membership.others_delivered_s_ago(connection, epoch, me),
+            only_others_reach_kafka=lambda: (
+                bool(others - set(view.holders.values())) and no_answer() is not None
+            ),
+        )
+        reason = context.turns.stuck or self._withdrawal.reason
+        if reason is None and stands_by and others:
+            reason = no_answer()
+        if reason != self._unable:
+            self._unable = reason
+            if reason is None:
+                _log.info("takes_lanes_again")
+            else:
+                _log.warning("leaves_its_lanes_to_others", reason=reason)
+        self._health.set_withdrawal(reason, cannot_deliver=self._withdrawal.reason is not None)
+        self._heartbeat.take_lanes(reason is None and not self._heartbeat.hung)
+        return reason is None
+
+    def _begin(self, connection: psycopg.Connection[Any], epoch: Epoch) -> None:
+        """Start the epoch: every lane of the epoch before has ended, in any process."""
+        self._check_descriptors(epoch)
+        membership.add_lanes(connection, epoch)
+        membership.release_other_epochs(connection, epoch, self._context.holder)
+        try:
+            self._started(self._context.outbox, epoch)
+        except Exception as error:  # noqa: BLE001 - a terminal that is gone is no reason not to deliver
+            _log.warning("start_not_reported", reason=str(error))
+        self._epoch = epoch
+
+    def _check_descriptors(self, epoch: Epoch) -> None:
+        try:
+            ensure_descriptors(epoch.lanes, self._context.topics.brokers())
+        except SettingsError as error:
+            if self._epoch is None:
+                raise
+            # More lanes than before, while it delivers: it continues with those that it can run.
+            _log.error("too_few_descriptors", reason=str(error))
+        except KafkaException as error:
+            _log.debug("descriptors_not_checked", reason=str(error))
+
+    def _wait_for_lanes(self) -> None:
+        if not self._waiting:
+            self._waiting = True
+            _log.info("waiting_for_lanes", reason="the job has not started yet: it makes the first lanes")
