@@ -17,7 +17,9 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from publisher.console.access import (
+from publisher.console.alerts.observed import NotReady
+from publisher.console.consumers import Consumers
+from publisher.console.http.access import (
     COOKIE,
     Access,
     client_of,
@@ -25,9 +27,8 @@ from publisher.console.access import (
     new_cookie,
     too_many_wrong_tokens,
 )
-from publisher.console.alerts.observed import NotReady
-from publisher.console.consumers import Consumers
-from publisher.console.live import MOST_WATCHERS, LivePage, Watchers
+from publisher.console.http.live import MOST_WATCHERS, LivePage, Watchers
+from publisher.console.http.token_throttle import TokenThrottle, TooManyWrongTokensError
 from publisher.console.pages import (
     PAGES,
     ConsolePage,
@@ -37,10 +38,9 @@ from publisher.console.pages import (
     read_page,
 )
 from publisher.console.reader import MOST_CONNECTIONS, Reader
-from publisher.console.rendering import Rendering, query
-from publisher.console.schemas import SchemaLookup, ShownValues
+from publisher.console.rendering.html import Rendering, query
+from publisher.console.rendering.schemas import SchemaLookup, ShownValues
 from publisher.console.search import SearchOutcome
-from publisher.console.token_throttle import TokenThrottle, TooManyWrongTokensError
 from service.errors import OutboxError, UnavailableError
 from service.lifecycle.tracebacks import release_frames
 from service.settings import Settings

@@ -11,9 +11,9 @@ from publisher.console.alerts.observed import NotReady
 from publisher.console.alerts.page import read_alerts, without_postgres
 from publisher.console.consumers import Consumers
 from publisher.console.flow import read_flow
-from publisher.console.masking import shown_detail, shown_traceback
 from publisher.console.reader import Connection, PageData, read
-from publisher.console.schemas import MOST_VALUE_BYTES, ShownValues
+from publisher.console.rendering.masking import shown_detail, shown_traceback
+from publisher.console.rendering.schemas import MOST_VALUE_BYTES, ShownValues
 from publisher.console.search import search
 from publisher.console.story import add_consumed, add_places, read_story
 from publisher.outbox.erased import erased_of_key

@@ -90,7 +90,7 @@ class _Console:
     def __init__(self, settings: Settings, not_ready: NotReady) -> None:
         """Listen. Raises ImportError, OSError, UnicodeError."""
         from publisher.console.app import ConsoleApp
-        from publisher.console.http_connections import LimitedServer
+        from publisher.console.http.connections import LimitedServer
         from publisher.console.reader import Reader
 
         console = settings.console

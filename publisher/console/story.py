@@ -9,9 +9,9 @@ from psycopg.rows import DictRow
 from db import windows
 from db.statements import queries
 from publisher.console.consumers import Consumers
-from publisher.console.masking import shown_detail, shown_headers, shown_key, shown_reason
 from publisher.console.reader import Connection, PageData, read
-from publisher.console.schemas import MOST_VALUE_BYTES, ShownValue, ShownValues
+from publisher.console.rendering.masking import shown_detail, shown_headers, shown_key, shown_reason
+from publisher.console.rendering.schemas import MOST_VALUE_BYTES, ShownValue, ShownValues
 from publisher.outbox.permitted import permitted
 from publisher.outbox.sent_offsets import MalformedOffsetsError
 from publisher.trace.consumers import Consumption, described

@@ -8,7 +8,7 @@ import pytest
 from publisher.console.consumers import Consumers
 from publisher.console.pages import PAGES, PageRequest, read_page
 from publisher.console.reader import Connection, PageData
-from publisher.console.schemas import MOST_VALUE_BYTES, ShownValues
+from publisher.console.rendering.schemas import MOST_VALUE_BYTES, ShownValues
 from service.settings import Settings
 from spark_job import OutputEvent
 from spark_job.outputs.pgcopy import nullable

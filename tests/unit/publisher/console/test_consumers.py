@@ -13,8 +13,8 @@ import pytest
 from outbox_consumer.reading import ConsumedAs
 from publisher.console import consumers
 from publisher.console.consumers import MOST_CONNECTIONS, Consumers
-from publisher.console.rendering import Rendering
-from publisher.console.schemas import ShownValue
+from publisher.console.rendering.html import Rendering
+from publisher.console.rendering.schemas import ShownValue
 from publisher.console.story import add_consumed
 from publisher.trace.consumers import Consumption
 from publisher.trace.outputs import Output

@@ -7,7 +7,7 @@ import pytest
 
 from publisher.console.flow import rate as mean_rate
 from publisher.console.flow import series
-from publisher.console.rendering import Rendering, bars, environment, moment, of_ms, rate, seconds, size
+from publisher.console.rendering.html import Rendering, bars, environment, moment, of_ms, rate, seconds, size
 from publisher.console.search import SearchOutcome
 from service.settings import ConsoleSettings
 

@@ -15,10 +15,15 @@ import pytest
 from pydantic import SecretStr, ValidationError
 from structlog.testing import capture_logs
 
-from publisher.console.access import SECURITY, is_valid, new_cookie
-from publisher.console.http_connections import MOST_CONNECTIONS
+from publisher.console.http.access import SECURITY, is_valid, new_cookie
+from publisher.console.http.connections import MOST_CONNECTIONS
+from publisher.console.http.token_throttle import (
+    MOST_A_SECOND,
+    WRONG_S,
+    TokenThrottle,
+    TooManyWrongTokensError,
+)
 from publisher.console.server import served, serving
-from publisher.console.token_throttle import MOST_A_SECOND, WRONG_S, TokenThrottle, TooManyWrongTokensError
 from service.errors import SettingsError
 from service.settings import ConsoleSettings, PostgresSettings, Settings
 from tests.support.console import Console, console_of
@@ -249,7 +254,9 @@ def test_who_does_not_wait_for_the_answers_is_not_answered(monkeypatch: pytest.M
 
     monkeypatch.setattr("asyncio.sleep", unslept)
     clock = [0.0]
-    monkeypatch.setattr("publisher.console.token_throttle.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(
+        "publisher.console.http.token_throttle.time", SimpleNamespace(monotonic=lambda: clock[0])
+    )
     throttle = TokenThrottle(ConsoleSettings(token=SecretStr(TOKEN)))
 
     async def tries() -> int:
@@ -276,7 +283,7 @@ def test_a_flood_of_wrong_tokens_locks_out_no_address_that_has_logged_in(
         """As for somebody who has left."""
 
     monkeypatch.setattr("asyncio.sleep", unslept)
-    monkeypatch.setattr("publisher.console.token_throttle.time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr("publisher.console.http.token_throttle.time", SimpleNamespace(monotonic=lambda: 0.0))
     throttle = TokenThrottle(ConsoleSettings(token=SecretStr(TOKEN)))
 
     async def flood(client: str) -> None:
@@ -349,7 +356,7 @@ def test_requests_that_never_end_keep_nobody_out() -> None:
     ],
 )
 def test_a_connection_that_says_nothing_more_is_closed(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("publisher.console.http_connections.REQUEST_S", 0.2)
+    monkeypatch.setattr("publisher.console.http.connections.REQUEST_S", 0.2)
     with (
         console_of(settings()) as found,
         socket.create_connection(("127.0.0.1", found.port), timeout=60) as client,

@@ -4,7 +4,7 @@ import traceback
 
 import pytest
 
-from publisher.console.masking import (
+from publisher.console.rendering.masking import (
     shown_bytes,
     shown_detail,
     shown_headers,

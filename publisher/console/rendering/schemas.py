@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import structlog
 
-from publisher.console.masking import shown_bytes, shown_text
+from publisher.console.rendering.masking import shown_bytes, shown_text
 from service.errors import SettingsError
 from service.formats.registry.schemas import RegistrySchemas
 from service.formats.remembered import SchemaCache

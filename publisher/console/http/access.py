@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from publisher.console.token_throttle import TokenThrottle, TooManyWrongTokensError
+from publisher.console.http.token_throttle import TokenThrottle, TooManyWrongTokensError
 from service.settings import ConsoleSettings
 
 _log = structlog.get_logger()

@@ -12,9 +12,15 @@ from typing import Any
 import orjson
 import pytest
 
-from publisher.console import schemas
-from publisher.console.rendering import Rendering
-from publisher.console.schemas import AGAIN_S, MOST_VALUE_BYTES, SchemaLookup, ShownValue, ShownValues
+from publisher.console.rendering import schemas
+from publisher.console.rendering.html import Rendering
+from publisher.console.rendering.schemas import (
+    AGAIN_S,
+    MOST_VALUE_BYTES,
+    SchemaLookup,
+    ShownValue,
+    ShownValues,
+)
 from service.formats.remembered import SchemaCache
 from service.formats.wire import framed
 from service.settings import ConsoleSettings, SchemaRegistrySettings
