@@ -9,7 +9,7 @@ the lane hangs, or if its holder cannot deliver while others can.
 - heartbeat.py: renews leases, but not of a lane that hangs.
 - membership.py: reads processes and lanes, claims leases and gives them back.
 - lane_workers.py: starts and stops the threads of the lanes.
-- epochs.py: the number of lanes, and its changes.
+- lane_count.py: the number of lanes, and its changes.
 - descriptors.py: enough file descriptors for the lanes.
 - publisher/outbox/lease.py, with publisher/sql/leases.sql: when a lease has expired, or its holder is dead.
 """

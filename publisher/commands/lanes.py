@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from publisher.assignment.epochs import LaneCountChange, Lanes, change_lanes, read_lanes
+from publisher.assignment.lane_count import LaneCountChange, Lanes, change_lanes, read_lanes
 from publisher.commands.common import database
 from service.commands.confirm import confirm
 from service.commands.options import Config, Json, Yes
