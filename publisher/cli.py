@@ -17,7 +17,7 @@ app = command_line(
         ),
         DeferredCommand(
             "status",
-            "Show how far every lane is. Exits 1 when a lane is stopped, or has undelivered rows and nobody holds it.",
+            "Show the progress of every lane. Exits with 1 if a lane is stopped, or has undelivered rows and no holder.",
             "publisher.commands.status:status",
         ),
         DeferredCommand(

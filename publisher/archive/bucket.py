@@ -1,9 +1,9 @@
 """Reads and writes the files of one outbox's archive in a bucket. Only this module talks to S3.
 
-S3 needs neither rename nor fsync: what was answered is durable, and read by everybody from then on. What is missing: a write that is
-refused where the object is there already (pyarrow has none; see owner.py), and a way to give an upload up (pyarrow completes it with what
-was sent). So a large object is sent to `_writing/`, where no query looks, and copied by the server when it is whole. The parts of an upload
-that a kill has cut off are seen by nobody, and removed by a rule of the bucket (docs/archive.md).
+S3 needs neither rename nor fsync: an object whose write was confirmed is durable, and every reader sees it. pyarrow lacks two things: a
+write that is refused if the object exists (see owner.py), and a way to abort an upload, which it completes with what was sent so far. So a
+large object is sent to `_writing/`, where no query looks, and the server copies it when it is whole. An upload that a kill cuts off leaves
+parts, which no reader sees and a rule of the bucket removes (docs/archive.md).
 """
 
 from collections.abc import Iterator
@@ -30,18 +30,18 @@ _CONNECT_S, _SILENCE_S, _ATTEMPTS = 5.0, 60.0, 3
 
 _REMEDIES = {
     "NO_SUCH_BUCKET": "there is no such bucket: make it, or correct [retention] archive",
-    "NETWORK_CONNECTION": "the server does not answer: see that it can be reached, and [retention] archive_endpoint",
+    "NETWORK_CONNECTION": "the server does not answer: check that it can be reached, and [retention] archive_endpoint",
     "different region": "the bucket is in another region: set [retention] archive_region",
     "HTTP status 301": "the bucket is in another region: set [retention] archive_region",
-    "ACCESS_DENIED": "no right: the login needs to list the bucket and to get, put and delete objects below the prefix",
-    "INVALID_ACCESS_KEY_ID": "the key is unknown: see AWS_ACCESS_KEY_ID, AWS_PROFILE or the role",
-    "SIGNATURE_DOES_NOT_MATCH": "the secret is not the key's: see AWS_SECRET_ACCESS_KEY, AWS_PROFILE",
+    "ACCESS_DENIED": "a right is missing: the login must be allowed to list the bucket and to get, put and delete objects below the prefix",
+    "INVALID_ACCESS_KEY_ID": "the key is unknown: check AWS_ACCESS_KEY_ID, AWS_PROFILE or the role",
+    "SIGNATURE_DOES_NOT_MATCH": "the secret is not the key's: check AWS_SECRET_ACCESS_KEY, AWS_PROFILE",
 }
 """{part of pyarrow's message: what to do}."""
 
 
 class ArchiveBucket:
-    """The objects below `outbox=<uuid>/`, below a bucket or a prefix of it. Credentials are found as any AWS SDK finds them."""
+    """The objects below `outbox=<uuid>/`, in a bucket or below a prefix in it. Credentials are found as any AWS SDK finds them."""
 
     def __init__(self, path: str, region: str | None, endpoint: str | None, outbox_uuid: UUID) -> None:
         """`path`: BUCKET/PREFIX. Raises SettingsError where there is no such bucket, OSError."""
@@ -53,7 +53,7 @@ class ArchiveBucket:
                 region=region,
                 scheme=url.scheme or "https",
                 endpoint_override=url.netloc or None,
-                # Else what is written faster than it is sent fills the memory.
+                # Otherwise bytes that are written faster than they are sent fill the memory.
                 background_writes=False,
                 # A small object is one request.
                 allow_delayed_open=True,
@@ -73,7 +73,7 @@ class ArchiveBucket:
         require_writable(name)
         path = f"{self._own}/{name}"
         if not is_data(name):
-            # Small: one request, and none before the block has ended.
+            # A small object is sent with one request, after the block has ended.
             text = BytesIO()
             yield text
             with self._explained(), self._s3.open_output_stream(path) as stream:
@@ -96,7 +96,7 @@ class ArchiveBucket:
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        """Read an object, once: another one may have the name the next moment. See ArchiveFiles."""
+        """Read an object in one pass: the next `open` of the name may give another object. See ArchiveFiles."""
         require_readable(name)
         with self._explained():
             try:

@@ -8,20 +8,20 @@ from service.errors import SettingsError
 
 _log = structlog.get_logger()
 
-# Counted with librdkafka 2.16: a client has 5, and 3 for each broker that it is connected to. A lane has one of them and a connection to
-# Postgres; while it is being opened also a consumer, or its former producer.
+# Counted with librdkafka 2.16: a client has 5, and 3 for each broker that it is connected to. A lane has one client and one connection
+# to Postgres, and while it is being opened a second client: a consumer, or its former producer.
 _OF_CLIENT, _OF_BROKER = 5, 3
 # The connections of the console and of the metrics port (their bounds are in their servers), and 100 more.
 _OF_PROCESS = 400
 
 
 def needed_descriptors(lanes: int, brokers: int) -> int:
-    """Return what a process needs that runs so many lanes."""
+    """Return how many descriptors a process with so many lanes needs."""
     return _OF_PROCESS + lanes * (2 + 2 * (_OF_CLIENT + _OF_BROKER * brokers))
 
 
 def ensure_descriptors(lanes: int, brokers: int) -> None:
-    """Raise this process' limit to what all the lanes need. Raises SettingsError where the system does not allow it."""
+    """Increase this process' limit to what all the lanes need. Raises SettingsError where the system does not allow it."""
     needed = needed_descriptors(lanes, brokers)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

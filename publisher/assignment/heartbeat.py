@@ -1,4 +1,4 @@
-"""Renews this process' row in `outbox.publisher_process`, and the lease of each of its lanes that does not hang, in a thread."""
+"""A thread that renews this process' row in `outbox.publisher_process`, and the leases of its lanes, except those of lanes that hang."""
 
 import os
 import threading
@@ -23,15 +23,16 @@ _WAKEUPS = queries("publisher", "wakeups")
 
 _log = structlog.get_logger()
 
-# How late a broken connection may be noticed; until it is open again, other processes consider this one dead.
+# The longest pause between two beats. A broken connection is noticed at the next one; until it is open again, other processes consider this
+# one dead.
 _MOST_S = 2.0
 
 
 class ProcessHeartbeat:
-    """Beats every 2 s, or every `lease_s` / 3 if that is shorter, whatever the lanes wait for.
+    """Beats every 2 s, or every `lease_s` / 3 if that is shorter, also while the lanes wait for Kafka or Postgres.
 
-    A stopped process renews nothing; a killed one's backend is gone. A lane that is late at two beats in a row hangs; its lease ends if
-    another process is alive (decision 27).
+    A suspended process (SIGSTOP) renews nothing, and the backend of a killed process is gone. A lane that is late at two consecutive beats
+    hangs; its lease ends if another process is alive (decision 27).
     """
 
     def __init__(self, context: Context, health: ProcessHealth) -> None:
@@ -54,20 +55,20 @@ class ProcessHeartbeat:
         """The lanes that hang: their leases are not renewed."""
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.failed: Exception | None = None
-        """Why the heartbeat ended: the connection leads to another outbox, or a bug."""
+        """Why the heartbeat ended: the connection leads to another outbox, or the code has a bug."""
 
     def start(self) -> None:
         """Start beating; the process is registered with the first beat."""
         self._thread.start()
 
     def end(self, timeout_s: float) -> None:
-        """Give every lease back and say that the process has ended. Return anyway if Postgres does not answer within `timeout_s`."""
+        """Give every lease back and record that the process has ended. Returns after `timeout_s` at the latest, without an answer too."""
         self._ended = True
         self._wanted.set()
         self._thread.join(timeout_s)
 
     def take_lanes(self, takes: bool) -> None:
-        """Set whether this process takes part in sharing the lanes: one that cannot deliver takes none."""
+        """Set whether this process takes part in sharing the lanes. One that cannot deliver does not."""
         if takes != self._takes_lanes:
             self._takes_lanes = takes
             self._wanted.set()
@@ -85,7 +86,7 @@ class ProcessHeartbeat:
                 with connect(
                     self._context.settings.postgres, "publisher process", autocommit=True
                 ) as connection:
-                    # Nothing is written before it is known to be the same outbox.
+                    # Before anything is written: it must be the same outbox.
                     check_unchanged(connection, self._context.outbox)
                     self._beat(connection, backoff, loop)
             # InternalError: a standby that is not promoted yet takes no writes.
@@ -98,12 +99,12 @@ class ProcessHeartbeat:
                 return
 
     def _beat(self, connection: psycopg.Connection[Any], backoff: Backoff, loop: Loop) -> None:
-        told: tuple[bool, frozenset[LaneId]] | None = None
+        announced: tuple[bool, frozenset[LaneId]] | None = None
         while not self._ended:
             late = frozenset((lane.epoch, lane.lane) for lane in self._health.lanes() if lane.is_late())
-            # At two beats: all are late for a moment in a process that was stopped and woke up.
+            # One late beat is no proof: all lanes are late for a moment when a suspended process continues.
             self._late, self.hung = late, late & self._late
-            tells = self._takes_lanes, self.hung
+            state = self._takes_lanes, self.hung
             connection.execute(
                 _PROCESSES["beat"],
                 self._parameters
@@ -113,10 +114,10 @@ class ProcessHeartbeat:
                     "late_lanes": [lane for _, lane in sorted(self.hung)],
                 },
             )
-            if tells != told:
-                # The other processes give lanes to this one, or take over the lanes that it cannot deliver.
+            if state != announced:
+                # So that the other processes give lanes to this one, or take over the lanes that it cannot deliver.
                 connection.execute(_WAKEUPS["wake_publishers"])
-                told = tells
+                announced = state
             backoff.reset()
             self._health.heartbeat_written()
             loop.turn()

@@ -1,4 +1,4 @@
-"""`publisher status`: prints how far every lane is."""
+"""`publisher status`: prints the progress of every lane."""
 
 import typer
 from rich.console import Console
@@ -13,7 +13,7 @@ from service.settings import load_settings
 
 
 def status(config: Config = None, as_json: Json = False) -> None:
-    """Show how far every lane is. Exits 1 when a lane is stopped, or has undelivered rows and nobody holds it."""
+    """Show the progress of every lane. Exits with 1 if a lane is stopped, or has undelivered rows and no holder."""
     with database(load_settings(config), "status") as connection:
         found = read_status(connection)
     if as_json:
@@ -39,7 +39,7 @@ def print_status(out: Console, found: PublisherStatus) -> None:
         out.print(f"parked now: {reasons}", style="yellow")
     for topic, since in found.parked_topics.items():
         out.print(
-            f"topic {topic!r}: its rows are parked while it does not exist, decided {since:%F %T} UTC",
+            f"topic {topic!r}: while it does not exist, its rows are parked by a decision of {since:%F %T} UTC",
             style="yellow",
         )
     replays = ", ".join(f"{count} {state}" for state, count in found.replays.items() if count)

@@ -7,8 +7,8 @@ For each key and window of batches, in one transaction of Postgres:
 3. write their tombstones, in a transaction of Kafka;
 4. delete the rows, and let rows of `outbox.erased` stand for them.
 
-Then the key's letters, those that were named by their place, and the places where the key stands beside rows. A key is done in a round that
-began with no session open that may have been its own when the command began.
+Then it erases the key's letters, letters that were named by their position, and the key where it is stored beside rows. Sessions that were
+open when the command began may be the key's: a key is done after a round that began when all of them had closed, and left nothing.
 
 The archive comes last (publisher/archive): rows go from Postgres into it and never back.
 """
@@ -41,7 +41,7 @@ _SHOWN = 20
 _POSITIONS_AT_ONCE = 100
 _LETTERS_AT_ONCE = 100
 _ROWS_AT_ONCE = 10_000
-"""Rows of a key that are erased while the writer lock is held. For each such step all deliveries are read before."""
+"""The most rows of a key that are erased while the writer lock is held. Before each such step all deliveries are read."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ def check_key(session_key: str) -> None:
 
 
 class Erasure:
-    """The work on some session keys. `connection` in autocommit mode, and this command's alone."""
+    """Erases some session keys. `connection` is in autocommit mode, and nothing else uses it."""
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class Erasure:
         writer: TombstoneWriter | None = None,
         archive: ArchiveErasure | None = None,
     ) -> None:
-        """`letters`: where dead letters without a key are that go too. `archive`: None where there is none.
+        """`letters`: positions of dead letters without a key, which are erased too. `archive`: None where there is none.
 
-        Raises FencedError where another erasure runs, UnavailableError where a stranger has its lock.
+        Raises FencedError where another erasure runs, UnavailableError where a stranger holds the lock.
         """
         if connection.execute(_ERASURE["alone"]).fetchone() != (True,):
             refuse_strangers(connection, "outbox.erasure")
@@ -227,10 +227,10 @@ class Erasure:
         found.left = "it is open: `spark-job dead-letters discard ID` first" if still_open else None
 
     def _erase_traces(self, key: str) -> list[str]:
-        """Erase the key where it stands beside rows; return the positions that need it still.
+        """Erase the key where it is stored beside rows; return the positions that still need it.
 
-        Positions may be many and large, and the job writes no batch while the writer lock is held: those that are there are read without
-        it, and those that came meanwhile under it.
+        Positions may be many and large, and the job writes no batch while the writer lock is held. So existing positions are read
+        without it, and only those that are added meanwhile under it.
         """
         kept: set[str] = set()
         last = dict.fromkeys(("batch", "generation", "savepoint"), 0)
@@ -245,7 +245,7 @@ class Erasure:
         return sorted(kept.union(still))
 
     def _erase_some(self, query: LiteralString, parameters: dict[str, Any]) -> list[Any]:
-        """Run a statement that returns how much it changed; return what else it says."""
+        """Run a statement whose first value is how much it changed; return its other values."""
         with self._changing():
             row = self._connection.execute(query, parameters).fetchone()
             changed, *others = row or (0, [], None)
@@ -254,7 +254,7 @@ class Erasure:
         return others
 
     def _record(self, **result: int) -> None:
-        """Keys only as their number: what is erased must not live on in the operator log."""
+        """Write to the operator log, with the number of keys only: what is erased must not live on there."""
         topics = [] if self._writer is None else sorted(self._writer.topics)
         operations.record(
             self._connection, "publisher erase", {"keys": len(self.keys), "tombstones": topics}, result

@@ -1,4 +1,9 @@
-"""Makes librdkafka clients, all configured alike: our defaults, then [kafka.options], then the options that exactly-once requires."""
+"""Makes librdkafka clients, all configured alike: our defaults, then [kafka.options], then the options that exactly-once requires.
+
+Each client reads [kafka] secret_options_file and the certificates when it is made. A client whose login is refused is made again: a lane's
+producer with the lane's next attempt (publisher/lane/worker.py), an administrative client by service/kafka/renewable_client.py. So a
+password that changes in the file needs no restart.
+"""
 
 import logging
 import time

@@ -1,4 +1,8 @@
-"""Describes and creates the topics that a publisher writes: the compacted progress topic, and the output topics with their limits."""
+"""Describes and creates the topics that a publisher writes: the compacted progress topic, and the output topics with their limits.
+
+A missing output topic is created, or stops the lane. A topic that was deleted and created again has another id: `check_topics`, in
+publisher/outbox/identity.py, stops the lane then.
+"""
 
 import threading
 import time
@@ -49,7 +53,10 @@ _REPLICATION = 3
 
 
 class OutputTopic(NamedTuple):
-    """A topic as Kafka describes it: its id changes when it is deleted and created again."""
+    """A topic as Kafka describes it. `topic_id` changes when the topic is deleted and created again.
+
+    `is_compacted`: its `cleanup.policy` is compact alone, as that of a progress topic.
+    """
 
     topic_id: str
     partitions: int

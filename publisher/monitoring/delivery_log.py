@@ -26,7 +26,7 @@ class DeliveryLog:
     def add(
         self, epoch: int, lane: int, seq: int, *, batch: int, sessions: int, events: int, parked: int
     ) -> None:
-        """Count a transaction: row (epoch, lane, seq) of outbox.delivery. One that only moved the cursor is not counted."""
+        """Count the transaction of row (epoch, lane, seq) in outbox.delivery, unless it only moved the cursor."""
         if not sessions and not parked:
             return
         with self._lock:

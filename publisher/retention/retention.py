@@ -40,7 +40,7 @@ class RightsError(OutboxError):
 
 @dataclass
 class RetentionReport:
-    """The result of a run. `failed`: why it could not continue dropping, None if it could."""
+    """The result of a run. `failed`: why it stopped dropping partitions, None if it did not."""
 
     survey: RetentionSurvey
     made: int
@@ -67,7 +67,7 @@ def require_limit(settings: Settings) -> None:
 
 
 def run_once(settings: Settings) -> RetentionReport:
-    """Do everything once.
+    """Run every step once.
 
     Raises SettingsError where retention is off, RightsError, FencedError while another retention runs, UnavailableError, SchemaError.
     """
@@ -82,7 +82,7 @@ def run_once(settings: Settings) -> RetentionReport:
             failed = error
             raise
         finally:
-            # For the alert. A lost connection can write nothing, and is an alert of its own.
+            # An alert reads this. Over a lost connection nothing can be written; that has a separate alert.
             if not connection.closed:
                 connection.execute(
                     _SESSION["ended"], {"failed": None if failed is None else str(failed).strip()}
@@ -108,7 +108,7 @@ def _run(connection: psycopg.Connection[Any], settings: Settings) -> RetentionRe
 def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -> "ArchiveWriter | None":
     """Return the archive to write to. Raises SettingsError, UnavailableError if the archive, or its last partition, is not there.
 
-    The folder that a volume is mounted on is there without the volume, too: files in it are hidden by the next mount.
+    A mount point exists without its volume, too, and the next mount hides files written into it, so the archive itself is looked for.
     """
     if not settings.archive:
         return None
@@ -197,13 +197,13 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
         # InternalError: read only, after a failover.
         except (psycopg.OperationalError, psycopg.InternalError) as error:
             raise UnavailableError(
-                f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run the command again: it continues "
-                "from there"
+                f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run the command again: what was "
+                "done stays done"
             ) from error
 
 
 def require_rights(connection: psycopg.Connection[Any], settings: RetentionSettings) -> None:
-    """Raise RightsError unless this login may drop partitions, and do what else the settings ask for: open letters, the archive."""
+    """Raise RightsError unless this login may drop partitions, and what else the settings ask for: remove open letters, read outputs."""
     row = connection.execute(_SESSION["may_drop"]).fetchone()
     assert row is not None
     login, may_drop, may_drop_open_letters, may_read = row
@@ -219,7 +219,7 @@ def require_rights(connection: psycopg.Connection[Any], settings: RetentionSetti
         )
     if settings.archive and not may_read:
         raise RightsError(
-            f"{login!r} may not read the outputs that [retention] archive is for: GRANT SELECT ON outbox.session_output TO "
+            f"{login!r} may not read the outputs, which [retention] archive keeps: GRANT SELECT ON outbox.session_output TO "
             f"{quoted(login)}; GRANT SELECT (session_key) ON outbox.parked TO {quoted(login)}. Nothing was done"
         )
 
@@ -227,10 +227,10 @@ def require_rights(connection: psycopg.Connection[Any], settings: RetentionSetti
 def _other(connection: psycopg.Connection[Any]) -> str:
     holder = lock_holder(connection, RETENTION_LOCK)
     if holder is None:
-        return "another retention runs, or did until now. Nothing was done"
+        return "another retention runs, or has just ended. Nothing was done"
     if holder.shared:
         return (
-            f"outputs are needed as they are for now, by {holder}. Nothing was done; run it again when that has finished, or end "
-            f"that with: SELECT pg_terminate_backend({holder.pid})"
+            f"{holder} needs the outputs unchanged for now. Nothing was done; run retention again when that has ended, or end it "
+            f"with: SELECT pg_terminate_backend({holder.pid})"
         )
-    return f"another retention runs, {holder}. Nothing was done; it does the work"
+    return f"another retention runs, {holder}, and does the work. Nothing was done here"

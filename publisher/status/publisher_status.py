@@ -1,4 +1,4 @@
-"""Reads how far every lane is, from Postgres alone: works while the publisher or Kafka is down."""
+"""Reads the progress of every lane from Postgres alone, so it works while the publisher or Kafka is down."""
 
 from dataclasses import asdict, dataclass, field
 from datetime import datetime

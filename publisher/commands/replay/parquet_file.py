@@ -1,7 +1,7 @@
 """`--to-file PATH.parquet`: rows with the columns of the archive, so that one query reads both.
 
-What a row has beside its outputs is as it is stored. Of the outputs it has those that a replay would send, under the topics that they
-would go to, with all headers: `outbox-id` is among them, for where outputs are left out, it can no longer be found by counting.
+A row has only the outputs that a replay would send, under the topics that they would go to, and everything else as it is stored. Headers
+include `outbox-id`, because the number in it cannot be counted where outputs are left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,9 +41,9 @@ def parquet_file(file: BinaryIO, outgoing: Outgoing) -> Iterator[Callable[[Store
 
 
 def sent_part(row: StoredRow, outgoing: Outgoing) -> StoredRow:
-    """Return a row with what goes out of it. Raises ValueError where the row cannot be read, or has no time of its commit."""
+    """Return a row with the outputs that a replay would send. Raises ValueError if it cannot be read, or the ledger has no such batch."""
     if row.committed_at is None:
-        raise ValueError("the ledger does not have the batch: `publisher audit` says more")
+        raise ValueError("the ledger does not have the batch: `publisher audit` shows what is missing")
     records = list(outgoing.records(row.row()))
     selected = [outgoing.topics is None or topic in outgoing.topics for topic in row.topics]
     rest = iter(selected)

@@ -78,8 +78,8 @@ def start(
 ) -> None:
     """Send outputs that every lane has delivered once more, in the foreground. SIGTERM and SIGINT end it at a transaction boundary.
 
-    Filters combine: all of them must hold. `replay go-on ID` continues where it was after any end, kill -9 included. --dry-run also asks
-    the target, and ends as the start would. Exits with 1 where only session keys were named that have no row: nothing is sent then.
+    Filters combine: all of them must hold. `replay go-on ID` continues a replay after any end, kill -9 included. A dry run also checks
+    the target, and has the exit code of the start. Exits with 1, and sends nothing, if every named session key has no row.
     """
     filters = Filters(
         from_batch=from_batch,
@@ -95,9 +95,9 @@ def start(
             "(--from-batch, --to-batch, --since, --until, --key, --keys-file, --topic)"
         )
     if to_file is not None and (to_config or to_servers or create_topics or rate or skip_refused):
-        raise SettingsError("--to-file sends nothing: leave out what is for a target in Kafka")
+        raise SettingsError("--to-file sends nothing: leave out the options of a target in Kafka")
     if to_file is not None and to_file.exists():
-        raise SettingsError(f"--to-file {str(to_file)!r} is there already: name a new file")
+        raise SettingsError(f"--to-file {str(to_file)!r} exists already: name a new file")
     if to_file is not None and not dry_run:
         # Before the rows are counted.
         check_writable(to_file, "--to-file")
@@ -107,7 +107,7 @@ def start(
         raise SettingsError(
             f"[schema_registry] url = {settings.schema_registry.url!r}: values may name their schemas by that registry's ids, and a replay "
             "sends them as they are. Say --keep-schema-ids if the other cluster's consumers use this registry, or one that has its schemas "
-            "under the same ids; values are not encoded anew (docs/formats.md)"
+            "under the same ids; values are not encoded again (docs/formats.md)"
         )
     request = ReplayRequest(
         filters, _targets(settings, to_topic), to_config, to_servers, rate, create_topics, from_archive
@@ -174,14 +174,14 @@ def _targets(settings: Settings, words: list[str] | None) -> ReplayTargets:
 
 
 def _confirm_compacted(topics: list[str], *, accepted: bool) -> None:
-    """Ask before older values are put on top of newer ones. Raises SettingsError where nobody can be asked."""
+    """Ask before older values replace newer ones in compacted topics. Raises SettingsError where nobody can be asked."""
     if not topics or accepted:
         return
     if sys.stdin.isatty():
         error_console().print(f"{_compacted_text(topics)}")
     confirm(
         False,
-        "Send them all the same?",
+        "Send them anyway?",
         f"{_compacted_text(topics)} (docs/compacted-outputs.md)",
         flag="--accept-compacted",
     )
@@ -189,8 +189,8 @@ def _confirm_compacted(topics: list[str], *, accepted: bool) -> None:
 
 def _compacted_text(topics: list[str]) -> str:
     return (
-        f"compacted: {', '.join(topics)}. A replay appends, and the last record of a key is its value there: a key that has a newer "
-        "output than those that are replayed falls back to an older value, for good"
+        f"compacted: {', '.join(topics)}. A replay appends, and the last record of a key is its value there. A key with an output newer "
+        "than the replayed ones falls back to an older value, for good"
     )
 
 
