@@ -9,8 +9,8 @@ from publisher.kafka import clients
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic, Topics
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import Row
-from publisher.protocol.refusals import Place, Refusal, TopicLimits, refusal
+from publisher.protocol.records import Row, RowKey
+from publisher.protocol.refusals import Refusal, TopicLimits, refusal
 from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
 from service.settings import KafkaSettings
 
@@ -34,7 +34,7 @@ class Admission(ABC):
         self._client_max_bytes = clients.client_max_bytes(kafka)
         self._compressed = clients.compresses(kafka)
         self._began_at = 0.0
-        self._aside: set[Place] = set()
+        self._aside: set[RowKey] = set()
         self._configured_batch_bytes = clients.batch_bytes(kafka)
         self._topic_max_bytes: dict[str, int] = {}
         self._batch_bytes_in_use = self.batch_bytes
@@ -44,7 +44,7 @@ class Admission(ABC):
         """The producer's `batch.size`: the configured one, or the least `max.message.bytes` that a topic met so far has by now."""
         return min([self._configured_batch_bytes, *self._topic_max_bytes.values()])
 
-    def begin(self, aside: Iterable[Place]) -> None:
+    def begin(self, aside: Iterable[RowKey]) -> None:
         """Start over after fencing: the topics may have changed, too. `aside`: rows that are not sent."""
         self._began_at = time.monotonic()
         self._aside = set(aside)
@@ -59,8 +59,8 @@ class Admission(ABC):
         """
         if rows and self._aside:
             # Rows that the cursor has passed do not come again.
-            first = rows[0].batch_id, rows[0].session_key
-            self._aside = {place for place in self._aside if place >= first}
+            first = rows[0].row_key
+            self._aside = {key for key in self._aside if key >= first}
         rows, names, limits = self._with_limits(self._with_allowed_topics(self._kept(rows)))
         rows = self._without_progress_topics(rows, limits)
         refused = [row for row in rows if self._refusal(row, limits) is not None]
@@ -71,7 +71,7 @@ class Admission(ABC):
         for row in refused:
             found = self._refusal(row, limits)
             if found is not None:
-                self.put_aside((row.batch_id, row.session_key), found)
+                self.put_aside(row.row_key, found)
         return self._kept(rows)
 
     def _with_limits(self, rows: list[Row]) -> tuple[list[Row], set[str], dict[str, TopicLimits]]:
@@ -84,7 +84,7 @@ class Admission(ABC):
                 missing = self._of_topic(rows, error.topic)
                 found = self._without_topic(error, len(missing))
                 for row in missing:
-                    self.put_aside((row.batch_id, row.session_key), found)
+                    self.put_aside(row.row_key, found)
                 rows = self._kept(rows)
 
     def _with_allowed_topics(self, rows: list[Row]) -> list[Row]:
@@ -107,16 +107,16 @@ class Admission(ABC):
         for row in rows:
             topic = min(refused.keys() & self._outgoing.destinations([row]), default=None)
             if topic is not None:
-                self.put_aside((row.batch_id, row.session_key), Refusal("invalid", refused[topic]))
+                self.put_aside(row.row_key, Refusal("invalid", refused[topic]))
         return self._kept(rows)
 
     def _of_topic(self, rows: list[Row], topic: str) -> list[Row]:
         return [row for row in rows if topic in self._outgoing.destinations([row])]
 
-    def put_aside(self, place: Place, found: Refusal) -> None:
+    def put_aside(self, key: RowKey, found: Refusal) -> None:
         """Leave a row out from now on."""
-        self._put_aside(place, found)
-        self._aside.add(place)
+        self._put_aside(key, found)
+        self._aside.add(key)
 
     def check_offsets(self, offsets: dict[str, dict[str, list[int]]]) -> None:
         """Notice that a topic was deleted and created again: its offsets begin at 0 again. `offsets`: of a committed transaction."""
@@ -125,7 +125,7 @@ class Admission(ABC):
             self._check_ids(self._topics.describe(begun_anew))
 
     @abstractmethod
-    def _put_aside(self, place: Place, found: Refusal) -> None:
+    def _put_aside(self, key: RowKey, found: Refusal) -> None:
         """Record that a row is left out, before any transaction passes it; or raise what stops the delivery."""
 
     def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
@@ -139,7 +139,7 @@ class Admission(ABC):
     def _kept(self, rows: list[Row]) -> list[Row]:
         if not self._aside:
             return rows
-        return [row for row in rows if (row.batch_id, row.session_key) not in self._aside]
+        return [row for row in rows if row.row_key not in self._aside]
 
     def _refusal(self, row: Row, limits: dict[str, TopicLimits]) -> Refusal | None:
         return refusal(row, limits, self._client_max_bytes, self._outgoing)

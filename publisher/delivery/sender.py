@@ -20,8 +20,8 @@ from publisher.monitoring import metrics
 from publisher.protocol.chunk_limits import ChunkLimits
 from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import Row, value_bytes
-from publisher.protocol.refusals import Place, RecordRefusedError, Refusal
+from publisher.protocol.records import Row, RowKey, value_bytes
+from publisher.protocol.refusals import RecordRefusedError, Refusal
 from publisher.protocol.stop_reasons import StartOverError
 from service.kafka.renewable_client import Complaints
 from service.observability.loops import LifeSign, unwatched
@@ -155,7 +155,7 @@ class Sender:
     @contextmanager
     def finding_refused(
         self,
-        put_aside: Callable[[Place, Refusal], None],
+        put_aside: Callable[[RowKey, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> Iterator[None]:
         """Call `send` in the body of this block: if Kafka refuses a record, the next transactions are smaller until the row is found.
@@ -228,7 +228,7 @@ class Sender:
     def _search(
         self,
         error: RecordRefusedError,
-        put_aside: Callable[[Place, Refusal], None],
+        put_aside: Callable[[RowKey, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> None:
         """Put aside the rows that Kafka refused, or find them with smaller transactions."""
@@ -239,5 +239,5 @@ class Sender:
             return
         if not error.rows:
             raise nobody(error)
-        for place, found in error.rows.items():
-            put_aside(place, found)
+        for key, found in error.rows.items():
+            put_aside(key, found)

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from publisher.delivery.handover import HandoverTurns
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import SENT_NOW, DeliveryReport, Row
-from publisher.protocol.refusals import RECORD_ERRORS, Place, RecordRefusedError, Refusal
+from publisher.protocol.records import SENT_NOW, DeliveryReport, Row, RowKey
+from publisher.protocol.refusals import RECORD_ERRORS, RecordRefusedError, Refusal
 from service.kafka.renewable_client import Complaints
 from service.kafka.rights import needing
 from service.lifecycle.fault_points import reach
@@ -45,7 +45,7 @@ class OffsetTally:
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, int], list[int]] = {}
         self._progress: dict[tuple[str, int], list[int]] = {}
-        self.refused: dict[Place, Refusal] = {}
+        self.refused: dict[RowKey, Refusal] = {}
         """Rows that Kafka refused. Filled by `watch` only."""
 
     def report(self, error: KafkaError | None, message: Message) -> None:
@@ -74,7 +74,7 @@ class OffsetTally:
         """Return the offset of the first progress record in the partition of this one, None while Kafka has confirmed none."""
         return min(self._progress.get((record.topic, record.partition), []), default=None)
 
-    def watch(self, place: Place, *, own_timestamp: bool) -> DeliveryReport:
+    def watch(self, row: RowKey, *, own_timestamp: bool) -> DeliveryReport:
         """Return a delivery report callback that also remembers the row whose record Kafka refused for itself.
 
         `own_timestamp`: the row gives the record's time. Otherwise it is this host's clock that Kafka refuses.
@@ -84,7 +84,7 @@ class OffsetTally:
             clock = error is not None and error.code() == KafkaError.INVALID_TIMESTAMP and not own_timestamp
             if error is not None and error.code() in RECORD_ERRORS and not clock:
                 found = Refusal(RECORD_ERRORS[error.code()], f"Kafka refused it: {error.str()}")
-                self.refused.setdefault(place, found)
+                self.refused.setdefault(row, found)
             self.report(error, message)
 
         return report
@@ -218,11 +218,11 @@ class Transaction:
 
     def _send(self, row: Row) -> None:
         report: DeliveryReport = self.tally.report
-        place = (row.batch_id, row.session_key)
+        row_key = row.row_key
         for number, record in enumerate(self._outgoing.records(row), 1):
             topic, value, key, partition, timestamp_ms, headers = record
             if self._one_by_one:
-                report = self.tally.watch(place, own_timestamp=timestamp_ms != SENT_NOW)
+                report = self.tally.watch(row_key, own_timestamp=timestamp_ms != SENT_NOW)
             self._produce(topic, value, key, partition, report, None, timestamp_ms, headers)
             if number % _RECORDS_A_MOVE == 0:
                 self._turns.move(self._alive)

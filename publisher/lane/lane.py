@@ -372,12 +372,8 @@ def _times(chunk: LaneChunk, rows: Sequence[Row]) -> Sequence[latency.RowTimes]:
     """Return the times of those rows of the chunk that go out: all of them, unless some are parked."""
     if len(rows) == len(chunk.rows):
         return chunk.times
-    sent = {(row.batch_id, row.session_key) for row in rows}
-    return [
-        times
-        for row, times in zip(chunk.rows, chunk.times, strict=True)
-        if (row.batch_id, row.session_key) in sent
-    ]
+    sent = {row.row_key for row in rows}
+    return [times for row, times in zip(chunk.rows, chunk.times, strict=True) if row.row_key in sent]
 
 
 def _trace(sent: _Sending) -> None:

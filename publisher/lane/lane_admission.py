@@ -20,8 +20,8 @@ from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.parked import park
 from publisher.outbox.parked_topics import standing
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import Row
-from publisher.protocol.refusals import Place, Refusal
+from publisher.protocol.records import Row, RowKey
+from publisher.protocol.refusals import Refusal
 from publisher.protocol.remediation import park_command
 from publisher.protocol.stop_reasons import TopicMissingError
 
@@ -43,7 +43,7 @@ class LaneAdmission(Admission):
         super().__init__(context.settings.kafka, context.topics, outgoing, open_transactions, allowed)
         self._connection = connection
         self._lease: Lease | None = None
-        self._parked_after: Place | None = None
+        self._parked_after: RowKey | None = None
         self._bound_topics: dict[str, str] = {}
 
     def begin_tenure(self, connection: psycopg.Connection[Any], lease: Lease, cursor: Cursor) -> None:
@@ -56,31 +56,32 @@ class LaneAdmission(Admission):
     def admit(self, rows: list[Row]) -> list[Row]:
         """As `Admission.admit`, after reading the parked rows up to the last of `rows`."""
         while rows and self._parked_after is not None:
-            if (rows[-1].batch_id, rows[-1].session_key) <= self._parked_after:
+            if rows[-1].row_key <= self._parked_after:
                 break
             self._aside.update(self._read_parked(self._connection.get()))
         return super().admit(rows)
 
-    def _read_parked(self, connection: psycopg.Connection[Any]) -> list[Place]:
+    def _read_parked(self, connection: psycopg.Connection[Any]) -> list[RowKey]:
         """Read the next parked rows. `_parked_after`: the last that was read; None: all were."""
         assert self._lease is not None
         assert self._parked_after is not None
         from_batch, from_key = self._parked_after
-        found: list[Place] = connection.execute(
+        rows = connection.execute(
             _PARKED["ahead"],
             self._lease.parameters
             | {"from_batch": from_batch, "from_key": from_key, "rows": _PARKED_AT_ONCE},
         ).fetchall()
+        found = [RowKey(*row) for row in rows]
         self._parked_after = found[-1] if len(found) == _PARKED_AT_ONCE else None
         return found
 
-    def _put_aside(self, place: Place, found: Refusal) -> None:
+    def _put_aside(self, key: RowKey, found: Refusal) -> None:
         """Park a row. Raises LeaseLostError."""
         if self._lease is None:
             raise LeaseLostError("the lane is not held")
-        park(self._connection.get(), self._lease, place, found)
+        park(self._connection.get(), self._lease, key, found)
         metrics.parked(found.reason)
-        line = {"lane": self._lease.parameters["lane"], "batch_id": place[0], "reason": found.reason}
+        line = {"lane": self._lease.parameters["lane"], "batch_id": key.batch_id, "reason": found.reason}
         if found.reason == "topic_missing":
             # There may be hundreds a second, and one line for the whole chunk has been written.
             _log.debug("parked", **line, detail=found.detail)

@@ -12,16 +12,17 @@ from publisher.delivery.context import Context
 from publisher.kafka.open_transactions import OpenTransactions
 from publisher.kafka.topics import OutputTopic
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.refusals import Place, Refusal
+from publisher.protocol.records import RowKey
+from publisher.protocol.refusals import Refusal
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.replay.store import Replay
 
 _log = structlog.get_logger()
 
 
-def explain_refused(replay_id: int, place: Place, found: Refusal) -> str:
+def explain_refused(replay_id: int, key: RowKey, found: Refusal) -> str:
     """Return why a replay stopped at a row. `outbox.erase_traces` searches this text for the key, which is therefore quoted as JSON."""
-    batch_id, session_key = place
+    batch_id, session_key = key
     quoted = json.dumps(session_key, ensure_ascii=False)
     return (
         f"the target refuses the row of batch {batch_id}, session key {quoted}, for itself ({found.reason}): {found.detail}. Nothing of "
@@ -52,10 +53,10 @@ class ReplayAdmission(Admission):
         self.topic_ids = topic_ids
         self.begin(self._aside)
 
-    def _put_aside(self, place: Place, found: Refusal) -> None:
-        batch_id, session_key = place
+    def _put_aside(self, key: RowKey, found: Refusal) -> None:
+        batch_id, session_key = key
         if not self._skip_refused:
-            raise StoppedError(StopReason.ROW_REFUSED, explain_refused(self._replay_id, place, found))
+            raise StoppedError(StopReason.ROW_REFUSED, explain_refused(self._replay_id, key, found))
         _log.warning(
             "left_out",
             replay=self._replay_id,

@@ -11,8 +11,8 @@ from contract.output_topics import OutputTopics
 from publisher.delivery.admission import Admission
 from publisher.kafka.topics import OutputTopic
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import Row
-from publisher.protocol.refusals import Place, Refusal
+from publisher.protocol.records import Row, RowKey
+from publisher.protocol.refusals import Refusal
 from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
 from service.settings import KafkaSettings
 
@@ -56,15 +56,15 @@ class ParkingAdmission(Admission):
         stubs: Any = (topics, Outgoing(), NoneOpen(), OutputTopics(allowed))
         super().__init__(KafkaSettings(bootstrap_servers="none:1"), *stubs)
         self.decided = decided
-        self.parked: list[Place] = []
+        self.parked: list[RowKey] = []
         self.reasons: set[str] = set()
 
     @property
-    def remembered(self) -> set[Place]:
+    def remembered(self) -> set[RowKey]:
         return self._aside
 
-    def _put_aside(self, place: Place, found: Refusal) -> None:
-        self.parked.append(place)
+    def _put_aside(self, key: RowKey, found: Refusal) -> None:
+        self.parked.append(key)
         self.reasons.add(found.reason)
 
     def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
@@ -175,8 +175,6 @@ def test_what_may_be_another_outbox_s_progress_topic_is_parked_unless_somebody_h
         topics.compacted = compacted
         admission = ParkingAdmission(topics, decided=False, allowed=allowed)
         admission.begin([])
-        assert admission.admit(rows) == [
-            each for each in rows if (each.batch_id, each.session_key) not in parked
-        ]
+        assert admission.admit(rows) == [each for each in rows if each.row_key not in parked]
         assert admission.parked == parked
         assert admission.reasons == ({"invalid"} if parked else set())
