@@ -155,18 +155,18 @@ class Sender:
     @contextmanager
     def finding_refused(
         self,
-        put_aside: Callable[[RowKey, Refusal], None],
+        exclude: Callable[[RowKey, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> Iterator[None]:
         """Call `send` in the body of this block: if Kafka refuses a record, the next transactions are smaller until the row is found.
 
-        `put_aside` is called with it. `nobody`: what to raise when Kafka refuses a record, but none of the rows is to blame.
+        `exclude` is called with it. `nobody`: what to raise when Kafka refuses a record, but none of the rows is to blame.
         Raises StartOverError after each refusal.
         """
         try:
             yield
         except RecordRefusedError as error:
-            self._search(error, put_aside, nobody)
+            self._search(error, exclude, nobody)
             raise StartOverError from error
 
     def check(self) -> None:
@@ -228,10 +228,10 @@ class Sender:
     def _search(
         self,
         error: RecordRefusedError,
-        put_aside: Callable[[RowKey, Refusal], None],
+        exclude: Callable[[RowKey, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> None:
-        """Put aside the rows that Kafka refused, or find them with smaller transactions."""
+        """Exclude the rows that Kafka refused, or find them with smaller transactions."""
         if not self._bisection.one_by_one:
             if not self._bisection.on:
                 _log.info("refused_record_search", rows=error.sent, reason=str(error))
@@ -239,5 +239,5 @@ class Sender:
             return
         if not error.rows:
             raise nobody(error)
-        for key, found in error.rows.items():
-            put_aside(key, found)
+        for row, refusal in error.rows.items():
+            exclude(row, refusal)

@@ -7,15 +7,18 @@ from typing import NamedTuple
 import structlog
 
 from contract.cursor import Cursor
+from contract.output_topics import OutputTopics
 from contract.progress import Progress
 from db.statements import queries
+from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
+from publisher.delivery.excluded_rows import ExcludedRows
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
-from publisher.lane.lane_admission import LaneAdmission
+from publisher.lane.parking import Parking, parked_after
 from publisher.lane.read_ahead import ReadAhead
 from publisher.lane.reader import LaneChunk, LaneReader
 from publisher.lane.stray_rows import StrayRows
@@ -27,7 +30,7 @@ from publisher.outbox.deliveries import (
     record_delivery,
     record_resume,
 )
-from publisher.outbox.identity import check_cluster
+from publisher.outbox.identity import BoundTopics, check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol.epochs import Epoch
@@ -74,7 +77,9 @@ class Lane:
         self._epoch = epoch
         self.lane = lane
         self._connection = OutboxConnection(context, f"publisher lane {epoch.epoch}/{lane}")
-        self._admission = LaneAdmission(context, self._connection, outgoing)
+        allowed = OutputTopics(publisher.output_topics, publisher.progress_topic)
+        parking = Parking(self._connection, self._held, context.topics)
+        self._admission = Admission(context, outgoing, allowed, parking)
         self.sender = Sender(context, outgoing, self._connection.name, size, timeout_ms)
         self._chunks = ReadAhead(
             LaneReader(epoch.epoch, lane), context.large_rows, publisher.transaction_bytes
@@ -240,7 +245,8 @@ class Lane:
 
     def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         read_repeated_arrays(connection)
-        self._admission.begin_tenure(connection, self._held(), position.cursor)
+        parked = parked_after(self._connection, self._held(), position.cursor)
+        self._admission.begin(ExcludedRows(parked), BoundTopics(self._connection.get))
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
         self.sender.begin(self.lane)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
@@ -249,7 +255,7 @@ class Lane:
 
     def _deliver(self, tenure: Tenure) -> StepOutcome:
         connection, position = tenure
-        with self.sender.finding_refused(self._admission.put_aside, self._refused_by_nobody):
+        with self.sender.finding_refused(self._admission.exclude, self._refused_by_nobody):
             self.alive(doing="reads its next rows")
             chunk = self._next_chunk(connection, position)
             if isinstance(chunk, StepOutcome):

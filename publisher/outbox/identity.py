@@ -1,6 +1,6 @@
 """Decides whether this is the outbox, Postgres server, Kafka cluster, prefix and output topics that the publisher is bound to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -131,6 +131,21 @@ def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str
     bound = row[0] if row is not None else {}
     check_topics(bound, topic_ids)
     return bound
+
+
+class BoundTopics:
+    """The ids of the output topics that the outbox is bound to. One for each tenure of a lane."""
+
+    def __init__(self, connection: Callable[[], psycopg.Connection[Any]]) -> None:
+        """`connection` returns a connection that leads to this outbox."""
+        self._connection = connection
+        self._ids: dict[str, str] = {}
+
+    def check(self, ids: Mapping[str, str]) -> None:
+        """Raise StoppedError unless each topic has the recorded id; record the ids of new topics."""
+        if any(name not in self._ids for name in ids):
+            self._ids = bind_topics(self._connection(), ids)
+        check_topics(self._ids, ids)
 
 
 def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:

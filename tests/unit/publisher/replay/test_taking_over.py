@@ -220,7 +220,7 @@ def refused_replay(
         def open(self) -> None: ...
 
         def run_once(self) -> StepOutcome:
-            with self._sender.finding_refused(self._admission.put_aside, self._refused_by_nobody):
+            with self._sender.finding_refused(self._admission.exclude, self._refused_by_nobody):
                 self._sender.send([], [])
             return StepOutcome.DELIVERED
 
