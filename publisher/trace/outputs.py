@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from contract.places import OutboxId
+from contract.positions import OutboxId
 from db import windows
 from db.statements import queries
 from publisher.kafka.topics import Topics

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from contract.places import RecordPlace
+from contract.positions import RecordPosition
 from publisher.outbox.erased import ErasedSession
 from publisher.trace.consumers import Consumptions, described
 from publisher.trace.outputs import Output, OutputKey, must_be_in_kafka
@@ -73,7 +73,7 @@ def _place(copy: Copy) -> str:
 
 
 def print_record(
-    wanted: RecordPlace,
+    wanted: RecordPosition,
     record: StoredRecord | None,
     unread: str,
     outputs: Sequence[Output],
