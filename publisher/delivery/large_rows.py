@@ -1,6 +1,6 @@
 """Lets one lane of a process at a time hold a row of more than `[publisher] transaction_bytes`, which bounds what all lanes hold.
 
-A lane that must wait for its turn keeps its place. A turn that does not end is over after a time: its lane hangs, and
+A lane that must wait for its turn stays in the queue. A turn that does not end is over after a time: its lane hangs, and
 the others would never deliver their rows. That lane keeps its memory; nothing else depends on turns.
 """
 
@@ -19,7 +19,7 @@ class LargeRows:
         self._since = 0.0
 
     def take(self, lane: object, timeout_s: float) -> bool:
-        """Wait at most so long; return whether it is this lane's turn. The lane keeps its turn, or its place in the queue, until `end`."""
+        """Wait at most so long; return whether it is this lane's turn. The lane keeps its turn, or stays in the queue, until `end`."""
         with self._changed:
             if lane not in self._lanes:
                 self._lanes.append(lane)

@@ -53,11 +53,11 @@ class OffsetTally:
         if error is not None:
             return  # the commit fails then, with the error
         # Kafka tells topic, partition and offset of every record that it took.
-        place: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
+        partition: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
         offset: int = message.offset()  # type: ignore[assignment]
-        bounds = self._offsets.get(place)
+        bounds = self._offsets.get(partition)
         if bounds is None:
-            self._offsets[place] = [offset, offset]
+            self._offsets[partition] = [offset, offset]
         elif offset < bounds[0]:
             bounds[0] = offset
         elif offset > bounds[1]:
@@ -66,9 +66,9 @@ class OffsetTally:
     def report_progress(self, error: KafkaError | None, message: Message) -> None:
         """Take the delivery report of a progress record."""
         if error is None:
-            place: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
+            partition: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
             offset: int = message.offset()  # type: ignore[assignment]
-            self._progress.setdefault(place, []).append(offset)
+            self._progress.setdefault(partition, []).append(offset)
 
     def progress_from(self, record: ProgressRecord) -> int | None:
         """Return the offset of the first progress record in the partition of this one, None while Kafka has confirmed none."""
@@ -91,8 +91,8 @@ class OffsetTally:
 
     def newest(self) -> dict[tuple[str, int], int]:
         """Return the greatest offset in each partition that Kafka has confirmed, the progress topic's too."""
-        outputs = {place: bounds[1] for place, bounds in self._offsets.items()}
-        return outputs | {place: max(offsets) for place, offsets in self._progress.items()}
+        outputs = {partition: bounds[1] for partition, bounds in self._offsets.items()}
+        return outputs | {partition: max(offsets) for partition, offsets in self._progress.items()}
 
     def as_json(self) -> dict[str, dict[str, list[int]]]:
         """Return {topic: {partition: [first, last]}}."""

@@ -99,8 +99,8 @@ def partition_records(
 
 def _belongs(key: bytes, partition: int) -> bool:
     """Whether a publisher writes records of this key to this partition. Tombstones, too, go to a lane's own partition only."""
-    place = lane_of_key(key)
-    return place is None or place[1] == partition
+    lane_id = lane_of_key(key)
+    return lane_id is None or lane_id[1] == partition
 
 
 class Newest(NamedTuple):
@@ -119,15 +119,15 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
     seen: set[tuple[int, int]] = set()
     later: dict[tuple[int, int], Progress] = {}
     for record in records:
-        place = lane_of_key(record.key)
-        if place is None or place[0] < epoch or place in seen:
+        lane_id = lane_of_key(record.key)
+        if lane_id is None or lane_id[0] < epoch or lane_id in seen:
             continue
-        seen.add(place)
+        seen.add(lane_id)
         _check_later(len(seen))
-        if place == (epoch, lane):
+        if lane_id == (epoch, lane):
             return Newest(None if record.value is None else Progress.decode(record.value), later)
-        if place[0] > epoch and record.value is not None:
-            later[place] = Progress.decode(record.value)
+        if lane_id[0] > epoch and record.value is not None:
+            later[lane_id] = Progress.decode(record.value)
     return Newest(None, later)
 
 
@@ -141,13 +141,13 @@ def later_than(
     """
     later: dict[tuple[int, int], Progress | None] = {}
     for count, record in enumerate(records, 1):
-        place = lane_of_key(record.key)
-        if place is not None and place[0] > epoch:
-            later.setdefault(place, None if record.value is None else Progress.decode(record.value))
+        lane_id = lane_of_key(record.key)
+        if lane_id is not None and lane_id[0] > epoch:
+            later.setdefault(lane_id, None if record.value is None else Progress.decode(record.value))
             _check_later(len(later))
-        elif place is not None and record.value is not None and count >= least:
+        elif lane_id is not None and record.value is not None and count >= least:
             break
-    return {place: record for place, record in later.items() if record is not None}
+    return {lane_id: record for lane_id, record in later.items() if record is not None}
 
 
 def _check_later(epochs: int) -> None:

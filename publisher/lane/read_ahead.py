@@ -81,6 +81,6 @@ class ReadAhead:
             self._asked = None
 
     def end_large_row(self) -> None:
-        """Give the turn for large rows back, or this lane's place among those that wait for it."""
+        """Give the turn for large rows back, or leave the queue for it."""
         self.has_large_row = False
         self._large_rows.end(self)

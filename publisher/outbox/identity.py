@@ -55,7 +55,7 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
         {"cluster_id": cluster_id, "transactional_id_prefix": prefix},
     )
     identity = read_identity(connection)
-    _check_places(identity, cluster_id, prefix)
+    _check_binding(identity, cluster_id, prefix)
     return identity
 
 
@@ -78,7 +78,7 @@ def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) 
             f"this publisher was started on the Postgres server {bound.server_system_identifier}, now [postgres] dsn "
             f"leads to {found.server_system_identifier}. Restart `publisher run` once the former is gone for good",
         )
-    _check_places(found, bound.cluster_id, bound.transactional_id_prefix)
+    _check_binding(found, bound.cluster_id, bound.transactional_id_prefix)
     return found
 
 
@@ -93,7 +93,7 @@ def check_server(identity: OutboxIdentity) -> None:
         )
 
 
-def _check_places(identity: OutboxIdentity, cluster_id: str | None, prefix: str | None) -> None:
+def _check_binding(identity: OutboxIdentity, cluster_id: str | None, prefix: str | None) -> None:
     check_cluster(identity.cluster_id, cluster_id)
     check_prefix(identity, prefix)
 

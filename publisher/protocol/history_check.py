@@ -92,7 +92,7 @@ def continue_from(
             )
         position = start
     else:
-        _same_places(identity, record, remediation)
+        _same_outbox_and_cluster(identity, record, remediation)
         _names_its_commit(record, mirror, remediation)
         _counts_as_a_lane(record, mirror, remediation)
         _same_sequence(record, mirror, known, remediation)
@@ -153,7 +153,7 @@ def check_resumed_parked(record: Progress, found: int) -> None:
 
 def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
     """Raise StoppedError if Kafka has records of lane epochs beyond the newest one of this ledger."""
-    unknown = sorted(place for place in later if place[0] > newest_epoch)
+    unknown = sorted(lane_id for lane_id in later if lane_id[0] > newest_epoch)
     if unknown:
         epoch, lane = unknown[-1]
         raise StoppedError(
@@ -163,7 +163,7 @@ def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
         )
 
 
-def _same_places(identity: Identity, record: CommittedProgress, remediation: Remediation) -> None:
+def _same_outbox_and_cluster(identity: Identity, record: CommittedProgress, remediation: Remediation) -> None:
     if record.outbox_uuid != identity.outbox_uuid:
         raise StoppedError(
             StopReason.OTHER_OUTBOX,

@@ -280,12 +280,12 @@ class ReplayDelivery:
     def _is_foreign(self, start: int, end: int) -> bool:
         """Whether other replays have written all records of the progress partition from `start` up to `end`."""
         context, key = self._context, progress_key(self._replay.replay_uuid)
-        place = context.progress_topic, self._partition
+        partition = context.progress_topic, self._partition
         # Only other replays write to the partition, and their transactions are short, too.
         with committed_reader(context.settings.kafka, context.give_up, self._timeout_ms / 3_000) as reader:
             return all(
                 message.key() != key
-                for messages in reader.read({place: (start, end)})
+                for messages in reader.read({partition: (start, end)})
                 for message in messages
             )
 

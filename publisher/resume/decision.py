@@ -163,12 +163,12 @@ def move(found: LaneSurvey, to: Cursor) -> Move:
 
 
 def _nothing_shared(found: LaneSurvey) -> str:
-    place = f"lane {found.lane} of epoch {found.epoch.epoch}"
+    lane = f"lane {found.lane} of epoch {found.epoch.epoch}"
     if found.newest is None:
-        finding = f"Kafka has no progress record of {place}"
+        finding = f"Kafka has no progress record of {lane}"
     else:
         finding = (
-            f"Kafka's progress records of {place}, the newest at {found.newest.cursor}, belong to batches that this ledger "
+            f"Kafka's progress records of {lane}, the newest at {found.newest.cursor}, belong to batches that this ledger "
             "does not have or not as they were"
         )
     return (

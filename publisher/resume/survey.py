@@ -175,12 +175,12 @@ class ResumeSurvey:
         if lane >= partitions:
             return found
         with closing(self._records(lane)) as records:
-            for place, value in records:
-                if place in put_aside:
+            for lane_id, value in records:
+                if lane_id in put_aside:
                     continue
                 if value is None:
-                    put_aside.add(place)
-                elif place == (epoch.epoch, lane):
+                    put_aside.add(lane_id)
+                elif lane_id == (epoch.epoch, lane):
                     record = self._decoded(value)
                     if isinstance(record, Progress) and not _is_ahead(record, mirror, mirror_total):
                         found.newest = found.newest or record
@@ -195,35 +195,35 @@ class ResumeSurvey:
                         found.foreign = (
                             record if isinstance(record, str) else "its numbers are none of a lane"
                         )
-                elif place[0] > newest.epoch:
-                    self._add_later(found.later, place, value)
+                elif lane_id[0] > newest.epoch:
+                    self._add_later(found.later, lane_id, value)
         return found
 
     def _later(self, partition: int, newest: Epoch) -> dict[tuple[int, int], Progress | None]:
         found: dict[tuple[int, int], Progress | None] = {}
         put_aside: set[tuple[int, int]] = set()
-        for place, value in self._records(partition):
+        for lane_id, value in self._records(partition):
             if value is None:
-                put_aside.add(place)
-            elif place[0] > newest.epoch and place not in put_aside:
-                self._add_later(found, place, value)
+                put_aside.add(lane_id)
+            elif lane_id[0] > newest.epoch and lane_id not in put_aside:
+                self._add_later(found, lane_id, value)
         return found
 
     def _add_later(
-        self, later: dict[tuple[int, int], Progress | None], place: tuple[int, int], value: bytes
+        self, later: dict[tuple[int, int], Progress | None], lane_id: tuple[int, int], value: bytes
     ) -> None:
         """Add a lane's newest record; None for one that is not this outbox's, which is removed like the others."""
-        if place in later:
+        if lane_id in later:
             return
         if len(later) == MOST_LATER:
             raise StoppedError(
                 StopReason.OTHER_OUTBOX,
-                f"{self.progress_topic}[{place[1]}] has records of over {MOST_LATER:,} lane epochs that this ledger does not have: "
+                f"{self.progress_topic}[{lane_id[1]}] has records of over {MOST_LATER:,} lane epochs that this ledger does not have: "
                 "something else writes to this progress topic. Find out what, and take that right away; then delete the topic, and "
                 "`publisher resume --from mirror` makes it again and continues after what Postgres recorded as delivered",
             )
         record = self._decoded(value)
-        later[place] = record if isinstance(record, Progress) else None
+        later[lane_id] = record if isinstance(record, Progress) else None
 
     def _records(self, partition: int) -> Generator[tuple[tuple[int, int], bytes | None]]:
         """Yield ((epoch, lane), value or None where it was put aside), newest first."""
@@ -237,9 +237,9 @@ class ResumeSurvey:
             without_waiting=without_waiting,
         ) as records:
             for key, value in records:
-                place = lane_of_key(key)
-                if place is not None:
-                    yield place, value
+                lane_id = lane_of_key(key)
+                if lane_id is not None:
+                    yield lane_id, value
 
     def _decoded(self, value: bytes) -> Progress | str:
         """Return the record, or why it is not one of this outbox."""
@@ -263,8 +263,8 @@ class ResumeSurvey:
         return parked == 0 or parked <= self.parked_up_to(record.epoch, record.lane, record.cursor)
 
     def _is_recorded(self, record: Progress) -> bool:
-        place = {"epoch": record.epoch, "lane": record.lane, "seq": record.seq}
-        return bool(_one(self._connection, _RESUMES["began_anew"], place)[0])
+        transaction = {"epoch": record.epoch, "lane": record.lane, "seq": record.seq}
+        return bool(_one(self._connection, _RESUMES["began_anew"], transaction)[0])
 
 
 @dataclass
