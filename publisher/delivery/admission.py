@@ -57,7 +57,7 @@ class Admission:
 
     @property
     def batch_bytes(self) -> int:
-        """The producer's `batch.size`: the configured one, or the least `max.message.bytes` that a topic met so far has by now."""
+        """The producer's `batch.size`: the configured one, or the least `max.message.bytes` of the topics seen so far."""
         return min([self._configured_batch_bytes, *self._topic_max_bytes.values()])
 
     def begin(self, excluded: ExcludedRows, topic_ids: TopicIds) -> None:
@@ -100,7 +100,7 @@ class Admission:
             self._check_ids(self._topics.describe(begun_anew))
 
     def _with_limits(self, rows: list[Row]) -> tuple[list[Row], set[str], dict[str, TopicLimits]]:
-        """Return the rows whose topics exist, those topics, and what each takes."""
+        """Return the rows whose topics exist, these topics, and the limits of each."""
         while True:
             names = self._outgoing.destinations(rows)
             try:
@@ -147,7 +147,7 @@ class Admission:
     def _limits(self, names: set[str], *, newer_than: float) -> dict[str, TopicLimits]:
         described = self._topics.describe(names, newer_than=newer_than)
         if unmet := self._open_transactions.unmet(described):
-            # Their ends are asked for first: a topic that is made again later has an offset below them.
+            # The ends are read before the description: a topic that is deleted and created afterwards has offsets below them.
             self._open_transactions.meet({name: described[name] for name in unmet})
             described |= self._topics.describe(unmet, newer_than=time.monotonic())
         self._check_ids(described)

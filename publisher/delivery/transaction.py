@@ -52,7 +52,7 @@ class OffsetTally:
         """Take a delivery report."""
         if error is not None:
             return  # the commit fails then, with the error
-        # Kafka tells topic, partition and offset of every record that it took.
+        # The report of a stored record has its topic, partition and offset.
         partition: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
         offset: int = message.offset()  # type: ignore[assignment]
         bounds = self._offsets.get(partition)
@@ -120,11 +120,11 @@ class Transaction:
         one_by_one: bool = False,
         complaints: Complaints | None = None,
     ) -> None:
-        """`stop`: the process is to end. `turns`: of the process; `name`: who takes one, as an operator knows it; `alive` is called with
-        each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition by which the rows
-        were chosen, None where it needs no proof; `is_foreign`: whether others have written all records from it up to an offset.
-        `one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused. `complaints`: of the
-        producer.
+        """`stop`: set when the process is to end. `turns`: of the process; `name` names this lane or replay in them. `alive` is called with
+        each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition from which the
+        rows were chosen, None if it is proved already; `is_foreign` returns whether others have written all records from there up to an
+        offset. `one_by_one`: each batch of the producer holds one record, and each record is watched, to find the one that is refused.
+        `complaints`: of the producer.
         """
         self._producer = producer
         self._outgoing = outgoing
@@ -154,7 +154,7 @@ class Transaction:
         meanwhile: Callable[[], None] = lambda: None,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself; `confirm` last before the
+        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself; `confirm` right before the
         commit.
 
         Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` and `confirm` raise.

@@ -57,7 +57,7 @@ _log = structlog.get_logger()
 
 
 class _Sending(NamedTuple):
-    """The transaction under way: its progress record, and what is measured once it is recorded."""
+    """The transaction under way: its progress record, and what is measured after it is recorded."""
 
     progress: Progress
     times: Sequence[latency.RowTimes]
@@ -90,7 +90,7 @@ class Lane:
         self._committed: tuple[Progress, dict[str, dict[str, list[int]]]] | None = None
         """The newest transaction that Kafka committed, with its offsets: Postgres may fail before it is recorded."""
         self.alive: LifeSign = unwatched
-        """Called with each step, and how long it may take."""
+        """Called with each step and its time limit."""
 
     @property
     def position(self) -> DeliveryPosition | None:
@@ -98,11 +98,11 @@ class Lane:
         return None if self._tenure is None else self._tenure.position
 
     def open(self) -> bool:
-        """Do steps 1 to 4. Returns False when another process holds it, or it is not its turn.
+        """Do steps 1 to 4. Returns False when another process holds the lane, or rows of an earlier epoch must be delivered first.
 
         Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
-        # Without a lease, a failure counts as it is: `confirm` has nothing to check.
+        # Until the lease is claimed, `confirm` has nothing to check, and a failure counts as it is.
         self._lease = None
         connection = self._connection.open()
         reach("delivery.before_lease")
@@ -149,7 +149,7 @@ class Lane:
             self._lease.renew(self._connection.get())
 
     def show_stopped(self, explanation: str | None, reason: StopReason | None = None) -> None:
-        """Show in `outbox.lane` why the lane is stopped, None once it runs; if Postgres can be reached and the lane is ours."""
+        """Show in `outbox.lane` why the lane is stopped, None once it runs. Does nothing unless this process holds the lane."""
         if self._lease is not None:
             self._connection.get().execute(
                 _LANES["set_stopped"], self._lease.parameters | {"explanation": explanation, "reason": reason}
@@ -185,7 +185,7 @@ class Lane:
         return self._lease is not None
 
     def _check_kafka(self, connection: Connection) -> None:
-        """Before it fences anybody: is this the right cluster, and is the progress topic there?"""
+        """Check that this is the right cluster and that the progress topic is there, before anything is fenced."""
         context = self._context
         check_cluster(context.identity.cluster_id, context.topics.cluster_id())
         any_progress = connection.execute(_LANES["any_progress"]).fetchone()
@@ -197,7 +197,7 @@ class Lane:
         )
 
     def _read_progress(self) -> Newest:
-        """Lane 0 also looks into the partitions that only a later epoch with more lanes can have made."""
+        """Read the lane's partition. Lane 0 also reads the partitions that only a later epoch with more lanes can have."""
         epoch, context = self._epoch, self._context
         with partition_records(
             context.settings.kafka, context.topics, context.progress_topic, context.give_up
@@ -210,7 +210,7 @@ class Lane:
         return newest
 
     def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
-        """Return where to continue, None where it is not its turn. Raises StoppedError."""
+        """Return where to continue, None where rows of an earlier epoch must be delivered first. Raises StoppedError."""
         row = connection.execute(_LANES["state"], self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
@@ -265,7 +265,7 @@ class Lane:
             rows = self._admission.admit(chunk.rows)
             reach("delivery.after_admission")
             sending = self._sending(position, chunk, rows)
-            # While a refused row is searched for, nothing is read ahead: a pending answer would cost the connection that parks the row.
+            # Nothing is read ahead during the search for a refused row: a pending answer would cost the connection that parks the row.
             reads_ahead, limits = chunk.more and not self.sender.searches, self.sender.limits
             after = _after(sending.progress)
             offsets = self.sender.send(

@@ -108,7 +108,7 @@ class ReplayDelivery:
         self._newest: ReplayProgress | None = None
         """The newest record in Kafka, None where nothing was sent yet."""
         self.rested_at = 0.0
-        """When it last waited because of its rate, in monotonic seconds."""
+        """The time of the last wait because of the rate, in monotonic seconds."""
 
     @property
     def replay_uuid(self) -> UUID:
@@ -117,7 +117,7 @@ class ReplayDelivery:
 
     @property
     def limits(self) -> ChunkLimits:
-        """How much the next transaction may carry: about a second of the rate at the most."""
+        """How much the next transaction may carry: at most about one second of the rate."""
         limits = self._sender.limits
         events_per_row = self._replay.events_total / max(1, self._replay.rows_total)
         bounds = [most for most in (limits.events, self._pace.rate) if most is not None]
@@ -184,7 +184,7 @@ class ReplayDelivery:
         lease, self._lease = self._lease, None
         try:
             if reason is not None and lease is not None:
-                # A failure in the middle of a read has closed the connection, and without a new one nobody would learn the reason.
+                # A failure in the middle of a read has closed the connection, and the reason can be recorded only over a new one.
                 self._connection.get()
             if (held := self._connection.take()) is not None:
                 with closing(held):
@@ -222,7 +222,7 @@ class ReplayDelivery:
         )
 
     def _check_kafka(self) -> None:
-        """Before it fences anybody: is this the right cluster, and is the progress topic there?"""
+        """Check that this is the right cluster and that the progress topic is there, before anything is fenced."""
         context = self._context
         check_target(context, self._replay)
         context.topics.ensure_progress(

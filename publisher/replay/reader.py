@@ -1,6 +1,6 @@
 """Reads a replay's next rows in (batch_id, session_key) order, in short snapshots.
 
-First many rows are listed from the indexes alone; then their wide columns are fetched, enough for one transaction at a time.
+Many rows are listed first, from the indexes alone; their wide columns are then fetched for one transaction at a time.
 """
 
 from typing import Any, NamedTuple

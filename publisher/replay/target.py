@@ -134,7 +134,7 @@ class WrittenTopics:
 
 
 def check_topics(context: Context, names: Iterable[str]) -> None:
-    """Raise StoppedError where a topic is missing, UnavailableError where one takes nothing for now, KafkaException."""
+    """Raise StoppedError where a topic is missing, UnavailableError where one cannot be written for now, KafkaException."""
     try:
         context.topics.describe(names)
     except StoppedError as error:
