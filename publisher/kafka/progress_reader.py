@@ -11,6 +11,7 @@ from contract.progress import Progress, lane_of_key
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import explanation
 from publisher.kafka.topics import Topics
+from publisher.protocol.epochs import LaneId
 from publisher.protocol.remediation import FORGED
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.kafka.reading import EndNotReachedError, RangeReader
@@ -107,7 +108,7 @@ class Newest(NamedTuple):
     """The newest records of a lane's partition. `later`: records of later epochs, newest of each lane."""
 
     record: Progress | None
-    later: dict[tuple[int, int], Progress]
+    later: dict[LaneId, Progress]
 
 
 def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newest:
@@ -116,8 +117,8 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
     Records of later epochs that precede the lane's own newest record were handled before that one was written.
     Raises ValueError for a record that cannot be read, and for over MOST_LATER epochs.
     """
-    seen: set[tuple[int, int]] = set()
-    later: dict[tuple[int, int], Progress] = {}
+    seen: set[LaneId] = set()
+    later: dict[LaneId, Progress] = {}
     for record in records:
         lane_id = lane_of_key(record.key)
         if lane_id is None or lane_id[0] < epoch or lane_id in seen:
@@ -133,13 +134,13 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
 
 def later_than(
     records: Iterator[StoredProgress], epoch: int, least: int = _FIRST_WINDOW
-) -> dict[tuple[int, int], Progress]:
+) -> dict[LaneId, Progress]:
     """Return the newest records of lanes of later epochs in a partition that no lane of `epoch` has, without reading all of it.
 
     Reading ends at a record of `epoch` or an earlier one, after at least `least` records: its writer had handled all earlier records of
     later epochs. Raises ValueError for a record that cannot be read, and for over MOST_LATER epochs.
     """
-    later: dict[tuple[int, int], Progress | None] = {}
+    later: dict[LaneId, Progress | None] = {}
     for count, record in enumerate(records, 1):
         lane_id = lane_of_key(record.key)
         if lane_id is not None and lane_id[0] > epoch:

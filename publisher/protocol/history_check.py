@@ -7,6 +7,7 @@ from uuid import UUID
 
 from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Progress, Totals
+from publisher.protocol.epochs import LaneId
 from publisher.protocol.remediation import LANE, RESTORED, Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
@@ -151,7 +152,7 @@ def check_resumed_parked(record: Progress, found: int) -> None:
         )
 
 
-def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
+def check_later(later: Collection[LaneId], newest_epoch: int) -> None:
     """Raise StoppedError if Kafka has records of lane epochs beyond the newest one of this ledger."""
     unknown = sorted(lane_id for lane_id in later if lane_id[0] > newest_epoch)
     if unknown:

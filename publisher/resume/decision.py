@@ -7,7 +7,7 @@ from uuid import UUID
 
 from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Progress, Totals
-from publisher.protocol.epochs import Epoch
+from publisher.protocol.epochs import Epoch, LaneId
 from publisher.protocol.history_check import DeliveryPosition, Identity, Mirror, check_later, continue_from
 from publisher.protocol.stop_reasons import StoppedError
 from service.errors import ContinuityError
@@ -37,7 +37,7 @@ class LaneSurvey:
     newest: Progress | None
     shared: Progress | None
     from_start: bool
-    later: dict[tuple[int, int], Progress | None]
+    later: dict[LaneId, Progress | None]
     mirror: Mirror
     mirror_total: Totals
     mirror_sound: bool

@@ -15,7 +15,7 @@ from db.statements import queries
 from publisher.kafka.progress_reader import MOST_LATER, progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
-from publisher.protocol.epochs import Epoch
+from publisher.protocol.epochs import Epoch, LaneId
 from publisher.protocol.history_check import MOST_AHEAD, Mirror
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.resume.decision import LaneSurvey, ResendRange
@@ -171,7 +171,7 @@ class ResumeSurvey:
         mirror_total: Totals,
     ) -> "_LaneRecords":
         found = _LaneRecords()
-        put_aside: set[tuple[int, int]] = set()
+        put_aside: set[LaneId] = set()
         if lane >= partitions:
             return found
         with closing(self._records(lane)) as records:
@@ -199,9 +199,9 @@ class ResumeSurvey:
                     self._add_later(found.later, lane_id, value)
         return found
 
-    def _later(self, partition: int, newest: Epoch) -> dict[tuple[int, int], Progress | None]:
-        found: dict[tuple[int, int], Progress | None] = {}
-        put_aside: set[tuple[int, int]] = set()
+    def _later(self, partition: int, newest: Epoch) -> dict[LaneId, Progress | None]:
+        found: dict[LaneId, Progress | None] = {}
+        put_aside: set[LaneId] = set()
         for lane_id, value in self._records(partition):
             if value is None:
                 put_aside.add(lane_id)
@@ -209,9 +209,7 @@ class ResumeSurvey:
                 self._add_later(found, lane_id, value)
         return found
 
-    def _add_later(
-        self, later: dict[tuple[int, int], Progress | None], lane_id: tuple[int, int], value: bytes
-    ) -> None:
+    def _add_later(self, later: dict[LaneId, Progress | None], lane_id: LaneId, value: bytes) -> None:
         """Add a lane's newest record; None for one that is not this outbox's, which is removed like the others."""
         if lane_id in later:
             return
@@ -225,7 +223,7 @@ class ResumeSurvey:
         record = self._decoded(value)
         later[lane_id] = record if isinstance(record, Progress) else None
 
-    def _records(self, partition: int) -> Generator[tuple[tuple[int, int], bytes | None]]:
+    def _records(self, partition: int) -> Generator[tuple[LaneId, bytes | None]]:
         """Yield ((epoch, lane), value or None where it was put aside), newest first."""
         # A transaction that a dead process left open would be waited for until the broker ends it.
         without_waiting = not self._fenced
@@ -275,7 +273,7 @@ class _LaneRecords:
     shared: Progress | None = None
     from_start: bool = False
     foreign: str | None = None
-    later: dict[tuple[int, int], Progress | None] = field(default_factory=dict)
+    later: dict[LaneId, Progress | None] = field(default_factory=dict)
 
 
 def _is_ahead(record: Progress, mirror: Mirror, total: Totals) -> bool:
