@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from contract.places import OutboxId, parse_place
+from contract.positions import OutboxId, parse_position
 
 Header = tuple[str, bytes | None]
 
@@ -95,14 +95,14 @@ def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
     found = dict(reversed(headers))  # of two headers with the same name the first is the publisher's
     if (outbox_id := found.get("outbox-id")) is None:
         return
-    place = parse_place(_text(outbox_id))
-    if not isinstance(place, OutboxId) or max(place.partition, place.output) > _MOST_INT:
+    parsed = parse_position(_text(outbox_id))
+    if not isinstance(parsed, OutboxId) or max(parsed.partition, parsed.output) > _MOST_INT:
         raise ValueError(f"outbox-id {outbox_id!r} names no output")
     revision = _text(found.get("outbox-revision") or b"0")
     if not (revision.isdigit() and int(revision) <= _MOST_INT):
         raise ValueError(f"outbox-revision {revision!r} is no number")
     replay = found.get("outbox-replay")
-    output.outbox_id = place
+    output.outbox_id = parsed
     output.revision = int(revision)
     output.replay = None if replay is None else _text(replay)
 

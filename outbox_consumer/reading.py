@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, Literal, NamedTuple
 
-from contract.places import OutboxId
+from contract.positions import OutboxId
 from outbox_consumer.store import dialect_queries, identity_of
 
 _ROWS = 10_000

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, Protocol
 
-from contract.places import OutboxId
+from contract.positions import OutboxId
 from outbox_consumer.errors import PositionError, SettingsError, TransactionEndedError
 from outbox_consumer.outputs import Output, Place, read_headers
 

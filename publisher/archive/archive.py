@@ -21,7 +21,7 @@ from publisher.protocol.stored_row import StoredRow
 class Archive:
     """Reads the partitions that `outbox.archived` names, and nothing else.
 
-    Raises ArchiveDamagedError, and OSError where the place fails.
+    Raises ArchiveDamagedError, and OSError where the storage fails.
     """
 
     def __init__(self, files: ArchiveFiles, outbox_uuid: UUID, origin: Origin) -> None:
@@ -35,7 +35,7 @@ class Archive:
         return ArchiveWriter(claim(connection, self.files, self.outbox_uuid, self.origin))
 
     def is_claimed(self) -> bool:
-        """Whether a database has claimed the archive, which shows that this is the place. Raises ArchiveDamagedError, OSError."""
+        """Whether a database has claimed the archive, which shows that it is an archive. Raises ArchiveDamagedError, OSError."""
         return has_owner(self.files)
 
     def require_owner(self, connection: psycopg.Connection[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Defines the names of an archive's files, and what a place for them can do: a folder (folder.py) or a bucket (bucket.py).
+"""Defines the names of an archive's files, and what their storage can do: a folder (folder.py) or a bucket (bucket.py).
 
 A name is relative to the outbox's folder, and has one of the forms below; so no name in a manifest leads elsewhere.
 """
@@ -28,10 +28,10 @@ class FileMissingError(ArchiveDamagedError):
 
 
 class ArchiveFiles(Protocol):
-    """The files of one outbox's archive. Every method raises OSError where the place fails, with what to do about it."""
+    """The files of one outbox's archive. Every method raises OSError where the storage fails, with what to do about it."""
 
     shown: str
-    """The place, for messages."""
+    """The folder or bucket, for messages."""
 
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Write a file; it replaces one of the same name. After the block it is whole, durable and has its name.

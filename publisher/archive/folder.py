@@ -31,7 +31,7 @@ class ArchiveFolder:
     """The folder `outbox=<uuid>` below a root that a person has made."""
 
     def __init__(self, root: Path, outbox_uuid: UUID) -> None:
-        """Raises SettingsError where there is no root: while a volume is not mounted, nothing may be written in its place."""
+        """Raises SettingsError where there is no root: while a volume is not mounted, nothing may be written below its mount point."""
         self.shown = f"{root}/outbox={outbox_uuid}"
         try:
             mode = root.stat().st_mode
@@ -77,7 +77,7 @@ class ArchiveFolder:
         require_readable(name)
         try:
             with self._folder(name) as (folder, own):
-                # Not blocking: a pipe in its place would never answer.
+                # Not blocking: a pipe of that name would never answer.
                 found = os.open(
                     own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )

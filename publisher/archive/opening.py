@@ -29,7 +29,7 @@ def open_archive(
     """Return the archive of the outbox; `writing`: also to change it.
 
     Raises SettingsError where none is set, its folder or bucket is not there, pyarrow is not installed, or a copied database would change
-    it; UnavailableError where the place does not answer.
+    it; UnavailableError where the folder or bucket does not answer.
     """
     if not settings.archive:
         raise SettingsError(

@@ -192,7 +192,7 @@ def row_groups(source: BinaryIO, columns: Sequence[str] | None = None) -> Iterat
 def matching(
     source: BinaryIO, keys: Sequence[str] | None
 ) -> Iterator[tuple[list[StoredRow], tuple[int, str]]]:
-    """Yield the rows of these session keys (None: all) for each row group, and the place of the group's last row, whatever its key.
+    """Yield the rows of these session keys (None: all) for each row group, and the key of the group's last row, whichever it is.
 
     Raises ArchiveDamagedError, OSError.
     """
@@ -200,13 +200,13 @@ def matching(
         file = _opened(source)
         wanted = None if keys is None else pa.array(keys, pa.string())
         for group in range(file.num_row_groups):
-            places = file.read_row_group(group, columns=["batch_id", "session_key"])
-            last = places["batch_id"][-1].as_py(), places["session_key"][-1].as_py()
+            row_keys = file.read_row_group(group, columns=["batch_id", "session_key"])
+            last = row_keys["batch_id"][-1].as_py(), row_keys["session_key"][-1].as_py()
             if wanted is None:
                 yield list(rows_of(file.read_row_group(group))), last
                 continue
             # Most groups have none of the keys: then the wide columns are not read.
-            mask = pc.is_in(places["session_key"], value_set=wanted)
+            mask = pc.is_in(row_keys["session_key"], value_set=wanted)
             found = pc.any(mask).as_py()
             yield list(rows_of(file.read_row_group(group).filter(mask))) if found else [], last
 

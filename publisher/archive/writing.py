@@ -42,7 +42,6 @@ def archive_partition(
     Raises ArchiveDamagedError where what is read back is not what Postgres has, UnavailableError where another run writes, OSError,
     psycopg.Error.
     """
-    place = claim.files
     held = connection.execute(_ARCHIVE["hold"], {"partition": partition}).fetchone()
     remove_left(connection, claim, partition)
     files: list[DataFile] = []
@@ -51,7 +50,7 @@ def archive_partition(
     while following is not None:
         day = following[0]
         name = data_name(day, partition, len(files))
-        with place.create(name) as sink, FileWriter(sink) as writer:
+        with claim.files.create(name) as sink, FileWriter(sink) as writer:
             while following is not None and following[0] == day and writer.size < _FILE_BYTES:
                 writer.write(following[1].table())
                 reach("archive.during_file")
@@ -60,7 +59,7 @@ def archive_partition(
                 following = next(groups, None)
             size, digest = writer.close()
         file = described(name, size, digest, writer.contents)
-        prove(place, file, connection)
+        prove(claim.files, file, connection)
         files.append(file)
         reach("archive.after_file")
     manifest = Manifest(
@@ -80,7 +79,7 @@ def archive_partition(
             f"outbox.{partition} has {held} rows, sessions and outputs, and {written} were found for the archive: rows have a lane that no "
             "epoch has. `publisher audit` names them"
         )
-    write_manifest(place, manifest)
+    write_manifest(claim.files, manifest)
     reach("archive.after_manifest")
     return manifest
 
@@ -126,9 +125,9 @@ def described(name: str, size: int, digest: str, contents: Contents) -> DataFile
     )
 
 
-def prove(place: ArchiveFiles, file: DataFile, connection: Connection) -> None:
+def prove(files: ArchiveFiles, file: DataFile, connection: Connection) -> None:
     """Read a written file back. Raises ArchiveDamagedError unless it has every byte and every row that were written, OSError."""
-    with place.open(file.name) as source, proven(source, file, connection) as found:
+    with files.open(file.name) as source, proven(source, file, connection) as found:
         contents = Contents()
         for table in row_groups(found):
             contents.add(table)
@@ -136,7 +135,7 @@ def prove(place: ArchiveFiles, file: DataFile, connection: Connection) -> None:
     wanted = file.rows, file.sessions, file.outputs, file.output_bytes
     if contents.counts() != wanted or contents.digest() != file.rows_sha256:
         raise ArchiveDamagedError(
-            f"{place.shown}/{file.name}: what was read back is not what was written: rows, sessions, outputs and bytes {contents.counts()} "
+            f"{files.shown}/{file.name}: what was read back is not what was written: rows, sessions, outputs and bytes {contents.counts()} "
             f"instead of {wanted}, or other values"
         )
 
@@ -169,14 +168,14 @@ def proven(source: BinaryIO, file: DataFile, connection: Connection | None = Non
         yield found
 
 
-def write_manifest(place: ArchiveFiles, manifest: Manifest) -> None:
+def write_manifest(files: ArchiveFiles, manifest: Manifest) -> None:
     """Write a manifest, after its files, and read it back. Raises ArchiveDamagedError, OSError."""
     name, text = name_of(manifest), manifest.encode()
-    with place.create(name) as sink:
+    with files.create(name) as sink:
         sink.write(text)
-    with place.open(name) as source:
+    with files.open(name) as source:
         if source.read(len(text) + 1) != text:
-            raise ArchiveDamagedError(f"{place.shown}/{name}: what was read back is not what was written")
+            raise ArchiveDamagedError(f"{files.shown}/{name}: what was read back is not what was written")
 
 
 def remove_left(connection: Connection, claim: ArchiveClaim, partition: str) -> None:
@@ -195,16 +194,16 @@ def _rows(connection: Connection, first: int, last: int) -> Iterator[tuple[Any, 
         while True:
             batch, key = at.exclusive_bound()
             cursor.execute(
-                _ARCHIVE["places"],
+                _ARCHIVE["row_keys"],
                 {"from_batch": batch, "from_key": key, "to_batch": last, "rows": _LISTED_ROWS},
                 prepare=False,
             )
-            places = cursor.fetchall()
-            if not places:
+            row_keys = cursor.fetchall()
+            if not row_keys:
                 return
-            at = Cursor(*places[-1])
-            while places:
-                wanted = places[: size.rows(len(places), _FETCHED_BYTES)]
+            at = Cursor(*row_keys[-1])
+            while row_keys:
+                wanted = row_keys[: size.rows(len(row_keys), _FETCHED_BYTES)]
                 cursor.execute(
                     _ARCHIVE["rows"],
                     {
@@ -225,7 +224,7 @@ def _rows(connection: Connection, first: int, last: int) -> Iterator[tuple[Any, 
                 values = sum(len(value) for row in found for value in row[15] if value is not None)
                 size.fetched(len(found), values, sum(row[-1] for row in found))
                 yield from found
-                places = places[len(found) :]
+                row_keys = row_keys[len(found) :]
 
 
 def _groups(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[str, RowGroup]]:

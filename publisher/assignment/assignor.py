@@ -22,7 +22,7 @@ def fair_shares(living: Collection[str], holders: Mapping[int, str | None]) -> d
     held = _held(living, holders)
     each, more = divmod(len(holders), len(living))
     order = sorted(living, key=lambda process: (-len(held[process]), process))
-    return {process: each + (place < more) for place, process in enumerate(order)}
+    return {process: each + (rank < more) for rank, process in enumerate(order)}
 
 
 def assign(

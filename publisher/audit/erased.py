@@ -11,7 +11,7 @@ from publisher.audit.scope import Scope
 
 _ERASED = queries("publisher", "erased")
 
-ErasedPlaces = Mapping[tuple[str, int], frozenset[int]]
+ErasedEnds = Mapping[tuple[str, int], frozenset[int]]
 """(`<topic id>/<partition>`, offset of a session's last event) -> the revisions in which that session was erased"""
 
 
@@ -30,12 +30,12 @@ def check_erased(connection: psycopg.Connection[Any], scope: Scope) -> Check:
     return check
 
 
-def read_places(connection: psycopg.Connection[Any]) -> ErasedPlaces:
-    """Return where the erased sessions ended. Raises psycopg.Error."""
+def read_ends(connection: psycopg.Connection[Any]) -> ErasedEnds:
+    """Return the positions of the last events of the erased sessions. Raises psycopg.Error."""
     found: dict[tuple[str, int], set[int]] = {}
-    for place, end, revision in connection.execute(_ERASED["places"]):
-        found.setdefault((place, end), set()).add(revision)
-    return {place: frozenset(revisions) for place, revisions in found.items()}
+    for partition, end, revision in connection.execute(_ERASED["ends"]):
+        found.setdefault((partition, end), set()).add(revision)
+    return {end: frozenset(revisions) for end, revisions in found.items()}
 
 
 def read_topics(connection: psycopg.Connection[Any]) -> set[str]:

@@ -84,7 +84,7 @@ class Scope:
         """Whether `now`, a scope frozen later with the same limits, still has all rows of this one."""
         return self.erasures == now.erasures and all(now.holds(begin, end) for begin, end in self.kept)
 
-    def copies(self, epoch: int, lane: int, place: Cursor, parked_after: int | None = None) -> int:
+    def copies(self, epoch: int, lane: int, row: Cursor, parked_after: int | None = None) -> int:
         """Return how often a lane may have sent a row: between two resumes a lane only goes forward.
 
         `parked_after`: the lane's newest transaction when the row was parked; no later one has the row.
@@ -95,14 +95,14 @@ class Scope:
                 continue
             if parked_after is not None and parked_after < resume.seq:
                 return times
-            times += begin < place <= resume.after
+            times += begin < row <= resume.after
             begin = resume.to
-        return times if parked_after is not None else max(1, times + (begin < place))
+        return times if parked_after is not None else max(1, times + (begin < row))
 
     def epoch_of(self, batch_id: int) -> int | None:
         """Return the epoch of a batch."""
-        place = bisect_right([from_batch for _, from_batch, _ in self.epochs], batch_id)
-        return self.epochs[place - 1][0] if place else None
+        number = bisect_right([from_batch for _, from_batch, _ in self.epochs], batch_id)
+        return self.epochs[number - 1][0] if number else None
 
     def lanes_of(self, batches: AuditedRange) -> range:
         """Return every lane that these batches may have rows in."""
@@ -118,10 +118,10 @@ class Scope:
             )
         )
 
-    def delivered(self, epoch: int, lane: int, place: Cursor) -> bool:
+    def delivered(self, epoch: int, lane: int, row: Cursor) -> bool:
         """Whether the lane's mirror is past a row."""
         cursor = self.cursors.get((epoch, lane))
-        return cursor is not None and place <= cursor
+        return cursor is not None and row <= cursor
 
     def as_json(self) -> dict[str, Any]:
         """Return it for the state of a resumable audit."""

@@ -122,11 +122,11 @@ class Scratch:
 
     def end(self, *, committed: bool) -> int:
         """Return the end of the partition; `committed`: up to the first open transaction. Raises KafkaException."""
-        place = self.topic, _PARTITION
+        partition = self.topic, _PARTITION
         found = partition_offsets(
-            self.admin, [place], "latest", self.timeout_s, self.give_up, committed=committed
+            self.admin, [partition], "latest", self.timeout_s, self.give_up, committed=committed
         )
-        return found[place]
+        return found[partition]
 
     def read(self) -> list[Any]:
         """Return what a read_committed consumer gets of the whole partition. Raises KafkaException."""

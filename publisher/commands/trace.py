@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import psycopg
 import typer
 
-from contract.places import OutboxId, RecordPlace, parse_place
+from contract.positions import OutboxId, RecordPosition, parse_position
 from publisher.commands.common import database
 from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
 from publisher.trace import printing
@@ -55,7 +55,7 @@ def trace(
         str,
         typer.Argument(
             metavar="SESSION_KEY|OUTBOX_ID|TOPIC/PARTITION/OFFSET",
-            help="A session key, an output's outbox-id, or a record's place in Kafka.",
+            help="A session key, an output's outbox-id, or a record's position in Kafka.",
             show_default=False,
         ),
     ],
@@ -82,7 +82,7 @@ def trace(
     with database(settings, "trace") as connection:
         wanted = identify(connection, what)
         if wanted is None:
-            wanted = what  # no place, so a session key that the outbox does not have
+            wanted = what  # no position, so a session key that the outbox does not have
         found = _traced(
             settings, connection, wanted, topic=topic, scan=scan, consumer=consumer, text=not as_json
         )
@@ -113,11 +113,11 @@ def find(
 
 
 def locate(
-    place: Annotated[
+    position: Annotated[
         str,
         typer.Argument(
             metavar="OUTBOX_ID|TOPIC/PARTITION/OFFSET",
-            help="An output's outbox-id, or a record's place in Kafka.",
+            help="An output's outbox-id, or a record's position in Kafka.",
             show_default=False,
         ),
     ],
@@ -130,7 +130,7 @@ def locate(
     """
     settings = load_settings(config)
     try:
-        wanted = parse_place(place)
+        wanted = parse_position(position)
     except ValueError as error:
         raise SettingsError(str(error)) from error
     with database(settings, "locate") as connection:
@@ -152,7 +152,7 @@ class _Traced:
 def _traced(
     settings: Settings,
     connection: psycopg.Connection[Any],
-    wanted: SessionKey | OutboxId | RecordPlace,
+    wanted: SessionKey | OutboxId | RecordPosition,
     *,
     topic: str | None = None,
     scan: bool = False,
@@ -161,7 +161,7 @@ def _traced(
 ) -> _Traced:
     if isinstance(wanted, OutboxId):
         return _of_id(settings, connection, wanted, consumer, text=text)
-    if isinstance(wanted, RecordPlace):
+    if isinstance(wanted, RecordPosition):
         return _of_record(settings, connection, wanted, consumer, text=text)
     return _of_key(settings, connection, wanted, topic, consumer, scan=scan, text=text)
 
@@ -247,7 +247,7 @@ def _consumed_json(output: Output, consumed: Consumptions | None) -> _Document:
 def _of_record(
     settings: Settings,
     connection: psycopg.Connection[Any],
-    wanted: RecordPlace,
+    wanted: RecordPosition,
     consumer: str | None,
     *,
     text: bool,
@@ -283,7 +283,7 @@ def _of_record(
 
 def _output_of(record: StoredRecord) -> OutboxId | None:
     try:
-        wanted = parse_place(record.outbox_id or "")
+        wanted = parse_position(record.outbox_id or "")
     except ValueError:
         return None
     return wanted if isinstance(wanted, OutboxId) else None

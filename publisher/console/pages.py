@@ -15,7 +15,7 @@ from publisher.console.reader import Connection, PageData, read
 from publisher.console.rendering.masking import shown_detail, shown_traceback
 from publisher.console.rendering.schemas import MOST_VALUE_BYTES, ShownValues
 from publisher.console.search import search
-from publisher.console.story import add_consumed, add_places, read_story
+from publisher.console.story import add_consumed, add_positions, read_story
 from publisher.outbox.erased import erased_of_key
 from publisher.retention.survey import survey
 from publisher.status.publisher_status import read_lanes
@@ -160,7 +160,7 @@ def _deliveries(request: PageRequest) -> PageData:
         )
         older = f"epoch={epoch}&lane={lane}&before={rows[-1]['seq']}" if len(rows) == ROWS else None
         return {"deliveries": rows, "next": older, "of": (epoch, lane)}
-    at, epoch, lane, seq = _place(request.text("before"))
+    at, epoch, lane, seq = _parsed_before(request.text("before"))
     rows = read(
         request.connection, _DELIVERY["deliveries"], at=at, epoch=epoch, lane=lane, seq=seq, rows=ROWS
     )
@@ -172,7 +172,7 @@ def _deliveries(request: PageRequest) -> PageData:
     return {"deliveries": rows, "next": older, "of": None}
 
 
-def _place(text: str) -> tuple[str, int, int, int]:
+def _parsed_before(text: str) -> tuple[str, int, int, int]:
     """The delivery at which a page of deliveries ended."""
     if not text:
         return "infinity", 0, 0, 0
@@ -212,7 +212,7 @@ def _letters(request: PageRequest) -> PageData:
     if reason:
         at = request.text("at", "infinity")
         if at != "infinity":
-            at, *_ = _place(f"{at}~0~0~0")
+            at, *_ = _parsed_before(f"{at}~0~0~0")
         rows = read(
             request.connection, _DELIVERY["letters_of_reason"], reason=reason, at=at, before=before, rows=ROWS
         )
@@ -295,7 +295,7 @@ def _session(request: PageRequest) -> PageData:
         raise NotThereError(f"The outbox has neither a session nor a dead letter with the key {key!r}.")
     story["kafka"] = None
     if request.text("kafka"):
-        add_places(request.settings.kafka, story)
+        add_positions(request.settings.kafka, story)
     add_consumed(request.consumers, story, show=request.show)
     return story
 

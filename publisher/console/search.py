@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from contract.places import OutboxId, RecordPlace, parse_place
+from contract.positions import OutboxId, RecordPosition, parse_position
 from publisher.console.reader import Connection
 from publisher.outbox.erased import erased_at_end, erased_of_key
 from publisher.trace.identify import identify, is_kept
@@ -32,39 +32,39 @@ def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOu
     outcome = SearchOutcome(query)
     if not query or "\0" in query:
         return outcome
-    place = identify(connection, query)
-    if isinstance(place, str):
+    position = identify(connection, query)
+    if isinstance(position, str):
         outcome.meant = "a session key"
-        erased = erased_of_key(connection, place)
-        if erased and not is_kept(connection, place):
+        erased = erased_of_key(connection, position)
+        if erased and not is_kept(connection, position):
             outcome.notes += map(str, erased[:MOST_CANDIDATES])
         else:
-            outcome.key = place
+            outcome.key = position
         return outcome
-    if place is None:
+    if position is None:
         outcome.notes.append("no session and no dead letter has this key")
         return outcome
-    if isinstance(place, OutboxId):
+    if isinstance(position, OutboxId):
         outcome.meant = "an outbox-id"
-        _input(connection, kafka, place.end, outcome, is_end=True)
+        _input(connection, kafka, position.end, outcome, is_end=True)
     else:
         outcome.meant = "a position in Kafka"
-        _position(connection, kafka, place, outcome)
+        _position(connection, kafka, position, outcome)
     return outcome
 
 
 def _position(
-    connection: Connection, kafka: KafkaSettings, place: RecordPlace, outcome: SearchOutcome
+    connection: Connection, kafka: KafkaSettings, position: RecordPosition, outcome: SearchOutcome
 ) -> None:
-    _input(connection, kafka, place, outcome)
+    _input(connection, kafka, position, outcome)
     if outcome.key is not None or outcome.candidates or outcome.letters:
         return
-    record = _record(kafka, place, outcome)
+    record = _record(kafka, position, outcome)
     if record is None or record.outbox_id is None:
         return
     outcome.notes.append(f"the record there has the outbox-id {record.outbox_id}")
     try:
-        sent = parse_place(record.outbox_id)
+        sent = parse_position(record.outbox_id)
     except ValueError:
         return
     if isinstance(sent, OutboxId):
@@ -74,12 +74,12 @@ def _position(
 def _input(
     connection: Connection,
     kafka: KafkaSettings,
-    place: RecordPlace,
+    position: RecordPosition,
     outcome: SearchOutcome,
     *,
     is_end: bool = False,
 ) -> None:
-    there = find_matches(connection, place, only_ends=is_end)
+    there = find_matches(connection, position, only_ends=is_end)
     if there.letters_hidden:
         outcome.notes.append("the console's login may not read dead letters, so that none was looked for")
     exact = there.keys(exact=True)
@@ -89,23 +89,23 @@ def _input(
     outcome.candidates, outcome.letters = there.candidates, there.letters
     if not exact:
         for topic_id in there.topic_ids:
-            gone = erased_at_end(connection, topic_id, place.partition, place.offset)
+            gone = erased_at_end(connection, topic_id, position.partition, position.offset)
             outcome.notes += map(str, gone)
     if not exact and there.candidates and not is_end:
         # Sessions overlap there; the record's key tells whose event it is, where producers use the session's.
-        record = _record(kafka, place, outcome)
+        record = _record(kafka, position, outcome)
         keys = {each.session_key for each in there.candidates}
         if record is not None and record.key in keys:
             outcome.key = record.key
 
 
-def _record(kafka: KafkaSettings, place: RecordPlace, outcome: SearchOutcome) -> StoredRecord | None:
+def _record(kafka: KafkaSettings, position: RecordPosition, outcome: SearchOutcome) -> StoredRecord | None:
     limited = kafka.model_copy(update={"request_timeout_s": min(_KAFKA_TIMEOUT_S, kafka.request_timeout_s)})
     try:
-        record = record_at(limited, *place)
+        record = record_at(limited, *position)
     except OutboxError as error:
         outcome.notes.append(f"Kafka was not read: {error}")
         return None
     if record is None:
-        outcome.notes.append(f"Kafka has no committed record at {place} (any more)")
+        outcome.notes.append(f"Kafka has no committed record at {position} (any more)")
     return record

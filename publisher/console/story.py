@@ -108,7 +108,7 @@ def _output(
 ) -> dict[str, Any]:
     carried = values.get((output.batch_id, *output.identity))
     shown = output._asdict() | {
-        "place": None,
+        "positions": None,
         "consumed": [],
         "key": "",
         "value": ShownValue(""),
@@ -124,8 +124,8 @@ def _output(
     return shown
 
 
-def add_places(kafka: KafkaSettings, story: PageData) -> None:
-    """Add each output's place in Kafka, read within the offsets of the deliveries, and what could not be read."""
+def add_positions(kafka: KafkaSettings, story: PageData) -> None:
+    """Add each output's position in Kafka, read within the offsets of the deliveries, and what could not be read."""
     outputs: list[Output] = story["found"]
     try:
         spans = {
@@ -150,7 +150,7 @@ def add_places(kafka: KafkaSettings, story: PageData) -> None:
         return
     story["kafka"] = f"read {records:,} records"
     for shown, output in zip(story["outputs"], outputs, strict=True):
-        shown["place"] = _places(output, found)
+        shown["positions"] = _positions(output, found)
 
 
 def add_consumed(consumers: Consumers, story: PageData, *, show: bool) -> None:
@@ -178,7 +178,7 @@ def _masked(consumption: Consumption, *, show: bool) -> Consumption:
     return consumption._replace(row=row._replace(set_aside=shown_reason(row.set_aside, show=show)))
 
 
-def _places(output: Output, found: dict[OutputKey, list[Copy]]) -> str:
+def _positions(output: Output, found: dict[OutputKey, list[Copy]]) -> str:
     copies = found.get(output.identity, [])
     if copies:
         return ", ".join(

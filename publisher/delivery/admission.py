@@ -1,122 +1,97 @@
-"""Decides which rows of a chunk are sent: describes topics before their first produce, and puts aside the rows that Kafka would refuse."""
+"""Decides which rows of a chunk are sent: describes topics before their first produce, and excludes the rows that Kafka would refuse."""
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 from contract.output_topics import OutputTopics
+from publisher.delivery.context import Context
+from publisher.delivery.excluded_rows import ExcludedRows
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import OpenTransactions
-from publisher.kafka.topics import OutputTopic, Topics
+from publisher.kafka.topics import OutputTopic
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import Row
-from publisher.protocol.refusals import Place, Refusal, TopicLimits, refusal
+from publisher.protocol.records import Row, RowKey
+from publisher.protocol.refusals import Refusal, TopicLimits, refusal
 from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
-from service.settings import KafkaSettings
 
 
-class Admission(ABC):
-    """One lane's, or one replay's: they differ in where topic ids are kept and in how a refused row is handled."""
+class ExclusionPolicy(Protocol):
+    """What is done about rows that cannot be sent: a lane parks them, a replay skips them or stops."""
+
+    def exclude(self, row: RowKey, refusal: Refusal, /) -> None:
+        """Record that a row is excluded, before any transaction passes it; or raise what stops the delivery."""
+
+    def topic_missing(self, error: TopicMissingError, rows: int, /) -> Refusal:
+        """Return why the rows for a missing topic, so many in this chunk, are excluded; raise where they are not."""
+
+
+class TopicIds(Protocol):
+    """The ids that the output topics had when they were first written."""
+
+    def check(self, ids: Mapping[str, str], /) -> None:
+        """Raise StoppedError unless each topic has the id that it had then; remember the ids of new topics."""
+
+
+class Admission:
+    """The admission of one lane's, or one replay's, rows. Not thread-safe."""
 
     def __init__(
-        self,
-        kafka: KafkaSettings,
-        topics: Topics,
-        outgoing: Outgoing,
-        open_transactions: OpenTransactions,
-        allowed: OutputTopics,
+        self, context: Context, outgoing: Outgoing, allowed: OutputTopics, policy: ExclusionPolicy
     ) -> None:
         """`allowed`: the topics that records may go to, whatever a row names."""
-        self._topics = topics
-        self._allowed = allowed
+        kafka = context.settings.kafka
+        self._topics = context.topics
         self._outgoing = outgoing
-        self._open_transactions = open_transactions
+        self._allowed = allowed
+        self._policy = policy
+        self._excluded: ExcludedRows
+        self._topic_ids: TopicIds
+        self._open_transactions = OpenTransactions(context.topics, context.give_up)
         self._client_max_bytes = clients.client_max_bytes(kafka)
         self._compressed = clients.compresses(kafka)
         self._began_at = 0.0
-        self._aside: set[Place] = set()
         self._configured_batch_bytes = clients.batch_bytes(kafka)
         self._topic_max_bytes: dict[str, int] = {}
         self._batch_bytes_in_use = self.batch_bytes
 
     @property
     def batch_bytes(self) -> int:
-        """The producer's `batch.size`: the configured one, or the least `max.message.bytes` that a topic met so far has by now."""
+        """The producer's `batch.size`: the configured one, or the least `max.message.bytes` of the topics seen so far."""
         return min([self._configured_batch_bytes, *self._topic_max_bytes.values()])
 
-    def begin(self, aside: Iterable[Place]) -> None:
-        """Start over after fencing: the topics may have changed, too. `aside`: rows that are not sent."""
+    def begin(self, excluded: ExcludedRows, topic_ids: TopicIds) -> None:
+        """Start over after fencing: the topics may have changed, too."""
+        self._excluded = excluded
+        self._topic_ids = topic_ids
         self._began_at = time.monotonic()
-        self._aside = set(aside)
         self._open_transactions.begin()
         self._batch_bytes_in_use = self.batch_bytes
 
     def admit(self, rows: list[Row]) -> list[Row]:
-        """Return the rows to send; put aside those that Kafka would refuse for themselves, before the cursor passes them.
+        """Return the rows to send; exclude those that Kafka would refuse for themselves, before the cursor passes them.
 
         Raises StoppedError for a topic that is missing, was replaced or has an open transaction, StartOverError where the producer's
-        batches do not suit a topic, KafkaException, and what `put_aside` raises.
+        batches do not suit a topic, KafkaException, and what `exclude` raises.
         """
-        if rows and self._aside:
-            # Rows that the cursor has passed do not come again.
-            first = rows[0].batch_id, rows[0].session_key
-            self._aside = {place for place in self._aside if place >= first}
-        rows, names, limits = self._with_limits(self._with_allowed_topics(self._kept(rows)))
+        self._excluded.move_to(rows)
+        rows, names, limits = self._with_limits(self._with_allowed_topics(self._excluded.without(rows)))
         rows = self._without_progress_topics(rows, limits)
         refused = [row for row in rows if self._refusal(row, limits) is not None]
         if not refused:
             return rows
-        # The limits may be a minute old: ask again before a row is put aside.
+        # The limits may be a minute old: ask again before a row is excluded.
         limits = self._limits(names, newer_than=time.monotonic())
         for row in refused:
             found = self._refusal(row, limits)
             if found is not None:
-                self.put_aside((row.batch_id, row.session_key), found)
-        return self._kept(rows)
+                self.exclude(row.row_key, found)
+        return self._excluded.without(rows)
 
-    def _with_limits(self, rows: list[Row]) -> tuple[list[Row], set[str], dict[str, TopicLimits]]:
-        """Return the rows whose topics exist, those topics, and what each takes."""
-        while True:
-            names = self._outgoing.destinations(rows)
-            try:
-                return rows, names, self._limits(names, newer_than=self._began_at)
-            except TopicMissingError as error:
-                missing = self._of_topic(rows, error.topic)
-                found = self._without_topic(error, len(missing))
-                for row in missing:
-                    self.put_aside((row.batch_id, row.session_key), found)
-                rows = self._kept(rows)
-
-    def _with_allowed_topics(self, rows: list[Row]) -> list[Row]:
-        """Return the rows all of whose topics are allowed; put the others aside."""
-        why = {topic: self._allowed.refusal(topic) for topic in self._outgoing.destinations(rows)}
-        return self._without_refused(rows, why)
-
-    def _without_progress_topics(self, rows: list[Row], limits: Mapping[str, TopicLimits]) -> list[Row]:
-        """Return the rows without those for what may be another outbox's progress topic; put these aside."""
-        compacted = [topic for topic, limit in limits.items() if limit.is_compacted]
-        return self._without_refused(
-            rows, {topic: self._allowed.refusal_where_compacted(topic) for topic in compacted}
-        )
-
-    def _without_refused(self, rows: list[Row], refusals: Mapping[str, str | None]) -> list[Row]:
-        """Return the rows without those for topics that are refused; put these aside, each once."""
-        refused = {topic: why for topic, why in refusals.items() if why is not None}
-        if not refused:
-            return rows
-        for row in rows:
-            topic = min(refused.keys() & self._outgoing.destinations([row]), default=None)
-            if topic is not None:
-                self.put_aside((row.batch_id, row.session_key), Refusal("invalid", refused[topic]))
-        return self._kept(rows)
-
-    def _of_topic(self, rows: list[Row], topic: str) -> list[Row]:
-        return [row for row in rows if topic in self._outgoing.destinations([row])]
-
-    def put_aside(self, place: Place, found: Refusal) -> None:
-        """Leave a row out from now on."""
-        self._put_aside(place, found)
-        self._aside.add(place)
+    def exclude(self, row: RowKey, refusal: Refusal) -> None:
+        """Exclude a row from now on. Raises what the policy raises."""
+        self._policy.exclude(row, refusal)
+        self._excluded.add(row)
 
     def check_offsets(self, offsets: dict[str, dict[str, list[int]]]) -> None:
         """Notice that a topic was deleted and created again: its offsets begin at 0 again. `offsets`: of a committed transaction."""
@@ -124,22 +99,47 @@ class Admission(ABC):
             self._topics.forget(begun_anew)
             self._check_ids(self._topics.describe(begun_anew))
 
-    @abstractmethod
-    def _put_aside(self, place: Place, found: Refusal) -> None:
-        """Record that a row is left out, before any transaction passes it; or raise what stops the delivery."""
+    def _with_limits(self, rows: list[Row]) -> tuple[list[Row], set[str], dict[str, TopicLimits]]:
+        """Return the rows whose topics exist, these topics, and the limits of each."""
+        while True:
+            names = self._outgoing.destinations(rows)
+            try:
+                return rows, names, self._limits(names, newer_than=self._began_at)
+            except TopicMissingError as error:
+                missing = self._of_topic(rows, error.topic)
+                found = self._policy.topic_missing(error, len(missing))
+                for row in missing:
+                    self.exclude(row.row_key, found)
+                rows = self._excluded.without(rows)
 
-    def _without_topic(self, error: TopicMissingError, rows: int) -> Refusal:
-        """Return why the rows for a missing topic, so many in this chunk, are put aside; raise where they are not."""
-        raise error
+    def _with_allowed_topics(self, rows: list[Row]) -> list[Row]:
+        """Return the rows all of whose topics are allowed; exclude the others."""
+        why = {topic: self._allowed.refusal(topic) for topic in self._outgoing.destinations(rows)}
+        return self._without_refused(rows, why)
 
-    @abstractmethod
-    def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
-        """Raise StoppedError unless each topic has the id that it had when it was first written; remember the ids of new ones."""
+    def _without_progress_topics(self, rows: list[Row], limits: Mapping[str, TopicLimits]) -> list[Row]:
+        """Return the rows without those for what may be another outbox's progress topic; exclude these."""
+        compacted = [topic for topic, limit in limits.items() if limit.is_compacted]
+        return self._without_refused(
+            rows, {topic: self._allowed.refusal_where_compacted(topic) for topic in compacted}
+        )
 
-    def _kept(self, rows: list[Row]) -> list[Row]:
-        if not self._aside:
+    def _without_refused(self, rows: list[Row], refusals: Mapping[str, str | None]) -> list[Row]:
+        """Return the rows without those for topics that are refused; exclude these, each once."""
+        refused = {topic: why for topic, why in refusals.items() if why is not None}
+        if not refused:
             return rows
-        return [row for row in rows if (row.batch_id, row.session_key) not in self._aside]
+        for row in rows:
+            topic = min(refused.keys() & self._outgoing.destinations([row]), default=None)
+            if topic is not None:
+                self.exclude(row.row_key, Refusal("invalid", refused[topic]))
+        return self._excluded.without(rows)
+
+    def _of_topic(self, rows: list[Row], topic: str) -> list[Row]:
+        return [row for row in rows if topic in self._outgoing.destinations([row])]
+
+    def _check_ids(self, described: Mapping[str, OutputTopic]) -> None:
+        self._topic_ids.check({name: topic.topic_id for name, topic in described.items()})
 
     def _refusal(self, row: Row, limits: dict[str, TopicLimits]) -> Refusal | None:
         return refusal(row, limits, self._client_max_bytes, self._outgoing)
@@ -147,7 +147,7 @@ class Admission(ABC):
     def _limits(self, names: set[str], *, newer_than: float) -> dict[str, TopicLimits]:
         described = self._topics.describe(names, newer_than=newer_than)
         if unmet := self._open_transactions.unmet(described):
-            # Their ends are asked for first: a topic that is made again later has an offset below them.
+            # The ends are read before the description: a topic that is deleted and created afterwards has offsets below them.
             self._open_transactions.meet({name: described[name] for name in unmet})
             described |= self._topics.describe(unmet, newer_than=time.monotonic())
         self._check_ids(described)

@@ -17,7 +17,7 @@ _log = structlog.get_logger()
 
 
 class Timelines:
-    """Logs once, for each new timeline, that the server was promoted. No stop: each lane proves that no delivery was lost."""
+    """Logs each promotion of the server once, by its new timeline. It stops nothing: each lane proves that no delivery was lost."""
 
     def __init__(self, recorded: int) -> None:
         """`recorded`: the timeline of `outbox.identity`."""

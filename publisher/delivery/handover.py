@@ -1,8 +1,8 @@
 """Lets the lanes of a process take turns in handing their rows to librdkafka.
 
 Handing over keeps the interpreter's lock busy: lanes that do it at once only take the lock from each other, every few milliseconds. A lane
-that waits for room in its client's queue lets the others continue. A turn lasts as long as its rows need; a lane whose turn does not move
-hangs, and those that wait for it give up: other processes can deliver their rows (decision 27).
+that waits for room in its client's queue lets the others continue. A turn lasts as long as its rows need. A
+lane whose turn makes no progress hangs, and the lanes that wait for it give up: other processes can deliver their rows (decision 27).
 """
 
 import threading
@@ -13,7 +13,7 @@ from service.observability.loops import LifeSign
 
 HANDING_OVER = "hands rows to Kafka's client"
 _WAITING = "waits for its turn to hand rows to Kafka's client"
-# A process that was stopped for a while and woke up finds one wait expired, not all of them.
+# After a pause of the whole process only one slice of the wait has expired, not the whole wait.
 _SLICES = 8
 _LEAST_PATIENCE_S = 1.0
 
@@ -36,7 +36,7 @@ class HandoverTurns:
         """Why lanes that waited have given up, None once the turn has moved again."""
 
     def take(self, lane: str, alive: LifeSign) -> float:
-        """Wait for the turn; return for how many seconds. `lane`: who asks. Raises HandoverStuckError."""
+        """Wait for the turn; return the seconds waited. `lane`: the one that waits, for messages. Raises HandoverStuckError."""
         began = time.monotonic()
         while True:
             alive(2 * self.patience_s, _WAITING)
@@ -57,7 +57,7 @@ class HandoverTurns:
                 self.stuck = None
 
     def move(self, alive: LifeSign) -> None:
-        """Say that the turn moves. Only its holder may."""
+        """Report that the turn makes progress. Only its holder calls this."""
         self._moves += 1
         self.stuck = None
         alive(self.patience_s, HANDING_OVER)

@@ -1,7 +1,7 @@
-"""Lets one lane of a process at a time hold a row of more than `[publisher] transaction_bytes`, which bounds what all lanes hold.
+"""Lets only one lane of a process at a time hold a row of more than `[publisher] transaction_bytes`: this bounds the lanes' memory.
 
-A lane that must wait for its turn keeps its place. A turn that does not end is over after a time: its lane hangs, and
-the others would never deliver their rows. That lane keeps its memory; nothing else depends on turns.
+Lanes wait for their turn in a queue. A turn that does not end is taken away after a time: its lane hangs, and the others would never
+deliver their rows. The hanging lane keeps its memory; nothing else depends on turns.
 """
 
 import threading
@@ -19,7 +19,7 @@ class LargeRows:
         self._since = 0.0
 
     def take(self, lane: object, timeout_s: float) -> bool:
-        """Wait at most so long; return whether it is this lane's turn. The lane keeps its turn, or its place in the queue, until `end`."""
+        """Wait at most `timeout_s`; return whether it is this lane's turn. The lane keeps its turn, or stays in the queue, until `end`."""
         with self._changed:
             if lane not in self._lanes:
                 self._lanes.append(lane)
@@ -32,7 +32,7 @@ class LargeRows:
             return self._lanes[0] is lane
 
     def end(self, lane: object) -> None:
-        """The lane holds no such row, and waits for none."""
+        """End the lane's turn, or its wait for one."""
         with self._changed:
             if lane in self._lanes:
                 self._remove(lane)

@@ -1,6 +1,4 @@
-"""The connection to Postgres of a delivery. A new connection may lead elsewhere, so none is used before it is known to be the same
-outbox.
-"""
+"""A delivery's connection to Postgres. A new connection may lead elsewhere, so it is used only once the outbox is known to be the same."""
 
 from typing import Any
 
@@ -23,7 +21,7 @@ class OutboxConnection:
         self._connection: psycopg.Connection[Any] | None = None
 
     def open(self) -> psycopg.Connection[Any]:
-        """Return the connection for a lane that begins. Raises StoppedError where it leads to another outbox or place, UnavailableError."""
+        """Return a checked connection. Raises StoppedError where it leads to another outbox or server, UnavailableError."""
         connection = self._connection
         if connection is None or connection.closed:
             connection = connect(self._context.settings.postgres, self.name, autocommit=True)
@@ -38,7 +36,7 @@ class OutboxConnection:
         return connection
 
     def get(self) -> psycopg.Connection[Any]:
-        """Return the connection for a lane that is open. Raises LeaseLostError if a new one leads elsewhere, UnavailableError."""
+        """Return the connection during a tenure. Raises LeaseLostError if a new one leads elsewhere, UnavailableError."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         try:
@@ -49,7 +47,7 @@ class OutboxConnection:
             ) from error
 
     def discard(self) -> None:
-        """Close it unless it can be used as it is."""
+        """Close the connection unless it is idle."""
         if self._connection is not None and (
             self._connection.closed
             or self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE

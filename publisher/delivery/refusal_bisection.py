@@ -3,20 +3,20 @@
 ONE_BY_ONE_ROWS = 32
 """Rows that are sent record by record in one transaction, at the most."""
 ONE_BY_ONE_EVENTS = 2_000
-"""Their events, at the most; a row with more goes alone."""
+"""Events of these rows, at the most; a row with more is sent alone."""
 
 
 class RefusalBisection:
     """Finds the row that Kafka refuses when it refuses a transaction without naming one.
 
     Record by record Kafka names it, but that is slow, and a transaction may not outlast its timeout. So the rows are halved first: a half
-    without the refused row is delivered, and the row is in the next half. Only the last few rows are sent record by record, and fewer of
-    them where even those took too long. After `refused`, and after `delivered` while it is on, the lane opens again.
+    without the refused row is delivered, and the row is in the next half. Only the last few rows are sent record by record, and fewer if
+    even those took too long. The lane opens again after `refused`, and during the search after `delivered`, too.
     """
 
     def __init__(self) -> None:
         self.rows: int | None = None
-        """Rows that the next transaction may carry, None: as many as ever."""
+        """Rows that the next transaction may carry, None: the search sets no limit."""
 
     @property
     def on(self) -> bool:
@@ -25,7 +25,7 @@ class RefusalBisection:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether each record goes out, and is refused, by itself."""
+        """Whether each record is sent, and can be refused, by itself."""
         return self.rows is not None and self.rows <= ONE_BY_ONE_ROWS
 
     def refused(self, rows: int) -> None:

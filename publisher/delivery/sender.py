@@ -20,8 +20,8 @@ from publisher.monitoring import metrics
 from publisher.protocol.chunk_limits import ChunkLimits
 from publisher.protocol.history_check import DeliveryPosition
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import Row, value_bytes
-from publisher.protocol.refusals import Place, RecordRefusedError, Refusal
+from publisher.protocol.records import Row, RowKey, value_bytes
+from publisher.protocol.refusals import RecordRefusedError, Refusal
 from publisher.protocol.stop_reasons import StartOverError
 from service.kafka.renewable_client import Complaints
 from service.observability.loops import LifeSign, unwatched
@@ -36,7 +36,7 @@ class StepOutcome(Enum):
 
     DELIVERED = auto()
     CAUGHT_UP = auto()
-    """Delivered, and there was nothing behind it when it was read."""
+    """Delivered, and the ledger had nothing more when the chunk was read."""
     IDLE = auto()
     DONE = auto()
 
@@ -57,7 +57,7 @@ class Sender:
     def __init__(
         self, context: Context, outgoing: Outgoing, name: str, size: TransactionSize, timeout_ms: int
     ) -> None:
-        """`name`: whose it is, as an operator knows it. `timeout_ms`: of a transaction."""
+        """`name`: of the lane, replay or command, for operators. `timeout_ms`: of a transaction."""
         self._context = context
         self._outgoing = outgoing
         self._name = name
@@ -103,7 +103,7 @@ class Sender:
         self._may_be_open = False
 
     def begin(self, partition: int) -> None:
-        """Step 4 has ended well: rows may be sent. The position was read from this partition of the progress topic."""
+        """Allow rows to be sent, after step 4. `partition`: of the progress topic, from which the position was read."""
         context = self._context
         self._unproved_end = context.topics.written.last_read(context.progress_topic, partition)
 
@@ -117,12 +117,12 @@ class Sender:
         confirm: Callable[[], None] = lambda: None,
         is_foreign: Callable[[int, int], bool] = lambda _start, _end: False,
     ) -> OffsetTally:
-        """Step 5: rows and progress in one transaction. Returns once Kafka has committed it, with the offsets that the records got.
+        """Step 5: rows and progress in one transaction. Returns the offsets of the records once Kafka has committed it.
 
-        `alive` is called with each step, and how long it may take. `meanwhile` is called when everything is handed to the client and
-        Kafka's commit is about to be waited for, and must not wait itself; `confirm` last before the commit, which its exception prevents.
-        `is_foreign`: whether others have written all records of the progress partition from one offset up to another; nobody else writes
-        to a lane's.
+        `alive` is called with each step and its time limit. `meanwhile` is called after the last record was handed to the client, before
+        the wait for Kafka, and must not wait itself. `confirm` is called right before the commit; if it raises, nothing is committed.
+        `is_foreign` returns whether others have written all records of the progress partition from one offset up to another; to a lane's
+        partition nobody else writes.
         Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` and `confirm` raise.
         """
         if self.producer is None:
@@ -155,18 +155,18 @@ class Sender:
     @contextmanager
     def finding_refused(
         self,
-        put_aside: Callable[[Place, Refusal], None],
+        exclude: Callable[[RowKey, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> Iterator[None]:
         """Call `send` in the body of this block: if Kafka refuses a record, the next transactions are smaller until the row is found.
 
-        `put_aside` is called with it. `nobody`: what to raise when Kafka refuses a record, but none of the rows is to blame.
+        `exclude` is called with that row. `nobody` returns what to raise when Kafka refuses a record, but none of the rows is to blame.
         Raises StartOverError after each refusal.
         """
         try:
             yield
         except RecordRefusedError as error:
-            self._search(error, put_aside, nobody)
+            self._search(error, exclude, nobody)
             raise StartOverError from error
 
     def check(self) -> None:
@@ -228,10 +228,10 @@ class Sender:
     def _search(
         self,
         error: RecordRefusedError,
-        put_aside: Callable[[Place, Refusal], None],
+        exclude: Callable[[RowKey, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> None:
-        """Put aside the rows that Kafka refused, or find them with smaller transactions."""
+        """Exclude the rows that Kafka refused, or find them with smaller transactions."""
         if not self._bisection.one_by_one:
             if not self._bisection.on:
                 _log.info("refused_record_search", rows=error.sent, reason=str(error))
@@ -239,5 +239,5 @@ class Sender:
             return
         if not error.rows:
             raise nobody(error)
-        for place, found in error.rows.items():
-            put_aside(place, found)
+        for row, refusal in error.rows.items():
+            exclude(row, refusal)

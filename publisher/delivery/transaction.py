@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from publisher.delivery.handover import HandoverTurns
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import SENT_NOW, DeliveryReport, Row
-from publisher.protocol.refusals import RECORD_ERRORS, Place, RecordRefusedError, Refusal
+from publisher.protocol.records import SENT_NOW, DeliveryReport, Row, RowKey
+from publisher.protocol.refusals import RECORD_ERRORS, RecordRefusedError, Refusal
 from service.kafka.renewable_client import Complaints
 from service.kafka.rights import needing
 from service.lifecycle.fault_points import reach
@@ -45,19 +45,19 @@ class OffsetTally:
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, int], list[int]] = {}
         self._progress: dict[tuple[str, int], list[int]] = {}
-        self.refused: dict[Place, Refusal] = {}
+        self.refused: dict[RowKey, Refusal] = {}
         """Rows that Kafka refused. Filled by `watch` only."""
 
     def report(self, error: KafkaError | None, message: Message) -> None:
         """Take a delivery report."""
         if error is not None:
             return  # the commit fails then, with the error
-        # Kafka tells topic, partition and offset of every record that it took.
-        place: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
+        # The report of a stored record has its topic, partition and offset.
+        partition: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
         offset: int = message.offset()  # type: ignore[assignment]
-        bounds = self._offsets.get(place)
+        bounds = self._offsets.get(partition)
         if bounds is None:
-            self._offsets[place] = [offset, offset]
+            self._offsets[partition] = [offset, offset]
         elif offset < bounds[0]:
             bounds[0] = offset
         elif offset > bounds[1]:
@@ -66,15 +66,15 @@ class OffsetTally:
     def report_progress(self, error: KafkaError | None, message: Message) -> None:
         """Take the delivery report of a progress record."""
         if error is None:
-            place: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
+            partition: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
             offset: int = message.offset()  # type: ignore[assignment]
-            self._progress.setdefault(place, []).append(offset)
+            self._progress.setdefault(partition, []).append(offset)
 
     def progress_from(self, record: ProgressRecord) -> int | None:
         """Return the offset of the first progress record in the partition of this one, None while Kafka has confirmed none."""
         return min(self._progress.get((record.topic, record.partition), []), default=None)
 
-    def watch(self, place: Place, *, own_timestamp: bool) -> DeliveryReport:
+    def watch(self, row: RowKey, *, own_timestamp: bool) -> DeliveryReport:
         """Return a delivery report callback that also remembers the row whose record Kafka refused for itself.
 
         `own_timestamp`: the row gives the record's time. Otherwise it is this host's clock that Kafka refuses.
@@ -84,15 +84,15 @@ class OffsetTally:
             clock = error is not None and error.code() == KafkaError.INVALID_TIMESTAMP and not own_timestamp
             if error is not None and error.code() in RECORD_ERRORS and not clock:
                 found = Refusal(RECORD_ERRORS[error.code()], f"Kafka refused it: {error.str()}")
-                self.refused.setdefault(place, found)
+                self.refused.setdefault(row, found)
             self.report(error, message)
 
         return report
 
     def newest(self) -> dict[tuple[str, int], int]:
         """Return the greatest offset in each partition that Kafka has confirmed, the progress topic's too."""
-        outputs = {place: bounds[1] for place, bounds in self._offsets.items()}
-        return outputs | {place: max(offsets) for place, offsets in self._progress.items()}
+        outputs = {partition: bounds[1] for partition, bounds in self._offsets.items()}
+        return outputs | {partition: max(offsets) for partition, offsets in self._progress.items()}
 
     def as_json(self) -> dict[str, dict[str, list[int]]]:
         """Return {topic: {partition: [first, last]}}."""
@@ -120,11 +120,11 @@ class Transaction:
         one_by_one: bool = False,
         complaints: Complaints | None = None,
     ) -> None:
-        """`stop`: the process is to end. `turns`: of the process; `name`: who takes one, as an operator knows it; `alive` is called with
-        each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition by which the rows
-        were chosen, None where it needs no proof; `is_foreign`: whether others have written all records from it up to an offset.
-        `one_by_one`: the producer's batches hold one record, and each is watched, to find the one that is refused. `complaints`: of the
-        producer.
+        """`stop`: set when the process is to end. `turns`: of the process; `name` names this lane or replay in them. `alive` is called with
+        each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition from which the
+        rows were chosen, None if it is proved already; `is_foreign` returns whether others have written all records from there up to an
+        offset. `one_by_one`: each batch of the producer holds one record, and each record is watched, to find the one that is refused.
+        `complaints`: of the producer.
         """
         self._producer = producer
         self._outgoing = outgoing
@@ -154,7 +154,7 @@ class Transaction:
         meanwhile: Callable[[], None] = lambda: None,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself; `confirm` last before the
+        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself; `confirm` right before the
         commit.
 
         Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` and `confirm` raise.
@@ -218,11 +218,11 @@ class Transaction:
 
     def _send(self, row: Row) -> None:
         report: DeliveryReport = self.tally.report
-        place = (row.batch_id, row.session_key)
+        row_key = row.row_key
         for number, record in enumerate(self._outgoing.records(row), 1):
             topic, value, key, partition, timestamp_ms, headers = record
             if self._one_by_one:
-                report = self.tally.watch(place, own_timestamp=timestamp_ms != SENT_NOW)
+                report = self.tally.watch(row_key, own_timestamp=timestamp_ms != SENT_NOW)
             self._produce(topic, value, key, partition, report, None, timestamp_ms, headers)
             if number % _RECORDS_A_MOVE == 0:
                 self._turns.move(self._alive)

@@ -17,14 +17,14 @@ _OTHER_CAUSES = UNAUTHORISED | {
 def size_may_explain(code: int, took_s: float, timeout_s: float) -> bool:
     """Whether a transaction that failed with this code after so long might have been committed if it had carried less.
 
-    One that outlives its timeout looks fenced, so only the time tells it from one that another publisher has fenced.
+    A transaction that outlives its timeout looks fenced: only the time distinguishes it from one that another publisher has fenced.
     """
-    # [kafka.options] may end a message sooner than the transaction.
+    # By [kafka.options] a message may time out before the transaction does.
     return code not in _OTHER_CAUSES and (code == KafkaError._MSG_TIMED_OUT or took_s >= timeout_s / 4)
 
 
 class TransactionSize:
-    """As much as the settings allow, until a transaction fails: then half of what that one carried, and so on.
+    """The size of the next transaction: what the settings allow; after a failed transaction, half of what that one carried, and so on.
 
     A transaction that outlives its timeout is lost whole, so over a slow link or under a quota only smaller ones are committed. The size
     grows by a quarter with each transaction that took less than a quarter of the timeout: it settles where they are well within it.

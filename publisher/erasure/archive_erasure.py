@@ -76,11 +76,11 @@ class ArchiveErasure:
             )
             return found
         for of in read_catalogue(self._connection):
-            place = f"the archive of batches {of.from_batch} to {of.to_batch}"
+            where = f"the archive of batches {of.from_batch} to {of.to_batch}"
             try:
                 self._erase(self._archive, of, keys, found, changing, record)
             except (ArchiveDamagedError, OSError) as error:
-                found.left.append(f"{place} may have the key: {error}. `publisher audit --archive` says more")
+                found.left.append(f"{where} may have the key: {error}. `publisher audit --archive` says more")
         try:
             self._remove_garbage(self._archive, changing)
         except (ArchiveDamagedError, OSError) as error:

@@ -21,7 +21,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from contract.places import RecordPlace
+from contract.positions import RecordPosition
 from contract.session_keys import MAX_KEY_BYTES
 from db import operations, windows
 from db.lock_holders import refuse_strangers
@@ -80,7 +80,7 @@ class Erasure:
         self,
         connection: psycopg.Connection[Any],
         keys: Sequence[str],
-        letters: Sequence[RecordPlace] = (),
+        letters: Sequence[RecordPosition] = (),
         writer: TombstoneWriter | None = None,
         archive: ArchiveErasure | None = None,
     ) -> None:
@@ -96,7 +96,7 @@ class Erasure:
         self._archive = archive
         self._begin: OpenInput = read_open_input(connection)
         self.keys = {key: ErasedKey(self._hash(key)) for key in keys}
-        self.letters = {place: ErasedLetter(str(place)) for place in letters}
+        self.letters = {position: ErasedLetter(str(position)) for position in letters}
         self.letters_without_key = 0
 
     def run(self, wait_s: float) -> None:
@@ -109,9 +109,9 @@ class Erasure:
 
     def look(self) -> None:
         """Count what `run` would erase now, and change nothing. Raises psycopg.Error."""
-        for place, letter in self.letters.items():
+        for position, letter in self.letters.items():
             with self._connection.transaction(force_rollback=True):
-                self._erase_letter(place, letter)
+                self._erase_letter(position, letter)
         for key, found in self.keys.items():
             found.left = []
             for window in windows.kept(self._connection):
@@ -144,21 +144,21 @@ class Erasure:
     def _round(self) -> bool:
         """Erase what can be erased now; return whether nothing is left."""
         open_still = read_open_input(self._connection).open_since(self._begin.end)
-        for place, letter in self.letters.items():
-            self._erase_letter(place, letter)
+        for position, letter in self.letters.items():
+            self._erase_letter(position, letter)
         for key, found in self.keys.items():
             found.left = []
             for window in windows.kept(self._connection):
                 self._erase_rows(key, window, found)
             self._erase_letters(key, found)
             found.left += [
-                f"{place} remembers the key, of a session over a limit"
+                f"{holder} remembers the key, of a session over a limit"
                 + (
-                    f": `spark-job savepoint delete {place.removeprefix('savepoint ')}`, if it is not needed"
-                    if place.startswith("savepoint ")
+                    f": `spark-job savepoint delete {holder.removeprefix('savepoint ')}`, if it is not needed"
+                    if holder.startswith("savepoint ")
                     else ""
                 )
-                for place in self._erase_traces(key)
+                for holder in self._erase_traces(key)
             ]
             if open_still:
                 found.left.append(
@@ -216,10 +216,10 @@ class Erasure:
                     self._record(letters=erased)
             found.letters += erased
 
-    def _erase_letter(self, place: RecordPlace, found: ErasedLetter) -> None:
+    def _erase_letter(self, position: RecordPosition, found: ErasedLetter) -> None:
         with self._changing():
             erased, still_open = self._connection.execute(
-                _ERASURE["erase_letter_at"], place._asdict()
+                _ERASURE["erase_letter_at"], position._asdict()
             ).fetchone() or (0, 0)
             if erased:
                 self._record(letters=erased)

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from contract.places import RecordPlace, parse_place
+from contract.positions import RecordPosition, parse_position
 from service.errors import SettingsError
 
 _WRITTEN = "TOPIC/PARTITION/OFFSET"
@@ -11,7 +11,7 @@ _WRITTEN = "TOPIC/PARTITION/OFFSET"
 
 @dataclass(slots=True)
 class ErasedLetter:
-    """The result for the dead letters at a place. `left`: what is still there, and what to do."""
+    """The result for the dead letters at a position. `left`: what is still there, and what to do."""
 
     place: str
     letters: int = 0
@@ -22,16 +22,16 @@ class ErasedLetter:
         return asdict(self)
 
 
-def letter_place(text: str) -> RecordPlace:
+def letter_position(text: str) -> RecordPosition:
     """Read TOPIC/PARTITION/OFFSET. Raises SettingsError."""
     try:
-        place = parse_place(text)
+        position = parse_position(text)
     except ValueError:
-        place = None
-    if not isinstance(place, RecordPlace) or str(place) != text:  # what is erased is named exactly
+        position = None
+    if not isinstance(position, RecordPosition) or str(position) != text:  # what is erased is named exactly
         raise SettingsError(
             f"--letter {text!r} is not {_WRITTEN}, as `spark-job dead-letters show ID` has it: topic, partition and first offset"
         )
-    if not place.is_possible:
+    if not position.is_possible:
         raise SettingsError(f"--letter {text!r}: Kafka has no such partition")
-    return place
+    return position

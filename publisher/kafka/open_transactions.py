@@ -97,7 +97,7 @@ class OpenTransactions:
 
 def explanation(topic: str, still_open: Mapping[int, int]) -> str:
     """Say what is open and how it ends. `still_open`: partition -> offset of the first open transaction."""
-    places = ", ".join(
+    where = ", ".join(
         f"{topic}[{partition}] from offset {offset} on" for partition, offset in still_open.items()
     )
-    return f"a transaction is open on {places}. {_REMEDY}"
+    return f"a transaction is open on {where}. {_REMEDY}"

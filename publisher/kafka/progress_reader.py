@@ -11,6 +11,7 @@ from contract.progress import Progress, lane_of_key
 from publisher.kafka import clients
 from publisher.kafka.open_transactions import explanation
 from publisher.kafka.topics import Topics
+from publisher.protocol.epochs import LaneId
 from publisher.protocol.remediation import FORGED
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from service.kafka.reading import EndNotReachedError, RangeReader
@@ -99,15 +100,15 @@ def partition_records(
 
 def _belongs(key: bytes, partition: int) -> bool:
     """Whether a publisher writes records of this key to this partition. Tombstones, too, go to a lane's own partition only."""
-    place = lane_of_key(key)
-    return place is None or place[1] == partition
+    lane_id = lane_of_key(key)
+    return lane_id is None or lane_id[1] == partition
 
 
 class Newest(NamedTuple):
     """The newest records of a lane's partition. `later`: records of later epochs, newest of each lane."""
 
     record: Progress | None
-    later: dict[tuple[int, int], Progress]
+    later: dict[LaneId, Progress]
 
 
 def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newest:
@@ -116,38 +117,38 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
     Records of later epochs that precede the lane's own newest record were handled before that one was written.
     Raises ValueError for a record that cannot be read, and for over MOST_LATER epochs.
     """
-    seen: set[tuple[int, int]] = set()
-    later: dict[tuple[int, int], Progress] = {}
+    seen: set[LaneId] = set()
+    later: dict[LaneId, Progress] = {}
     for record in records:
-        place = lane_of_key(record.key)
-        if place is None or place[0] < epoch or place in seen:
+        lane_id = lane_of_key(record.key)
+        if lane_id is None or lane_id[0] < epoch or lane_id in seen:
             continue
-        seen.add(place)
+        seen.add(lane_id)
         _check_later(len(seen))
-        if place == (epoch, lane):
+        if lane_id == (epoch, lane):
             return Newest(None if record.value is None else Progress.decode(record.value), later)
-        if place[0] > epoch and record.value is not None:
-            later[place] = Progress.decode(record.value)
+        if lane_id[0] > epoch and record.value is not None:
+            later[lane_id] = Progress.decode(record.value)
     return Newest(None, later)
 
 
 def later_than(
     records: Iterator[StoredProgress], epoch: int, least: int = _FIRST_WINDOW
-) -> dict[tuple[int, int], Progress]:
+) -> dict[LaneId, Progress]:
     """Return the newest records of lanes of later epochs in a partition that no lane of `epoch` has, without reading all of it.
 
     Reading ends at a record of `epoch` or an earlier one, after at least `least` records: its writer had handled all earlier records of
     later epochs. Raises ValueError for a record that cannot be read, and for over MOST_LATER epochs.
     """
-    later: dict[tuple[int, int], Progress | None] = {}
+    later: dict[LaneId, Progress | None] = {}
     for count, record in enumerate(records, 1):
-        place = lane_of_key(record.key)
-        if place is not None and place[0] > epoch:
-            later.setdefault(place, None if record.value is None else Progress.decode(record.value))
+        lane_id = lane_of_key(record.key)
+        if lane_id is not None and lane_id[0] > epoch:
+            later.setdefault(lane_id, None if record.value is None else Progress.decode(record.value))
             _check_later(len(later))
-        elif place is not None and record.value is not None and count >= least:
+        elif lane_id is not None and record.value is not None and count >= least:
             break
-    return {place: record for place, record in later.items() if record is not None}
+    return {lane_id: record for lane_id, record in later.items() if record is not None}
 
 
 def _check_later(epochs: int) -> None:

@@ -261,9 +261,9 @@ class Topics:
         return found
 
     def _ends(self, topic: str, partitions: Iterable[int], committed: bool) -> dict[int, int]:
-        places = [(topic, partition) for partition in partitions]
+        wanted = [(topic, partition) for partition in partitions]
         found = partition_offsets(
-            self._admin, places, "latest", self._timeout_s, self._give_up, committed=committed
+            self._admin, wanted, "latest", self._timeout_s, self._give_up, committed=committed
         )
         return {partition: end for (_, partition), end in found.items()}
 

@@ -27,13 +27,15 @@ class WrittenEnds:
         with self._lock:
             if self._ids.setdefault(topic, topic_id) != topic_id:
                 self._ids[topic] = topic_id
-                self._ends = {place: end for place, end in self._ends.items() if place[0] != topic}
+                self._ends = {
+                    partition: end for partition, end in self._ends.items() if partition[0] != topic
+                }
 
     def take(self, newest: Mapping[tuple[str, int], int]) -> None:
         """Take the greatest offsets that Kafka has confirmed to a transaction, whatever became of it."""
         with self._lock:
-            for place, offset in newest.items():
-                self._ends[place] = max(offset + 1, self._ends.get(place, 0))
+            for partition, offset in newest.items():
+                self._ends[partition] = max(offset + 1, self._ends.get(partition, 0))
 
     def last_read(self, topic: str, partition: int) -> int | None:
         """Return the end of a partition that was read last, None where none was."""

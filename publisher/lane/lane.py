@@ -7,15 +7,18 @@ from typing import NamedTuple
 import structlog
 
 from contract.cursor import Cursor
+from contract.output_topics import OutputTopics
 from contract.progress import Progress
 from db.statements import queries
+from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
+from publisher.delivery.excluded_rows import ExcludedRows
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
-from publisher.lane.lane_admission import LaneAdmission
+from publisher.lane.parking import Parking, parked_after
 from publisher.lane.read_ahead import ReadAhead
 from publisher.lane.reader import LaneChunk, LaneReader
 from publisher.lane.stray_rows import StrayRows
@@ -27,7 +30,7 @@ from publisher.outbox.deliveries import (
     record_delivery,
     record_resume,
 )
-from publisher.outbox.identity import check_cluster
+from publisher.outbox.identity import BoundTopics, check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol.epochs import Epoch
@@ -54,7 +57,7 @@ _log = structlog.get_logger()
 
 
 class _Sending(NamedTuple):
-    """The transaction under way: its progress record, and what is measured once it is recorded."""
+    """The transaction under way: its progress record, and what is measured after it is recorded."""
 
     progress: Progress
     times: Sequence[latency.RowTimes]
@@ -74,7 +77,9 @@ class Lane:
         self._epoch = epoch
         self.lane = lane
         self._connection = OutboxConnection(context, f"publisher lane {epoch.epoch}/{lane}")
-        self._admission = LaneAdmission(context, self._connection, outgoing)
+        allowed = OutputTopics(publisher.output_topics, publisher.progress_topic)
+        parking = Parking(self._connection, self._held, context.topics)
+        self._admission = Admission(context, outgoing, allowed, parking)
         self.sender = Sender(context, outgoing, self._connection.name, size, timeout_ms)
         self._chunks = ReadAhead(
             LaneReader(epoch.epoch, lane), context.large_rows, publisher.transaction_bytes
@@ -85,7 +90,7 @@ class Lane:
         self._committed: tuple[Progress, dict[str, dict[str, list[int]]]] | None = None
         """The newest transaction that Kafka committed, with its offsets: Postgres may fail before it is recorded."""
         self.alive: LifeSign = unwatched
-        """Called with each step, and how long it may take."""
+        """Called with each step and its time limit."""
 
     @property
     def position(self) -> DeliveryPosition | None:
@@ -93,11 +98,11 @@ class Lane:
         return None if self._tenure is None else self._tenure.position
 
     def open(self) -> bool:
-        """Do steps 1 to 4. Returns False when another process holds it, or it is not its turn.
+        """Do steps 1 to 4. Returns False when another process holds the lane, or rows of an earlier epoch must be delivered first.
 
         Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
-        # Without a lease, a failure counts as it is: `confirm` has nothing to check.
+        # Until the lease is claimed, `confirm` has nothing to check, and a failure counts as it is.
         self._lease = None
         connection = self._connection.open()
         reach("delivery.before_lease")
@@ -144,7 +149,7 @@ class Lane:
             self._lease.renew(self._connection.get())
 
     def show_stopped(self, explanation: str | None, reason: StopReason | None = None) -> None:
-        """Show in `outbox.lane` why the lane is stopped, None once it runs; if Postgres can be reached and the lane is ours."""
+        """Show in `outbox.lane` why the lane is stopped, None once it runs. Does nothing unless this process holds the lane."""
         if self._lease is not None:
             self._connection.get().execute(
                 _LANES["set_stopped"], self._lease.parameters | {"explanation": explanation, "reason": reason}
@@ -180,7 +185,7 @@ class Lane:
         return self._lease is not None
 
     def _check_kafka(self, connection: Connection) -> None:
-        """Before it fences anybody: is this the right cluster, and is the progress topic there?"""
+        """Check that this is the right cluster and that the progress topic is there, before anything is fenced."""
         context = self._context
         check_cluster(context.identity.cluster_id, context.topics.cluster_id())
         any_progress = connection.execute(_LANES["any_progress"]).fetchone()
@@ -192,7 +197,7 @@ class Lane:
         )
 
     def _read_progress(self) -> Newest:
-        """Lane 0 also looks into the partitions that only a later epoch with more lanes can have made."""
+        """Read the lane's partition. Lane 0 also reads the partitions that only a later epoch with more lanes can have."""
         epoch, context = self._epoch, self._context
         with partition_records(
             context.settings.kafka, context.topics, context.progress_topic, context.give_up
@@ -205,7 +210,7 @@ class Lane:
         return newest
 
     def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
-        """Return where to continue, None where it is not its turn. Raises StoppedError."""
+        """Return where to continue, None where rows of an earlier epoch must be delivered first. Raises StoppedError."""
         row = connection.execute(_LANES["state"], self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
@@ -240,7 +245,8 @@ class Lane:
 
     def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         read_repeated_arrays(connection)
-        self._admission.begin_tenure(connection, self._held(), position.cursor)
+        parked = parked_after(self._connection, self._held(), position.cursor)
+        self._admission.begin(ExcludedRows(parked), BoundTopics(self._connection.get))
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
         self.sender.begin(self.lane)
         self._renewed_at = 0.0  # at once: taking the lane over may have lasted as long as a lease
@@ -249,7 +255,7 @@ class Lane:
 
     def _deliver(self, tenure: Tenure) -> StepOutcome:
         connection, position = tenure
-        with self.sender.finding_refused(self._admission.put_aside, self._refused_by_nobody):
+        with self.sender.finding_refused(self._admission.exclude, self._refused_by_nobody):
             self.alive(doing="reads its next rows")
             chunk = self._next_chunk(connection, position)
             if isinstance(chunk, StepOutcome):
@@ -259,7 +265,7 @@ class Lane:
             rows = self._admission.admit(chunk.rows)
             reach("delivery.after_admission")
             sending = self._sending(position, chunk, rows)
-            # While a refused row is searched for, nothing is read ahead: a pending answer would cost the connection that parks the row.
+            # Nothing is read ahead during the search for a refused row: a pending answer would cost the connection that parks the row.
             reads_ahead, limits = chunk.more and not self.sender.searches, self.sender.limits
             after = _after(sending.progress)
             offsets = self.sender.send(
@@ -372,12 +378,8 @@ def _times(chunk: LaneChunk, rows: Sequence[Row]) -> Sequence[latency.RowTimes]:
     """Return the times of those rows of the chunk that go out: all of them, unless some are parked."""
     if len(rows) == len(chunk.rows):
         return chunk.times
-    sent = {(row.batch_id, row.session_key) for row in rows}
-    return [
-        times
-        for row, times in zip(chunk.rows, chunk.times, strict=True)
-        if (row.batch_id, row.session_key) in sent
-    ]
+    sent = {row.row_key for row in rows}
+    return [times for row, times in zip(chunk.rows, chunk.times, strict=True) if row.row_key in sent]
 
 
 def _trace(sent: _Sending) -> None:

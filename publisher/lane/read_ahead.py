@@ -13,7 +13,7 @@ from service.lifecycle.tracebacks import release_frames
 
 _log = structlog.get_logger()
 
-# How long a lane waits for its turn with a large row before it shows that it lives, and asks again.
+# How long a lane waits for its turn with a large row before it reports that it is alive, and waits again.
 _LARGE_ROW_WAIT_S = 0.5
 
 
@@ -41,18 +41,18 @@ class ReadAhead:
         return chunk
 
     def ask(self, connection: Connection, position: DeliveryPosition, limits: ChunkLimits) -> None:
-        """While Kafka commits, let Postgres look for the chunk after `position`, where the lane will be.
+        """Send the statements for the chunk after `position`, which the lane will have reached once Kafka has committed.
 
-        That chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after
-        Kafka's commit and before the next begin: commit ids are random, so it then is what a read of that moment would
-        find, and a database restored in between is noticed as if it had been read then. Batches are only ever appended
-        and an epoch begins after every batch of its time, so rows that the ledger gained meanwhile do not belong to it.
+        The chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after Kafka's commit and
+        before the next transaction begins. Commit ids are random, so the chunk then is what a read at that moment would find, and a
+        database that was restored in between is noticed as by such a read. Rows that the ledger gained meanwhile do not belong to the
+        chunk: batches are only ever appended, and an epoch begins after every batch that exists by then.
         """
         try:
             self._asked = self._reader.ask(connection, position, limits, self._most_row_bytes)
         except psycopg.Error as error:
-            # Kafka commits all the same, and the record then fails: an open transaction would hold up every reader of its topics until the
-            # broker ends it, since the lane opens again only once Postgres is back.
+            # Kafka's commit goes on, and the record then fails. Without the commit the transaction would stay open until the broker ends
+            # it, and hold up every reader of its topics: the lane opens again only once Postgres is back.
             connection.close()
             release_frames(error)
             _log.debug("not_read_ahead", reason=str(error).strip())
@@ -81,6 +81,6 @@ class ReadAhead:
             self._asked = None
 
     def end_large_row(self) -> None:
-        """Give the turn for large rows back, or this lane's place among those that wait for it."""
+        """Give the turn for large rows back, or leave the queue for it."""
         self.has_large_row = False
         self._large_rows.end(self)

@@ -1,6 +1,6 @@
 """Reads a lane's next rows and the ledger they belong to, in one snapshot of the outbox and one round trip.
 
-The round trip may be split: `ask` before something else is waited for, `take` afterwards.
+The round trip may be split: `ask` sends the statements, and `take` reads the answers after the lane has waited for something else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class LaneChunk(NamedTuple):
     """The rows after the cursor, and the cursor after them. `more`: the ledger continues beyond it.
 
     `epoch_end`: the last batch of the epoch, None while it is the newest. `times`: of each of the rows.
-    `is_large`: the next row takes more than was asked for, and is not here.
+    `is_large`: the next row is larger than the limit, and is not among them.
     """
 
     rows: list[Row]
@@ -92,16 +92,16 @@ class LaneReader:
         limits: ChunkLimits,
         most_row_bytes: int = ANY_SIZE,
     ) -> PendingChunk:
-        """Send the question for the chunk after `position`; `take` waits for the answer. No row of more than `most_row_bytes` comes.
+        """Send the statements for the chunk after `position`; `take` reads the answers. Rows of more than `most_row_bytes` are not read.
 
-        Until then the connection is in pipeline mode and cannot be used for anything else. Raises psycopg.Error.
+        Until `take` the connection is in pipeline mode and cannot be used for anything else. Raises psycopg.Error.
         """
         from_batch, from_key = position.cursor.exclusive_bound()
         step = self._fetch_size.rows(limits.rows, limits.bytes)
         pipeline = ExitStack()
         pipeline.enter_context(connection.pipeline())
         with _closed_on_error(connection):
-            # The rows, the ledger and the epochs must be of one moment, or a batch could be passed half seen.
+            # Rows, ledger and epochs must be of one snapshot, or the cursor could pass a batch of which only a part was visible.
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             ledger = connection.cursor(binary=True).execute(
                 _LEDGER["window"],
@@ -135,14 +135,14 @@ class LaneReader:
             end_of_epoch = asked.epoch_end.fetchone()
             fetched = asked.rows.fetchall()
             asked.pipeline.close()
-        # One that did not fit is the last, and empty.
+        # A row that did not fit comes last, and is empty.
         all_fit = not fetched or fetched[-1][-1]
         if not all_fit:
             del fetched[-1]
         rows = [Row._make(row[:-3]) for row in fetched]
         sizes = sum([row[-2] for row in fetched])
         self._fetch_size.fetched(len(rows), sum(map(value_bytes, rows)), sizes)
-        # Whether there was nothing left, rather than a bound that was reached.
+        # Whether the rows ended before a limit was reached.
         all_of_it = all_fit and len(rows) < asked.step and sizes < asked.limits.bytes
         rows = rows[: asked.limits.fitting([len(row.topics) for row in rows])]
         at = asked.position.cursor
@@ -150,7 +150,7 @@ class LaneReader:
         if not all_fit and not rows:
             return LaneChunk([], at, asked.position.commit_id, True, None, is_large=True)
         epoch_end: int | None = None if end_of_epoch is None else end_of_epoch[0]
-        # No further than the rows were asked for: the window may hold one batch more.
+        # Not beyond the batches of the statement that read the rows: the window may hold one batch more.
         last = min(ahead[-1].batch_id, at.batch_id + LEDGER_WINDOW) if ahead else at.batch_id
         upper = last if epoch_end is None else min(last, epoch_end)
         if at >= Cursor(upper):
@@ -169,7 +169,7 @@ class LaneReader:
 
 
 def _check(window: list[LedgerRow], position: DeliveryPosition) -> list[LedgerRow]:
-    """Return the window's rows after the cursor's batch, once cursor and window are found sound."""
+    """Return the window's rows after the cursor's batch. Raises StoppedError where that batch is another one, or a batch is missing."""
     at = position.cursor.batch_id
     own = window[0].commit_id if window and window[0].batch_id == at else None
     check_ledger(position, own)
@@ -187,7 +187,7 @@ def _check(window: list[LedgerRow], position: DeliveryPosition) -> list[LedgerRo
 
 @contextmanager
 def _closed_on_error(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Close a connection that failed in the middle of a pipeline: nobody could tell whose answers it gives next."""
+    """Close a connection that failed in the middle of a pipeline: nobody could tell which statements its next answers belong to."""
     try:
         yield
     except BaseException:

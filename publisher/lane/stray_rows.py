@@ -20,12 +20,12 @@ class StrayRows:
         """`position`: where the lane begins; earlier batches were checked when it passed them."""
         at = position.cursor
         self._epoch = epoch
-        self._looks = lane == 0
+        self._is_first_lane = lane == 0
         self._checked = at.batch_id if at.session_key is None else at.batch_id - 1
 
     def check(self, connection: psycopg.Connection[Any], end: Cursor) -> None:
         """Check the batches up to `end`, which the ledger has. Raises StoppedError, psycopg.Error."""
-        if not self._looks or end.batch_id <= self._checked:
+        if not self._is_first_lane or end.batch_id <= self._checked:
             return
         row = connection.execute(
             _ROWS["stray"],

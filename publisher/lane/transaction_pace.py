@@ -8,7 +8,7 @@ _BURST_S = 1.0
 
 
 class TransactionPace:
-    """Limits a process to `per_second` transactions a second, with bursts of one second's worth. Thread-safe.
+    """Limits a process to `per_second` transactions a second, with bursts of as many. Thread-safe.
 
     Below the limit no lane waits. At the limit each lane waits for its turn, and reads its rows only then, so all batches committed
     meanwhile share one transaction: with many lanes and small batches, transactions cost more than the rows in them.

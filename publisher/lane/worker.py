@@ -55,7 +55,7 @@ class Worker:
         self._state = ""
         self._unexpected = ""
         self._was_open = False
-        self._shown: str | None = ""  # a reason that an earlier holder left counts, too
+        self._shown: str | None = ""  # not None: a reason that an earlier holder left is cleared
         self.stopped: str | None = None
         """Why the lane is stopped until somebody fixes it, None while it is not."""
         self.bug: Exception | None = None
@@ -99,7 +99,7 @@ class Worker:
                     self._moved()
                     is_open = self._discard()
                 except HandoverStuckError as error:
-                    # Another process may deliver it; this one takes it back once its own lanes get their turn again.
+                    # Another process may deliver the lane; this one takes it back once its own lanes get their turn again.
                     alive()
                     release_frames(error)
                     self._discard()
@@ -143,7 +143,7 @@ class Worker:
         return self.done
 
     def _now_running(self) -> None:
-        """Show the lane as running; only after a step, or a reason to stop that only a step finds would come and go."""
+        """Show the lane as running; only after a step: a reason to stop that only a step finds would else come and go."""
         self.stopped = None
         position = self._lane.position
         if position is not None:

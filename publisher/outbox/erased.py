@@ -38,8 +38,8 @@ def erased_at_end(
     connection: psycopg.Connection[Any], topic_id: str, partition: int, end_offset: int
 ) -> list[ErasedSession]:
     """Return the erased sessions that ended at a position of the input, one for each revision. Raises psycopg.Error."""
-    place = {"topic_id": topic_id, "partition": partition, "end_offset": end_offset}
-    return [ErasedSession(*row) for row in connection.execute(_ERASED["at_end"], place)]
+    end = {"topic_id": topic_id, "partition": partition, "end_offset": end_offset}
+    return [ErasedSession(*row) for row in connection.execute(_ERASED["at_end"], end)]
 
 
 def newest_erasure(connection: psycopg.Connection[Any]) -> int:

@@ -1,6 +1,6 @@
 """Decides whether this is the outbox, Postgres server, Kafka cluster, prefix and output topics that the publisher is bound to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -55,7 +55,7 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
         {"cluster_id": cluster_id, "transactional_id_prefix": prefix},
     )
     identity = read_identity(connection)
-    _check_places(identity, cluster_id, prefix)
+    _check_binding(identity, cluster_id, prefix)
     return identity
 
 
@@ -78,7 +78,7 @@ def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) 
             f"this publisher was started on the Postgres server {bound.server_system_identifier}, now [postgres] dsn "
             f"leads to {found.server_system_identifier}. Restart `publisher run` once the former is gone for good",
         )
-    _check_places(found, bound.cluster_id, bound.transactional_id_prefix)
+    _check_binding(found, bound.cluster_id, bound.transactional_id_prefix)
     return found
 
 
@@ -93,7 +93,7 @@ def check_server(identity: OutboxIdentity) -> None:
         )
 
 
-def _check_places(identity: OutboxIdentity, cluster_id: str | None, prefix: str | None) -> None:
+def _check_binding(identity: OutboxIdentity, cluster_id: str | None, prefix: str | None) -> None:
     check_cluster(identity.cluster_id, cluster_id)
     check_prefix(identity, prefix)
 
@@ -131,6 +131,21 @@ def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str
     bound = row[0] if row is not None else {}
     check_topics(bound, topic_ids)
     return bound
+
+
+class BoundTopics:
+    """The ids of the output topics that the outbox is bound to. One for each tenure of a lane."""
+
+    def __init__(self, connection: Callable[[], psycopg.Connection[Any]]) -> None:
+        """`connection` returns a connection that leads to this outbox."""
+        self._connection = connection
+        self._ids: dict[str, str] = {}
+
+    def check(self, ids: Mapping[str, str]) -> None:
+        """Raise StoppedError unless each topic has the recorded id; record the ids of new topics."""
+        if any(name not in self._ids for name in ids):
+            self._ids = bind_topics(self._connection(), ids)
+        check_topics(self._ids, ids)
 
 
 def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:

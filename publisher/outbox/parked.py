@@ -6,7 +6,7 @@ other row. Each batch is one transaction: after a kill, or with a second requeue
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -16,7 +16,8 @@ from db import operations, windows
 from db.statements import queries
 from db.windows import Window
 from publisher.outbox.lease import Lease, LeaseLostError
-from publisher.protocol.refusals import Place, Refusal
+from publisher.protocol.records import RowKey
+from publisher.protocol.refusals import Refusal
 from service.errors import ContinuityError
 from service.lifecycle.fault_points import reach
 
@@ -28,30 +29,12 @@ _BATCH_ROWS = 1_000
 _BATCH_BYTES = 64 * 1024 * 1024
 
 
-class RowName(NamedTuple):
-    """A row of the outbox, written `BATCH/SESSION_KEY`."""
-
-    batch_id: int
-    session_key: str
-
-    @classmethod
-    def parse(cls, text: str) -> "RowName":
-        """Read `BATCH/SESSION_KEY`; the key may hold slashes. Raises ValueError."""
-        batch, slash, key = text.partition("/")
-        if not (slash and key and batch.isascii() and batch.isdigit() and int(batch) < 2**63):
-            raise ValueError(f"{text!r} names no row: BATCH/SESSION_KEY, as `publisher parked list` shows it")
-        return cls(int(batch), key)
-
-    def __str__(self) -> str:
-        return f"{self.batch_id}/{self.session_key}"
-
-
 @dataclass(frozen=True)
 class Choice:
     """The chosen parked rows: those named, those of some reasons, or (both None) all. Only of batches up to `to_batch`."""
 
     to_batch: int
-    rows: Sequence[RowName] | None = None
+    rows: Sequence[RowKey] | None = None
     reasons: Sequence[str] | None = None
 
     def asked(self) -> dict[str, Any]:
@@ -75,16 +58,12 @@ class Requeued:
 
     batches: list[int] = field(default_factory=list)
     rows: int = 0
-    missing: list[RowName] = field(default_factory=list)
+    missing: list[RowKey] = field(default_factory=list)
 
 
-def park(connection: psycopg.Connection[Any], lease: Lease, place: Place, found: Refusal) -> None:
+def park(connection: psycopg.Connection[Any], lease: Lease, key: RowKey, found: Refusal) -> None:
     """Park a row of the lane that the lease is for. Raises LeaseLostError when the lease is another's."""
-    batch_id, session_key = place
-    written = connection.execute(
-        _PARKED["park"],
-        lease.parameters | {"session_key": session_key, "batch_id": batch_id} | found._asdict(),
-    )
+    written = connection.execute(_PARKED["park"], lease.parameters | key._asdict() | found._asdict())
     if written.rowcount != 1:
         raise LeaseLostError("the lane was taken over by another publisher")
 
@@ -114,7 +93,7 @@ def requeue(
         while _requeue_round(connection, choice, window, run_id, result, done):
             pass
         found = connection.execute(_PARKED["missing"], choice.parameters() | window.bounds, prepare=False)
-        result.missing += [RowName(*row) for row in found]
+        result.missing += [RowKey(*row) for row in found]
     return result
 
 
@@ -149,20 +128,20 @@ def _requeue_round(
 
 def _next_step(
     connection: psycopg.Connection[Any], choice: Choice, window: Window, after_key: str
-) -> list[RowName]:
-    step: list[RowName] = []
+) -> list[RowKey]:
+    step: list[RowKey] = []
     size = 0
     parameters = choice.parameters() | window.bounds | {"after_key": after_key, "rows": _BATCH_ROWS}
     for batch_id, session_key, row_bytes in connection.execute(_PARKED["next"], parameters, prepare=False):
         size += row_bytes
         if step and size > _BATCH_BYTES:
             break
-        step.append(RowName(batch_id, session_key))
+        step.append(RowKey(batch_id, session_key))
     return step
 
 
 def _requeue_step(
-    connection: psycopg.Connection[Any], choice: Choice, step: Sequence[RowName], run_id: UUID
+    connection: psycopg.Connection[Any], choice: Choice, step: Sequence[RowKey], run_id: UUID
 ) -> int:
     lanes = _newest_batch_and_lanes(connection)[1]
     if lanes is None:
@@ -199,11 +178,9 @@ def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
     return discarded
 
 
-def explain_not_parked(connection: psycopg.Connection[Any], row: RowName) -> str | None:
+def explain_not_parked(connection: psycopg.Connection[Any], row: RowKey) -> str | None:
     """Return why a named row cannot be requeued or discarded, None where it is parked."""
-    found = connection.execute(
-        _PARKED["row"], {"batch_id": row.batch_id, "session_key": row.session_key}
-    ).fetchone()
+    found = connection.execute(_PARKED["row"], row._asdict()).fetchone()
     if found is None:
         return "it was never parked; `publisher parked list --all` shows what was"
     state, requeued_batch = found[6], found[7]

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Progress, Totals
+from publisher.protocol.epochs import LaneId
 from publisher.protocol.remediation import LANE, RESTORED, Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
@@ -92,7 +93,7 @@ def continue_from(
             )
         position = start
     else:
-        _same_places(identity, record, remediation)
+        _same_outbox_and_cluster(identity, record, remediation)
         _names_its_commit(record, mirror, remediation)
         _counts_as_a_lane(record, mirror, remediation)
         _same_sequence(record, mirror, known, remediation)
@@ -151,9 +152,9 @@ def check_resumed_parked(record: Progress, found: int) -> None:
         )
 
 
-def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
+def check_later(later: Collection[LaneId], newest_epoch: int) -> None:
     """Raise StoppedError if Kafka has records of lane epochs beyond the newest one of this ledger."""
-    unknown = sorted(place for place in later if place[0] > newest_epoch)
+    unknown = sorted(lane_id for lane_id in later if lane_id[0] > newest_epoch)
     if unknown:
         epoch, lane = unknown[-1]
         raise StoppedError(
@@ -163,7 +164,7 @@ def check_later(later: Collection[tuple[int, int]], newest_epoch: int) -> None:
         )
 
 
-def _same_places(identity: Identity, record: CommittedProgress, remediation: Remediation) -> None:
+def _same_outbox_and_cluster(identity: Identity, record: CommittedProgress, remediation: Remediation) -> None:
     if record.outbox_uuid != identity.outbox_uuid:
         raise StoppedError(
             StopReason.OTHER_OUTBOX,

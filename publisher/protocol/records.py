@@ -25,6 +25,24 @@ SENT_NOW = 0
 _INDEXES = [b"%d" % index for index in range(1_000)]
 
 
+class RowKey(NamedTuple):
+    """The primary key of a row of the outbox, in the order of delivery; written `BATCH/SESSION_KEY`."""
+
+    batch_id: int
+    session_key: str
+
+    @classmethod
+    def parse(cls, text: str) -> "RowKey":
+        """Read `BATCH/SESSION_KEY`; the session key may hold slashes. Raises ValueError."""
+        batch, slash, session_key = text.partition("/")
+        if not (slash and session_key and batch.isascii() and batch.isdigit() and int(batch) < 2**63):
+            raise ValueError(f"{text!r} names no row: BATCH/SESSION_KEY, as `publisher parked list` shows it")
+        return cls(int(batch), session_key)
+
+    def __str__(self) -> str:
+        return f"{self.batch_id}/{self.session_key}"
+
+
 class Row(NamedTuple):
     """A row of `outbox.session_output`: the outputs of one session_key in one batch. Columns as in db/README.md."""
 
@@ -41,6 +59,11 @@ class Row(NamedTuple):
     headers: list[list[Any] | None] | None
     partitions: list[int | None] | None
     timestamps_ms: list[int | None] | None
+
+    @property
+    def row_key(self) -> RowKey:
+        """The row's primary key."""
+        return RowKey(self.batch_id, self.session_key)
 
 
 class ExtraHeaders(NamedTuple):

@@ -9,7 +9,15 @@ from typing import Literal, NamedTuple
 from confluent_kafka import KafkaError
 
 from publisher.protocol.outgoing import Outgoing
-from publisher.protocol.records import ANY_PARTITION, SENT_NOW, OutputRecord, Row, batch_size, value_bytes
+from publisher.protocol.records import (
+    ANY_PARTITION,
+    SENT_NOW,
+    OutputRecord,
+    Row,
+    RowKey,
+    batch_size,
+    value_bytes,
+)
 
 # The size of a plain record without its values: batch and record overhead, a session key of 1 kB, the outbox-id.
 _PLAIN_OVERHEAD = 2_048
@@ -27,10 +35,6 @@ RECORD_ERRORS: dict[int, Reason] = {
 
 INVALID_TIMESTAMP is the row's own only where the row gives the time; else it is this host's clock.
 """
-
-
-Place = tuple[int, str]
-"""(batch_id, session_key) of a row."""
 
 
 class TopicLimits(NamedTuple):
@@ -54,7 +58,7 @@ class RecordRefusedError(Exception):
     `code` is the Kafka error's, `sent` how many rows the transaction held.
     """
 
-    def __init__(self, cause: KafkaError, rows: dict[Place, Refusal], sent: int) -> None:
+    def __init__(self, cause: KafkaError, rows: dict[RowKey, Refusal], sent: int) -> None:
         super().__init__(cause.str())
         self.code = cause.code()
         self.rows = rows

@@ -133,7 +133,7 @@ class ArchiveReader:
         self._groups: Iterator[tuple[list[StoredRow], Cursor]] = iter(())
         self._pending: deque[Row] = deque()
         self._end = Cursor(0)
-        """After the last of the pending rows."""
+        """The cursor after the last of the pending rows."""
 
     def read(
         self, connection: psycopg.Connection[Any], position: DeliveryPosition, limits: ChunkLimits
@@ -161,7 +161,7 @@ class ArchiveReader:
     def _unchanged(
         self, connection: psycopg.Connection[Any], after: Cursor, limits: ChunkLimits
     ) -> tuple[list[Row], Cursor]:
-        """Return rows of files in force. An erasure may replace files while the lease is not held; after `renew` it waits."""
+        """Return rows of the present files. An erasure may replace files while the lease is not held; after `renew` the erasure waits."""
         while True:
             before = read_catalogue(connection, after.batch_id, self._replay.to_batch)
             if self._partitions is None or not _ends_with(self._partitions, before):

@@ -11,7 +11,9 @@ import structlog
 from contract.cursor import Cursor
 from publisher.archive.catalogue import archive_id_at
 from publisher.archive.opening import open_archive
+from publisher.delivery.admission import Admission
 from publisher.delivery.context import Context
+from publisher.delivery.excluded_rows import ExcludedRows
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
@@ -32,9 +34,9 @@ from publisher.replay.archived import ArchiveReader
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
-from publisher.replay.replay_admission import ReplayAdmission
+from publisher.replay.skipping import Skipping
 from publisher.replay.store import Replay, ReplayLease, load
-from publisher.replay.target import check_target
+from publisher.replay.target import WrittenTopics, allowed_topics, check_target
 from service.errors import OutboxError, UnavailableError, reason_of
 from service.lifecycle.fault_points import reach
 
@@ -80,7 +82,11 @@ class ReplayDelivery:
             ExtraHeaders.of(publisher),
         )
         self._connection = OutboxConnection(context, f"publisher replay {replay.replay_id}")
-        self._admission = ReplayAdmission(context, replay, self._outgoing, skip_refused=skip_refused)
+        skipping = Skipping(replay.replay_id, skip_refused=skip_refused)
+        self._admission = Admission(context, self._outgoing, allowed_topics(replay, publisher), skipping)
+        self._skipped = ExcludedRows()
+        """Kept for every `open`: no table has skipped rows, and a row that only Kafka refuses cannot be detected again."""
+        self._written_topics: WrittenTopics
         self._timeout_ms = min(publisher.transaction_timeout_ms, _MOST_TRANSACTION_TIMEOUT_MS)
         size = TransactionSize(
             min(publisher.transaction_sessions, _MOST_ROWS),
@@ -102,7 +108,7 @@ class ReplayDelivery:
         self._newest: ReplayProgress | None = None
         """The newest record in Kafka, None where nothing was sent yet."""
         self.rested_at = 0.0
-        """When it last waited because of its rate, in monotonic seconds."""
+        """The time of the last wait because of the rate, in monotonic seconds."""
 
     @property
     def replay_uuid(self) -> UUID:
@@ -111,7 +117,7 @@ class ReplayDelivery:
 
     @property
     def limits(self) -> ChunkLimits:
-        """How much the next transaction may carry: about a second of the rate at the most."""
+        """How much the next transaction may carry: at most about one second of the rate."""
         limits = self._sender.limits
         events_per_row = self._replay.events_total / max(1, self._replay.rows_total)
         bounds = [most for most in (limits.events, self._pace.rate) if most is not None]
@@ -146,7 +152,7 @@ class ReplayDelivery:
         if self._tenure is None:
             raise RuntimeError("rows are delivered only after open")
         connection, position = self._tenure
-        with self._sender.finding_refused(self._admission.put_aside, self._refused_by_nobody):
+        with self._sender.finding_refused(self._admission.exclude, self._refused_by_nobody):
             chunk = self._next_chunk(connection, position)
             if isinstance(chunk, StepOutcome):
                 return chunk
@@ -178,7 +184,7 @@ class ReplayDelivery:
         lease, self._lease = self._lease, None
         try:
             if reason is not None and lease is not None:
-                # A failure in the middle of a read has closed the connection, and without a new one nobody would learn the reason.
+                # A failure in the middle of a read has closed the connection, and the reason can be recorded only over a new one.
                 self._connection.get()
             if (held := self._connection.take()) is not None:
                 with closing(held):
@@ -216,7 +222,7 @@ class ReplayDelivery:
         )
 
     def _check_kafka(self) -> None:
-        """Before it fences anybody: is this the right cluster, and is the progress topic there?"""
+        """Check that this is the right cluster and that the progress topic is there, before anything is fenced."""
         context = self._context
         check_target(context, self._replay)
         context.topics.ensure_progress(
@@ -251,7 +257,9 @@ class ReplayDelivery:
     ) -> None:
         read_repeated_arrays(connection)
         self._newest = newest
-        self._admission.begin_tenure({} if newest is None else newest.topics)
+        written = {} if newest is None else newest.topics
+        self._written_topics = WrittenTopics(self._context.topics, self._replay.replay_id, written)
+        self._admission.begin(self._skipped, self._written_topics)
         if newest is not None:
             self._progressed(newest)
         if self._replay.from_archive:
@@ -272,12 +280,12 @@ class ReplayDelivery:
     def _is_foreign(self, start: int, end: int) -> bool:
         """Whether other replays have written all records of the progress partition from `start` up to `end`."""
         context, key = self._context, progress_key(self._replay.replay_uuid)
-        place = context.progress_topic, self._partition
+        partition = context.progress_topic, self._partition
         # Only other replays write to the partition, and their transactions are short, too.
         with committed_reader(context.settings.kafka, context.give_up, self._timeout_ms / 3_000) as reader:
             return all(
                 message.key() != key
-                for messages in reader.read({place: (start, end)})
+                for messages in reader.read({partition: (start, end)})
                 for message in messages
             )
 
@@ -330,7 +338,7 @@ class ReplayDelivery:
             rows=(0 if before is None else before.rows) + len(events) - events.count(0),
             events=(0 if before is None else before.events) + sum(events),
             skipped=(0 if before is None else before.skipped) + len(chunk.rows) - len(rows),
-            topics=self._admission.topic_ids,
+            topics=self._written_topics.ids,
         )
 
     def _record_of(self, progress: ReplayProgress) -> ProgressRecord:

@@ -1,6 +1,6 @@
 """Reads a replay's next rows in (batch_id, session_key) order, in short snapshots.
 
-First many rows are listed from the indexes alone; then their wide columns are fetched, enough for one transaction at a time.
+Many rows are listed first, from the indexes alone; their wide columns are then fetched for one transaction at a time.
 """
 
 from typing import Any, NamedTuple
@@ -22,13 +22,13 @@ from publisher.replay.store import Replay
 _LEDGER = queries("publisher", "ledger")
 _REPLAYS = queries("publisher", "replays")
 
-# Places listed at once.
+# Rows listed at once.
 LISTED_ROWS = 10_000
 # Batches searched at once: as many as the narrowest partition holds.
 WINDOW_BATCHES = 10_000
 
 
-class _Place(NamedTuple):
+class _ListedRow(NamedTuple):
     batch_id: int
     session_key: str
     parked: bool
@@ -49,7 +49,7 @@ class ReplayReader:
         self._replay = replay
         self._outgoing = outgoing
         self._remediation = remediation
-        self._places: list[_Place] = []
+        self._listed_rows: list[_ListedRow] = []
         self._taken = 0
         self._listed = at
         self._fetch_size = FetchSize()
@@ -61,7 +61,7 @@ class ReplayReader:
         with snapshot(connection), connection.cursor(binary=True) as cursor:
             if position.commit_id is not None:
                 check_ledger(position, _commit_id(cursor, position.cursor.batch_id), self._remediation)
-            if self._taken == len(self._places):
+            if self._taken == len(self._listed_rows):
                 self._list(cursor)
             fetched, end = self._fetch(cursor, limits)
             commit_id = _commit_id(cursor, end.batch_id)
@@ -88,27 +88,27 @@ class ReplayReader:
             },
             prepare=False,
         )
-        self._places = [_Place._make(row) for row in cursor.fetchall()]
+        self._listed_rows = [_ListedRow._make(row) for row in cursor.fetchall()]
         self._taken = 0
-        full = len(self._places) == LISTED_ROWS
-        last = self._places[-1] if full else None
+        full = len(self._listed_rows) == LISTED_ROWS
+        last = self._listed_rows[-1] if full else None
         self._listed = Cursor(upper) if last is None else Cursor(last.batch_id, last.session_key)
 
     def _fetch(self, cursor: psycopg.Cursor[Any], limits: ChunkLimits) -> tuple[list[Row], Cursor]:
-        """Take places off the list until a limit is met; return their rows and the cursor after them."""
+        """Take rows off the list until a limit is met; return them and the cursor after them."""
         rows: list[Row] = []
         size, events, first = 0, 0, self._taken
         full = False
-        while self._taken < len(self._places) and not full:
+        while self._taken < len(self._listed_rows) and not full:
             left = limits.bytes - size
             if self._taken - first >= limits.rows or left <= 0:
                 break
             step = self._fetch_size.rows(limits.rows - (self._taken - first), left)
-            places = self._places[self._taken : self._taken + step]
-            found, places = self._rows(cursor, places, left)
+            listed = self._listed_rows[self._taken : self._taken + step]
+            found, listed = self._rows(cursor, listed, left)
             size += sum(map(value_bytes, found.values()))
-            for place in places:
-                row = found.get((place.batch_id, place.session_key))
+            for each in listed:
+                row = found.get((each.batch_id, each.session_key))
                 if row is not None:
                     events += self._outgoing.events(row)
                     full = bool(rows) and limits.events is not None and events > limits.events
@@ -116,23 +116,23 @@ class ReplayReader:
                         break
                     rows.append(row)
                 self._taken += 1
-        if self._taken == len(self._places):
+        if self._taken == len(self._listed_rows):
             return rows, self._listed
-        last = self._places[self._taken - 1]
+        last = self._listed_rows[self._taken - 1]
         return rows, Cursor(last.batch_id, last.session_key)
 
     def _rows(
-        self, cursor: psycopg.Cursor[Any], places: list[_Place], most_bytes: int
-    ) -> tuple[dict[tuple[int, str], Row], list[_Place]]:
-        """Fetch the rows of as many of the places as `most_bytes` allow, one at least; return them, and those places."""
-        wanted = [place for place in places if not place.parked]
+        self, cursor: psycopg.Cursor[Any], listed: list[_ListedRow], most_bytes: int
+    ) -> tuple[dict[tuple[int, str], Row], list[_ListedRow]]:
+        """Fetch as many of the listed rows as `most_bytes` allow, one at least; return them, and their part of the list."""
+        wanted = [row for row in listed if not row.parked]
         if not wanted:
-            return {}, places
+            return {}, listed
         cursor.execute(
             _REPLAYS["rows"],
             {
-                "batch_ids": [place.batch_id for place in wanted],
-                "session_keys": [place.session_key for place in wanted],
+                "batch_ids": [row.batch_id for row in wanted],
+                "session_keys": [row.session_key for row in wanted],
                 "from_batch": wanted[0].batch_id,
                 "to_batch": wanted[-1].batch_id,
                 "bytes": most_bytes,
@@ -146,17 +146,17 @@ class ReplayReader:
         self._fetch_size.fetched(len(found), sum(map(value_bytes, found.values())), sizes)
         if fetched and sizes >= most_bytes:
             last = next(
-                n for n, place in enumerate(places) if (place.batch_id, place.session_key) == fetched[-1][:2]
+                n for n, row in enumerate(listed) if (row.batch_id, row.session_key) == fetched[-1][:2]
             )
-            places = places[: last + 1]
-            wanted = [place for place in places if not place.parked]
+            listed = listed[: last + 1]
+            wanted = [row for row in listed if not row.parked]
         if len(found) != len(wanted):
             raise StoppedError(
                 StopReason.ROWS_GONE,
                 f"{len(wanted) - len(found)} rows of batches {wanted[0].batch_id} to {wanted[-1].batch_id} are gone, which "
                 f"{self._remediation.subject} is to send: they were deleted meanwhile. {self._remediation.restored}",
             )
-        return found, places
+        return found, listed
 
 
 def _commit_id(cursor: psycopg.Cursor[Any], batch_id: int) -> UUID | None:

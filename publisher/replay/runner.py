@@ -34,7 +34,7 @@ def run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
 
     Raises StoppedError, LeaseLostError, UnavailableError.
     """
-    # In every line; the header `outbox-replay` of what it sends has the uuid.
+    # Every log line names the replay; the header `outbox-replay` of its records has the uuid.
     with structlog.contextvars.bound_contextvars(replay=replay_id, replay_uuid=str(delivery.replay_uuid)):
         return _run(context, delivery, replay_id)
 
@@ -76,7 +76,7 @@ def _run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
 def _wait_or_give_up(
     context: Context, error: Exception, replay_id: int, backoff: Backoff, worked_at: float
 ) -> None:
-    """`worked_at`: when the replay last sent something, or waited because of its rate."""
+    """Wait for the next attempt, or raise. `worked_at`: when the replay last sent something, or waited because of its rate."""
     reason = f"Kafka: {error.args[0].str()}" if isinstance(error, KafkaException) else reason_of(error)
     if time.monotonic() - worked_at > _PATIENCE_S:
         raise UnavailableError(

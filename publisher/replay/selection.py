@@ -34,12 +34,12 @@ class Filters:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether there is no filter."""
         asked = (self.from_batch, self.to_batch, self.since, self.until, self.keys, self.topics)
         return all(filter_ is None for filter_ in asked)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the filters for `outbox.replay`. Of the keys only their number: they have a table of their own."""
+        """Return the filters for `outbox.replay`, with the number of the keys: the keys have their own table."""
         found: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("from_batch", "to_batch")

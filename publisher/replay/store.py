@@ -25,7 +25,7 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One row. Batches are inclusive; `held`: a living process works on it."""
+    """A row of `outbox.replay`. Batches are inclusive; `held`: a living process works on the replay."""
 
     replay_id: int
     replay_uuid: UUID
@@ -69,7 +69,7 @@ class Replay:
 
     @property
     def eta(self) -> datetime | None:
-        """When it will finish at its present speed; None if it does not run or its speed is not known yet."""
+        """The time at which the replay ends at its present speed; None if it does not run or its speed is not known yet."""
         if self.state != "running" or not self.held or not self.measured_rate:
             return None
         return datetime.now(UTC) + timedelta(

@@ -1,12 +1,13 @@
 """Opens and checks the Kafka cluster that a replay sends to: the outbox's own or another one."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
+from contract.output_topics import OutputTopics
 from publisher.delivery.context import Context, Timelines
 from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
@@ -18,7 +19,7 @@ from service.errors import SettingsError, UnavailableError
 from service.kafka import client as kafka_client
 from service.kafka.client import UNAUTHORISED
 from service.kafka.transport import name_unprotected
-from service.settings import KafkaSettings, Settings
+from service.settings import KafkaSettings, PublisherSettings, Settings
 from service.settings.section import read_toml
 
 
@@ -98,8 +99,42 @@ def check_target(context: Context, replay: Replay) -> None:
         )
 
 
+def allowed_topics(replay: Replay, publisher: PublisherSettings) -> OutputTopics:
+    """Return the topics that the replay may send to: those that a person has named, and what the settings say of outputs that keep
+    their own topic.
+    """
+    targets = replay.targets
+    named = targets.named if targets.every is not None or publisher.output_topics else ()
+    others = () if targets.every is not None else publisher.output_topics
+    return OutputTopics([*others, *named], publisher.progress_topic)
+
+
+class WrittenTopics:
+    """The ids of the topics that a replay has written to so far, which its progress record carries. One for each `open`."""
+
+    def __init__(self, topics: Topics, replay_id: int, ids: dict[str, str]) -> None:
+        self._topics = topics
+        self._replay_id = replay_id
+        self.ids = ids
+        """Topic -> its id."""
+
+    def check(self, ids: Mapping[str, str]) -> None:
+        """Raise StoppedError unless every topic written so far has its former id; add new topics."""
+        # All topics written so far, not only those of this chunk: what was sent to them counts as sent.
+        described = self._topics.describe(self.ids)
+        now = {name: topic.topic_id for name, topic in described.items()} | dict(ids)
+        for name, known in self.ids.items():
+            if now[name] != known:
+                raise StoppedError(
+                    StopReason.TARGET_TOPIC_REPLACED,
+                    f"topic {name!r} had the id {known}, now it is {now[name]}: it was deleted and created again, and what replay "
+                    f"{self._replay_id} has sent to it is gone. `publisher replay cancel {self._replay_id}` and start a new one",
+                )
+        self.ids = now
+
+
 def check_topics(context: Context, names: Iterable[str]) -> None:
-    """Raise StoppedError where a topic is missing, UnavailableError where one takes nothing for now, KafkaException."""
+    """Raise StoppedError where a topic is missing, UnavailableError where one cannot be written for now, KafkaException."""
     try:
         context.topics.describe(names)
     except StoppedError as error:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Progress, Totals
-from publisher.protocol.epochs import Epoch
+from publisher.protocol.epochs import Epoch, LaneId
 from publisher.protocol.history_check import DeliveryPosition, Identity, Mirror, check_later, continue_from
 from publisher.protocol.stop_reasons import StoppedError
 from service.errors import ContinuityError
@@ -37,7 +37,7 @@ class LaneSurvey:
     newest: Progress | None
     shared: Progress | None
     from_start: bool
-    later: dict[tuple[int, int], Progress | None]
+    later: dict[LaneId, Progress | None]
     mirror: Mirror
     mirror_total: Totals
     mirror_sound: bool
@@ -163,12 +163,12 @@ def move(found: LaneSurvey, to: Cursor) -> Move:
 
 
 def _nothing_shared(found: LaneSurvey) -> str:
-    place = f"lane {found.lane} of epoch {found.epoch.epoch}"
+    lane = f"lane {found.lane} of epoch {found.epoch.epoch}"
     if found.newest is None:
-        finding = f"Kafka has no progress record of {place}"
+        finding = f"Kafka has no progress record of {lane}"
     else:
         finding = (
-            f"Kafka's progress records of {place}, the newest at {found.newest.cursor}, belong to batches that this ledger "
+            f"Kafka's progress records of {lane}, the newest at {found.newest.cursor}, belong to batches that this ledger "
             "does not have or not as they were"
         )
     return (

@@ -137,7 +137,7 @@ class Planner:
         return ResumePlan(request, binding, ledger, lanes, in_step, first)
 
     def fenced(self, plan: ResumePlan, lane: LanePlan) -> LanePlan | None:
-        """Return a lane's plan as it is now that its publisher is fenced; None where it has reached that place by itself.
+        """Return a lane's plan as it is now that its publisher is fenced; None where it has reached that position by itself.
 
         Raises ContinuityError where the lane epochs are no longer those of the plan, and as `plan`.
         """
@@ -194,7 +194,7 @@ class Planner:
         found: LaneSurvey,
         first: int | None,
     ) -> LanePlan | None:
-        """Return the lane's move, None where it continues by itself to the same place."""
+        """Return the lane's move, None where it continues by itself to the same position."""
         identity = Identity(binding.found.outbox_uuid, binding.cluster_id)
         position = healthy(identity, found, ledger.epochs[-1].epoch.epoch)
         to = target(found, request.way, first or 0, position)

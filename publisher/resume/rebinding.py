@@ -18,7 +18,7 @@ _IDENTITY = queries("publisher", "identity")
 
 
 class AcceptedRebinding(NamedTuple):
-    """The flags that accept another place."""
+    """The flags that accept another server, cluster or topic."""
 
     cluster: bool = False
     server: bool = False

@@ -15,7 +15,7 @@ from db.statements import queries
 from publisher.kafka.progress_reader import MOST_LATER, progress_records
 from publisher.kafka.topics import Topics
 from publisher.outbox.deliveries import commit_id_at, parked_up_to
-from publisher.protocol.epochs import Epoch
+from publisher.protocol.epochs import Epoch, LaneId
 from publisher.protocol.history_check import MOST_AHEAD, Mirror
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.resume.decision import LaneSurvey, ResendRange
@@ -171,16 +171,16 @@ class ResumeSurvey:
         mirror_total: Totals,
     ) -> "_LaneRecords":
         found = _LaneRecords()
-        put_aside: set[tuple[int, int]] = set()
+        put_aside: set[LaneId] = set()
         if lane >= partitions:
             return found
         with closing(self._records(lane)) as records:
-            for place, value in records:
-                if place in put_aside:
+            for lane_id, value in records:
+                if lane_id in put_aside:
                     continue
                 if value is None:
-                    put_aside.add(place)
-                elif place == (epoch.epoch, lane):
+                    put_aside.add(lane_id)
+                elif lane_id == (epoch.epoch, lane):
                     record = self._decoded(value)
                     if isinstance(record, Progress) and not _is_ahead(record, mirror, mirror_total):
                         found.newest = found.newest or record
@@ -195,37 +195,35 @@ class ResumeSurvey:
                         found.foreign = (
                             record if isinstance(record, str) else "its numbers are none of a lane"
                         )
-                elif place[0] > newest.epoch:
-                    self._add_later(found.later, place, value)
+                elif lane_id[0] > newest.epoch:
+                    self._add_later(found.later, lane_id, value)
         return found
 
-    def _later(self, partition: int, newest: Epoch) -> dict[tuple[int, int], Progress | None]:
-        found: dict[tuple[int, int], Progress | None] = {}
-        put_aside: set[tuple[int, int]] = set()
-        for place, value in self._records(partition):
+    def _later(self, partition: int, newest: Epoch) -> dict[LaneId, Progress | None]:
+        found: dict[LaneId, Progress | None] = {}
+        put_aside: set[LaneId] = set()
+        for lane_id, value in self._records(partition):
             if value is None:
-                put_aside.add(place)
-            elif place[0] > newest.epoch and place not in put_aside:
-                self._add_later(found, place, value)
+                put_aside.add(lane_id)
+            elif lane_id[0] > newest.epoch and lane_id not in put_aside:
+                self._add_later(found, lane_id, value)
         return found
 
-    def _add_later(
-        self, later: dict[tuple[int, int], Progress | None], place: tuple[int, int], value: bytes
-    ) -> None:
+    def _add_later(self, later: dict[LaneId, Progress | None], lane_id: LaneId, value: bytes) -> None:
         """Add a lane's newest record; None for one that is not this outbox's, which is removed like the others."""
-        if place in later:
+        if lane_id in later:
             return
         if len(later) == MOST_LATER:
             raise StoppedError(
                 StopReason.OTHER_OUTBOX,
-                f"{self.progress_topic}[{place[1]}] has records of over {MOST_LATER:,} lane epochs that this ledger does not have: "
+                f"{self.progress_topic}[{lane_id[1]}] has records of over {MOST_LATER:,} lane epochs that this ledger does not have: "
                 "something else writes to this progress topic. Find out what, and take that right away; then delete the topic, and "
                 "`publisher resume --from mirror` makes it again and continues after what Postgres recorded as delivered",
             )
         record = self._decoded(value)
-        later[place] = record if isinstance(record, Progress) else None
+        later[lane_id] = record if isinstance(record, Progress) else None
 
-    def _records(self, partition: int) -> Generator[tuple[tuple[int, int], bytes | None]]:
+    def _records(self, partition: int) -> Generator[tuple[LaneId, bytes | None]]:
         """Yield ((epoch, lane), value or None where it was put aside), newest first."""
         # A transaction that a dead process left open would be waited for until the broker ends it.
         without_waiting = not self._fenced
@@ -237,9 +235,9 @@ class ResumeSurvey:
             without_waiting=without_waiting,
         ) as records:
             for key, value in records:
-                place = lane_of_key(key)
-                if place is not None:
-                    yield place, value
+                lane_id = lane_of_key(key)
+                if lane_id is not None:
+                    yield lane_id, value
 
     def _decoded(self, value: bytes) -> Progress | str:
         """Return the record, or why it is not one of this outbox."""
@@ -263,8 +261,8 @@ class ResumeSurvey:
         return parked == 0 or parked <= self.parked_up_to(record.epoch, record.lane, record.cursor)
 
     def _is_recorded(self, record: Progress) -> bool:
-        place = {"epoch": record.epoch, "lane": record.lane, "seq": record.seq}
-        return bool(_one(self._connection, _RESUMES["began_anew"], place)[0])
+        transaction = {"epoch": record.epoch, "lane": record.lane, "seq": record.seq}
+        return bool(_one(self._connection, _RESUMES["began_anew"], transaction)[0])
 
 
 @dataclass
@@ -275,7 +273,7 @@ class _LaneRecords:
     shared: Progress | None = None
     from_start: bool = False
     foreign: str | None = None
-    later: dict[tuple[int, int], Progress | None] = field(default_factory=dict)
+    later: dict[LaneId, Progress | None] = field(default_factory=dict)
 
 
 def _is_ahead(record: Progress, mirror: Mirror, total: Totals) -> bool:

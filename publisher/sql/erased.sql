@@ -14,7 +14,7 @@ CROSS JOIN LATERAL unnest(x.topic_ids, x.partitions, x.ends, x.outputs) AS s (to
 WHERE x.lane IS NOT NULL AND s.topic_id = %(topic_id)s AND s.partition = %(partition)s AND s.end_offset = %(end_offset)s
 ORDER BY x.batch_id
 
--- name: places
+-- name: ends
 SELECT s.topic_id || '/' || s.partition, s.end_offset, x.revision
 FROM outbox.erased x
 CROSS JOIN LATERAL unnest(x.topic_ids, x.partitions, x.ends) AS s (topic_id, partition, end_offset)

@@ -65,7 +65,7 @@ ORDER BY l.epoch, l.lane
 -- of the lanes. The bounds of the range stand there as constants, and again as each lane's own: the former prune partitions.
 SELECT n.rows, extract(epoch FROM now() - b.created_at)::double precision AS age_s
 FROM unnest(%(lanes)s::integer[], %(after_batches)s::bigint[], %(after_keys)s::text[], %(last_batches)s::bigint[], %(limits)s::bigint[])
-    WITH ORDINALITY AS l (lane, after_batch, after_key, last_batch, count_limit, place)
+    WITH ORDINALITY AS l (lane, after_batch, after_key, last_batch, count_limit, number)
 CROSS JOIN LATERAL (
     SELECT count(*) AS rows FROM (
         SELECT FROM outbox.session_output o
@@ -81,7 +81,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) f ON n.rows > 0
 LEFT JOIN outbox.batch b ON b.batch_id = f.batch_id
-ORDER BY l.place
+ORDER BY l.number
 
 -- name: times_taken
 SELECT coalesce(sum(l.taken), 0)::bigint FROM outbox.lane l

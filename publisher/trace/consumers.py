@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr, ValidationError
 
-from contract.places import OutboxId, parse_place
+from contract.positions import OutboxId, parse_position
 from db.connection import connect, snapshot
 from outbox_consumer.reading import ConsumedAs, ConsumerTables
 from service.errors import SettingsError, UnavailableError
@@ -150,7 +150,7 @@ def consumptions(
                 "the consumer's database is without the tables of `outbox_consumer`: name the one whose connection `consume` gets"
             )
         ends = {(each.consumer, each.topic, each.partition): each.next_offset for each in positions}
-        asked = {each for each in map(parse_place, outbox_ids) if isinstance(each, OutboxId)}
+        asked = {each for each in map(parse_position, outbox_ids) if isinstance(each, OutboxId)}
         found = {}
         for outbox_id, rows in tables.of_outputs(sorted(asked)).items():
             for row in rows:

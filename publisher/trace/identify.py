@@ -1,10 +1,10 @@
-"""Decides what a text names: a session key, an outbox-id or a place in Kafka. A text that is a known session key counts as one."""
+"""Decides what a text names: a session key, an outbox-id or a position in Kafka. A text that is a known session key counts as one."""
 
 from typing import Any
 
 import psycopg
 
-from contract.places import OutboxId, RecordPlace, parse_place
+from contract.positions import OutboxId, RecordPosition, parse_position
 from db import windows
 from db.statements import queries
 from publisher.outbox.erased import erased_of_key
@@ -15,14 +15,17 @@ _KEYS = queries("publisher.trace", "keys")
 SessionKey = str
 
 
-def identify(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | RecordPlace | None:
-    """Return the session key that the outbox knows by this text, else the place that it names; None if neither. Raises psycopg.Error."""
+def identify(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | RecordPosition | None:
+    """Return the session key that the outbox knows by this text, else the outbox-id or position that it names; None if neither.
+
+    Raises psycopg.Error.
+    """
     if not text or "\0" in text:
         return None
     if is_kept(connection, text) or erased_of_key(connection, text):
         return text
     try:
-        return parse_place(text)
+        return parse_position(text)
     except ValueError:
         return None
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from contract.places import OutboxId
+from contract.positions import OutboxId
 from db import windows
 from db.statements import queries
 from publisher.kafka.topics import Topics
@@ -20,7 +20,7 @@ from publisher.outbox.sent_offsets import (
 from publisher.trace.positions import find_matches
 from publisher.trace.records import Copy, OffsetRange, copies, explaining
 from service.kafka import client as kafka_client
-from service.kafka.reading import Place
+from service.kafka.reading import NamedPartition
 from service.settings import KafkaSettings
 
 _ROWS = queries("publisher", "rows")
@@ -134,7 +134,7 @@ def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> di
 
 def _recorded(
     outputs: Iterable[Output], ends: Mapping[str, Mapping[int, int]]
-) -> Iterator[tuple[Place, OffsetRange]]:
+) -> Iterator[tuple[NamedPartition, OffsetRange]]:
     """The offsets of each delivery that their topics have: one that was deleted and created again may be shorter."""
     for output in outputs:
         for partition, (first, last) in output.ranges().items():
@@ -143,23 +143,23 @@ def _recorded(
                 yield (output.topic, int(partition)), (first, min(last, end - 1))
 
 
-def layered(ranges: Iterable[tuple[Place, OffsetRange]]) -> list[dict[Place, OffsetRange]]:
+def layered(ranges: Iterable[tuple[NamedPartition, OffsetRange]]) -> list[dict[NamedPartition, OffsetRange]]:
     """Return the ranges in as few maps as their partitions allow. Those that overlap are one: no record is read twice."""
-    layers: list[dict[Place, OffsetRange]] = []
-    depth: dict[Place, int] = defaultdict(int)
-    for place, (first, last) in sorted(set(ranges)):
-        newest = depth[place] - 1
-        if newest >= 0 and first <= layers[newest][place][1]:
-            layers[newest][place] = layers[newest][place][0], max(last, layers[newest][place][1])
+    layers: list[dict[NamedPartition, OffsetRange]] = []
+    depth: dict[NamedPartition, int] = defaultdict(int)
+    for partition, (first, last) in sorted(set(ranges)):
+        newest = depth[partition] - 1
+        if newest >= 0 and first <= layers[newest][partition][1]:
+            layers[newest][partition] = layers[newest][partition][0], max(last, layers[newest][partition][1])
             continue
-        if depth[place] == len(layers):
+        if depth[partition] == len(layers):
             layers.append({})
-        layers[depth[place]][place] = first, last
-        depth[place] += 1
+        layers[depth[partition]][partition] = first, last
+        depth[partition] += 1
     return layers
 
 
-def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[Place, OffsetRange]:
+def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[NamedPartition, OffsetRange]:
     return {
         (name, partition): (0, end - 1)
         for name, partitions in ends.items()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from contract.places import RecordPlace
+from contract.positions import RecordPosition
 from db.statements import queries
 from publisher.outbox.permitted import permitted
 
@@ -56,22 +56,22 @@ class PositionMatches:
 
 
 def find_matches(
-    connection: psycopg.Connection[Any], place: RecordPlace, *, only_ends: bool = False
+    connection: psycopg.Connection[Any], position: RecordPosition, *, only_ends: bool = False
 ) -> PositionMatches:
     """Return the sessions and letters that may have the event at a position in the input. Raises psycopg.Error.
 
     `only_ends`: only sessions that end there. The outbox knows where a session begins and ends; where sessions overlap, only Kafka can tell
     to which one an event belongs.
     """
-    ids = [topic_id for (topic_id,) in connection.execute(_POSITIONS["topic_ids"], {"topic": place.topic})]
+    ids = [topic_id for (topic_id,) in connection.execute(_POSITIONS["topic_ids"], {"topic": position.topic})]
     found = PositionMatches(ids)
-    if not place.is_possible:
+    if not position.is_possible:
         return found
     for topic_id in ids:
         where = {
             "topic_id": topic_id,
-            "partition": place.partition,
-            "offset": place.offset,
+            "partition": position.partition,
+            "offset": position.offset,
             "rows": MOST_CANDIDATES,
         }
         for (batch_id,) in connection.execute(_POSITIONS["batches"], where).fetchall():
@@ -79,14 +79,14 @@ def find_matches(
             for key, batch, of, partition, start, end in connection.execute(
                 _POSITIONS["sessions"], where | limits, prepare=False
             ):
-                if end == place.offset or not only_ends:
-                    exact = place.offset in (start, end)
+                if end == position.offset or not only_ends:
+                    exact = position.offset in (start, end)
                     found.candidates.append(Candidate(key, batch, of, partition, start, end, exact))
-    return _with_letters(connection, place, found)
+    return _with_letters(connection, position, found)
 
 
 def _with_letters(
-    connection: psycopg.Connection[Any], place: RecordPlace, found: PositionMatches
+    connection: psycopg.Connection[Any], position: RecordPosition, found: PositionMatches
 ) -> PositionMatches:
     def ask() -> list[LetterMatch]:
         return [
@@ -96,8 +96,8 @@ def _with_letters(
                 _POSITIONS["letters"],
                 {
                     "topic_id": topic_id,
-                    "partition": place.partition,
-                    "offset": place.offset,
+                    "partition": position.partition,
+                    "offset": position.offset,
                     "rows": MOST_CANDIDATES,
                 },
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from contract.places import RecordPlace
+from contract.positions import RecordPosition
 from publisher.outbox.erased import ErasedSession
 from publisher.trace.consumers import Consumptions, described
 from publisher.trace.outputs import Output, OutputKey, must_be_in_kafka
@@ -36,19 +36,19 @@ def print_outputs(
     *,
     scan: bool = False,
 ) -> None:
-    """Print the table of outputs, with the place of each in Kafka, and its state at consumers."""
+    """Print the table of outputs, with the position of each in Kafka, and its state at consumers."""
     table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
     for output in outputs:
-        places = [_place(copy) for copy in copies.get(output.identity, [])]
-        if not places and output.state == "delivered":
-            places = [
+        positions = [_position(copy) for copy in copies.get(output.identity, [])]
+        if not positions and output.state == "delivered":
+            positions = [
                 "not in Kafka (any more)"
                 if must_be_in_kafka(output, scan=scan)
                 else "offsets are not recorded: --scan looks"
             ]
         table.add(
             *(str(output.batch_id), str(output.revision), output.state, output.outbox_id, output.topic),
-            note="\n".join([*places, *_consumed(output, consumed)]),
+            note="\n".join([*positions, *_consumed(output, consumed)]),
         )
     table.print(console())
 
@@ -66,14 +66,14 @@ def _consumed(output: Output, consumed: Consumptions | None) -> list[str]:
     return described(consumed.get(output.outbox_id, []), output.revision)
 
 
-def _place(copy: Copy) -> str:
+def _position(copy: Copy) -> str:
     replayed = "" if copy.replay is None else f", replay {printable(copy.replay)}"
     revision = f", revision {copy.revision}" if copy.revision else ""
     return f"{copy.topic} partition {copy.partition} offset {copy.offset}{revision}{replayed}"
 
 
 def print_record(
-    wanted: RecordPlace,
+    wanted: RecordPosition,
     record: StoredRecord | None,
     unread: str,
     outputs: Sequence[Output],
@@ -81,7 +81,7 @@ def print_record(
     *,
     is_erased: bool,
 ) -> None:
-    """Print the record or the sessions at a place in Kafka. `unread`: why Kafka was not read, empty where it was."""
+    """Print the record or the sessions at a position in Kafka. `unread`: why Kafka was not read, empty where it was."""
     out = console()
     if unread:
         out.print(f"Kafka was not read: {unread}")

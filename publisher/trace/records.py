@@ -10,13 +10,13 @@ from publisher.kafka.clients import committed_reader, reading
 from publisher.kafka.topics import Topics
 from service.errors import UnavailableError
 from service.kafka.client import admin_client, no_answer
-from service.kafka.reading import EndNotReachedError, Place
+from service.kafka.reading import EndNotReachedError, NamedPartition
 from service.kafka.record_headers import headers_of
 from service.settings import KafkaSettings
 
 OffsetRange = tuple[int, int]
 """First and last offset, both inclusive."""
-OffsetRanges = Mapping[Place, OffsetRange]
+OffsetRanges = Mapping[NamedPartition, OffsetRange]
 
 
 class Copy(NamedTuple):
@@ -73,7 +73,7 @@ def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) 
 
 
 def _records(settings: KafkaSettings, offsets: OffsetRanges) -> Iterator[Message]:
-    ranges = {place: (first, last + 1) for place, (first, last) in offsets.items()}
+    ranges = {partition: (first, last + 1) for partition, (first, last) in offsets.items()}
     topics = sorted({topic for topic, _ in offsets})
     with committed_reader(settings) as reader, reading(settings, *topics):
         for messages in reader.read(ranges):

@@ -10,7 +10,7 @@ from typing import Any
 from service.formats.budget import MORE, MORE_FOR_EACH_BYTE, MOST_MORE, most_values
 
 _WITH_PRESENCE = 8
-"""So many fields that come out only where they are set, but have a place in the parser's memory, count as one that always does."""
+"""So many fields that come out only where they are set, but have a slot in the parser's memory, count as one that always does."""
 _MOST_FIELDS = 5_000
 """Looked at for each message that records name, which may be all of a hundred thousand that are in one another."""
 _LEAST_BYTES = 2

@@ -28,7 +28,7 @@ _MOST_CHARS = 1 << 19
 _MOST_MEMORY = 1 << 30
 """Bytes of address space for protoc: it keeps the full name of everything. Over it, it aborts."""
 _MOST_WRITTEN = 8 << 20
-"""Bytes of protoc's words, and of the descriptors: both repeat a long name as often as a text has places for it. Python ignores SIGXFSZ, so
+"""Bytes of protoc's words, and of the descriptors: both repeat a long name as often as a text can refer to it. Python ignores SIGXFSZ, so
 that more fails to be written."""
 _SOURCE, _FILE, _IMPORTS, _OUT, _SAID = "source", "schema.proto", "imports", "out", "said"
 _SHOWN_CHARS = 2_000

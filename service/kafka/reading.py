@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from service.kafka.renewable_client import LASTS_S
 from service.logins.kafka import logged_in
 
-Place = tuple[str, int]
+NamedPartition = tuple[str, int]
 """(topic, partition)"""
 
 _CONSUME = 10_000
@@ -59,18 +59,20 @@ def committed_consumer(
 class EndNotReachedError(KafkaException):
     """Records that must be there were not given in time. `readable`: where the partitions that did report an end below do end."""
 
-    def __init__(self, left: Mapping[Place, int], readable: Mapping[Place, int], timeout_s: float) -> None:
+    def __init__(
+        self, left: Mapping[NamedPartition, int], readable: Mapping[NamedPartition, int], timeout_s: float
+    ) -> None:
         (topic, partition), end = min(left.items())
-        place = f"{topic}/{partition}"
+        name = f"{topic}/{partition}"
         others = f", nor {len(left) - 1} other partitions to theirs" if len(left) > 1 else ""
         because = (
             f"it ends at offset {readable[topic, partition]}"
             if (topic, partition) in readable
             else "no answer"
         )
-        text = f"{place} was not read to offset {end} within {timeout_s:g} s{others}: {because}"
+        text = f"{name} was not read to offset {end} within {timeout_s:g} s{others}: {because}"
         super().__init__(KafkaError(KafkaError._TIMED_OUT, text))
-        self.readable = {place: offset for place, offset in readable.items() if place in left}
+        self.readable = {partition: offset for partition, offset in readable.items() if partition in left}
 
 
 class RangeReader:
@@ -87,7 +89,7 @@ class RangeReader:
         self._timeout_s = timeout_s
         self._give_up = give_up
         self._consumer = make()
-        self.positions: dict[Place, int] = {}
+        self.positions: dict[NamedPartition, int] = {}
         """The offset behind what was read of each partition of the last range."""
 
     def __enter__(self) -> Self:
@@ -102,14 +104,14 @@ class RangeReader:
         """Disconnect from Kafka."""
         self._consumer.close()
 
-    def read(self, ranges: Mapping[Place, tuple[int, int]]) -> Iterator[list[Any]]:
+    def read(self, ranges: Mapping[NamedPartition, tuple[int, int]]) -> Iterator[list[Any]]:
         """Yield the records (confluent-kafka's messages) of [start, end) of each partition in offset order, some at a time.
 
         Raises EndNotReachedError, KafkaException.
         """
-        self.positions = {place: start for place, (start, _) in ranges.items()}
-        left = {place: end for place, (start, end) in ranges.items() if start < end}
-        readable: dict[Place, int] = {}
+        self.positions = {partition: start for partition, (start, _) in ranges.items()}
+        left = {partition: end for partition, (start, end) in ranges.items() if start < end}
+        readable: dict[NamedPartition, int] = {}
         self._assign(left)
         moved = heard = time.monotonic()
         while left:
@@ -134,8 +136,8 @@ class RangeReader:
             if left and (now - moved > self._timeout_s or self._give_up()):
                 raise EndNotReachedError(left, readable, self._timeout_s)
 
-    def _assign(self, left: Mapping[Place, int]) -> None:
-        self._consumer.assign([TopicPartition(*place, self.positions[place]) for place in left])
+    def _assign(self, left: Mapping[NamedPartition, int]) -> None:
+        self._consumer.assign([TopicPartition(*partition, self.positions[partition]) for partition in left])
 
     def _fetch(self) -> tuple[list[Any], list[Any]]:
         """Return records and errors: what is there, or the first that comes."""
@@ -146,46 +148,48 @@ class RangeReader:
         errors = [message for message in messages if message.error() is not None]
         return [message for message in messages if message.error() is None] if errors else messages, errors
 
-    def _take(self, records: list[Any], left: dict[Place, int]) -> list[Any]:
+    def _take(self, records: list[Any], left: dict[NamedPartition, int]) -> list[Any]:
         """Return those of the ranges, and take partitions that are read to their ends out of `left`.
 
         Where a partition has become shorter, a consumer begins again at its first record.
         """
         if len(self.positions) == 1 and records:
-            ((place, end),) = left.items()
-            first = bisect_left(records, self.positions[place], key=_offset)
+            ((partition, end),) = left.items()
+            first = bisect_left(records, self.positions[partition], key=_offset)
             found = records[first : bisect_left(records, end, key=_offset)]
-            self._move(place, records[-1].offset() + 1, left)
+            self._move(partition, records[-1].offset() + 1, left)
             return found
         found = []
         for record in records:
-            place = record.topic(), record.partition()
-            if place in left and self.positions[place] <= record.offset() < left[place]:
+            partition = record.topic(), record.partition()
+            if partition in left and self.positions[partition] <= record.offset() < left[partition]:
                 found.append(record)
-            if place in left:
-                self._move(place, record.offset() + 1, left)
+            if partition in left:
+                self._move(partition, record.offset() + 1, left)
         return found
 
-    def _end(self, message: Any, left: dict[Place, int], readable: dict[Place, int]) -> None:
+    def _end(
+        self, message: Any, left: dict[NamedPartition, int], readable: dict[NamedPartition, int]
+    ) -> None:
         error = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
-            place = message.topic(), message.partition()
-            if place in left:
+            partition = message.topic(), message.partition()
+            if partition in left:
                 # Reported at the position, past commit markers and aborted records too.
-                readable[place] = message.offset()
-                self._move(place, message.offset(), left)
+                readable[partition] = message.offset()
+                self._move(partition, message.offset(), left)
         elif not error.retriable() and error.code() not in _WAITED_FOR:
             raise KafkaException(error)
 
-    def _move(self, place: Place, position: int, left: dict[Place, int]) -> None:
-        end = left[place]
-        self.positions[place] = min(end, max(self.positions[place], position))
+    def _move(self, partition: NamedPartition, position: int, left: dict[NamedPartition, int]) -> None:
+        end = left[partition]
+        self.positions[partition] = min(end, max(self.positions[partition], position))
         if position >= end:
-            del left[place]
+            del left[partition]
 
-    def _leave(self, left: Mapping[Place, int]) -> None:
+    def _leave(self, left: Mapping[NamedPartition, int]) -> None:
         """Read on only where the end was not reached."""
         assigned = [(each.topic, each.partition) for each in self._consumer.assignment()]
-        done = [TopicPartition(*place) for place in assigned if place not in left]
+        done = [TopicPartition(*partition) for partition in assigned if partition not in left]
         if done:
             self._consumer.incremental_unassign(done)

@@ -135,7 +135,7 @@ def topic_configs(
 
 def partition_offsets(
     admin: KafkaAdmin,
-    places: Iterable[tuple[str, int]],
+    partitions: Iterable[tuple[str, int]],
     which: Literal["earliest", "latest"],
     timeout_s: float,
     give_up: Callable[[], bool] = lambda: False,
@@ -147,12 +147,12 @@ def partition_offsets(
     Raises KafkaException.
     """
     spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    return _listed(admin, places, spec, timeout_s, give_up, committed=committed)
+    return _listed(admin, partitions, spec, timeout_s, give_up, committed=committed)
 
 
 def offsets_at(
     admin: KafkaAdmin,
-    places: Iterable[tuple[str, int]],
+    partitions: Iterable[tuple[str, int]],
     at_ms: int,
     timeout_s: float,
 ) -> dict[tuple[str, int], int | None]:
@@ -161,8 +161,8 @@ def offsets_at(
     Raises KafkaException.
     """
     spec = OffsetSpec.for_timestamp(at_ms)
-    found = _listed(admin, places, spec, timeout_s, lambda: False, committed=True, least=_NO_SUCH)
-    return {place: None if offset == _NO_SUCH else offset for place, offset in found.items()}
+    found = _listed(admin, partitions, spec, timeout_s, lambda: False, committed=True, least=_NO_SUCH)
+    return {partition: None if offset == _NO_SUCH else offset for partition, offset in found.items()}
 
 
 _NO_SUCH = -1
@@ -170,7 +170,7 @@ _NO_SUCH = -1
 
 def _listed(
     admin: KafkaAdmin,
-    places: Iterable[tuple[str, int]],
+    partitions: Iterable[tuple[str, int]],
     spec: OffsetSpec,
     timeout_s: float,
     give_up: Callable[[], bool],
@@ -179,7 +179,7 @@ def _listed(
     least: int = 0,
 ) -> dict[tuple[str, int], int]:
     """The offset that each leader gives. `least`: a lower one is no answer."""
-    wanted = {TopicPartition(*place): spec for place in places}
+    wanted = {TopicPartition(*partition): spec for partition in partitions}
     if not wanted:
         return {}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -190,17 +190,17 @@ def _listed(
         partial(_leaders_answered, least=least),
     )
     found = {}
-    for place, answer in answers.items():
-        with needing("Describe", "topic", place.topic):
-            found[place.topic, place.partition] = int(answer.result().offset)
+    for partition, answer in answers.items():
+        with needing("Describe", "topic", partition.topic):
+            found[partition.topic, partition.partition] = int(answer.result().offset)
     return found
 
 
 def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultInfo]], least: int) -> None:
     """Raise KafkaException unless they did: librdkafka 2.16 answers -1001, and names no error, where a leader has not in time."""
-    for place, answer in answers.items():
+    for partition, answer in answers.items():
         if answer.error is None and answer.result().offset < least:
-            text = f"the leader of {place.topic}/{place.partition} does not answer"
+            text = f"the leader of {partition.topic}/{partition.partition} does not answer"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
 
 

@@ -1,4 +1,4 @@
-"""Named places at which a test makes a service die, fail or hang. Nothing of it works outside of tests.
+"""Named points at which a test makes a service die, fail or hang. Nothing of it works outside of tests.
 
 A service calls `reach(name)` between two of its steps. That reads one attribute, unless `[testing] fault_file` is set, which the
 settings refuse for every database whose name does not begin with `test_`. The file is the test's plan: the faults that are still to come,
@@ -177,7 +177,7 @@ class FaultPlan:
         """Replace the plan; return the version of the new one, whatever has replaced it since."""
         new = self.file.with_name(f"{self.file.name}.{os.getpid()}.new")
         new.write_text(json.dumps([asdict(fault) for fault in faults]), "utf-8")
-        # Looked at before the new file is in its place: the test may write the next plan at any moment from then on.
+        # Read before the new file has its name: the test may write the next plan at any moment from then on.
         version = _version(new)
         new.replace(self.file)
         return version

@@ -1,4 +1,4 @@
-"""AWS: signed URLs in the place of a token and of a password, by botocore's chain of credentials."""
+"""AWS: signed URLs instead of a token and of a password, by botocore's chain of credentials."""
 
 import os
 import re

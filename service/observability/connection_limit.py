@@ -1,4 +1,4 @@
-"""A bound on the connections of a server, under which strangers take no place from those who have something to ask."""
+"""A bound on the connections of a server, under which strangers take no slot from those who have something to ask."""
 
 from collections import Counter
 from typing import Protocol
@@ -22,7 +22,7 @@ class Connection(Protocol):
 class ConnectionLimit:
     """The open connections of one server. Of its event loop's thread.
 
-    A new one is always let in. Where it is one too many, the address with the most connections makes room, so a stranger takes no place of
+    A new one is always let in. Where it is one too many, the address with the most connections makes room, so a stranger takes no slot of
     another address. Of its connections the first of the lowest rank goes: a client with a request sends it at once, so clients that connect
     and wait, however often, keep nobody out.
     """

@@ -1,7 +1,7 @@
 """A small HTTP server for a few pages, which strangers can neither fill nor hold up.
 
 One thread reads all requests, so a connection costs a descriptor until its request is complete. It has a second for that, and where all
-places are taken, the address with the most connections makes room for a new one (connection_limit.py). Each page is made in a thread of its
+slots are taken, the address with the most connections makes room for a new one (connection_limit.py). Each page is made in a thread of its
 own, one at a time for all who ask, so that one that hangs or is asked for too often holds up no other.
 
 A connection is good for one request. Bytes after the request are not read.
@@ -30,7 +30,7 @@ REQUEST_S = 1.0
 _ANSWER_S = 10.0
 """Within which it must be answered and the answer taken. A client that reads slowly makes room for others earlier."""
 _MOST_REQUEST_BYTES = 16_384
-# Fewer at once than there are places: each connection is read once, at the least, before it may have to make room.
+# Fewer at once than there are slots: each connection is read once, at the least, before it may have to make room.
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 1_024
 _JOIN_S = 3.0

@@ -77,8 +77,8 @@ def address(dsn: SecretStr) -> str:
     hosts = (parts.get("host") or parts.get("hostaddr") or "the local socket").split(",")
     ports = [port or "5432" for port in parts.get("port", "").split(",")]
     # libpq: one port is every host's.
-    places = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
-    return f"{','.join(f'{host}:{port}' for host, port in places)}/{parts.get('dbname', '')}"
+    addresses = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
+    return f"{','.join(f'{host}:{port}' for host, port in addresses)}/{parts.get('dbname', '')}"
 
 
 def libpq_options(dsn: SecretStr) -> dict[str, str]:

@@ -48,7 +48,7 @@ class RetentionSettings(Section):
 
     @field_validator("archive")
     @classmethod
-    def _archive_is_a_place(cls, value: str | None) -> str | None:
+    def _archive_is_a_location(cls, value: str | None) -> str | None:
         if not value:
             return None
         if value.startswith("s3:"):

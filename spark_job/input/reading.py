@@ -5,7 +5,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from service.kafka.reading import EndNotReachedError, Place, RangeReader, committed_consumer
+from service.kafka.reading import EndNotReachedError, RangeReader, committed_consumer
+from service.kafka.reading import NamedPartition as Place
 from service.kafka.rights import needing
 
 # No group is joined, and no offset is committed; the client requires a name.

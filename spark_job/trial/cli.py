@@ -14,7 +14,7 @@ from service.commands.output import console, error_console, print_json
 from service.errors import OutboxError, RefusedError, SettingsError, UnavailableError, reason_of
 from service.formats.registry.schemas import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
-from service.kafka.reading import Place
+from service.kafka.reading import NamedPartition as Place
 from service.settings import SessionSettings, Settings, load_settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.reading import NoAnswerError, RecordsGoneError

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.kafka.reading import Place
+from service.kafka.reading import NamedPartition as Place
 from service.settings import KafkaSettings
 from spark_job.input.reading import NoAnswerError, committed_ranges
 

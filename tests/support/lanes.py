@@ -9,12 +9,14 @@ from uuid import UUID
 from contract.cursor import Cursor
 from contract.progress import Progress
 from publisher.delivery.context import Context
+from publisher.delivery.excluded_rows import ExcludedRows
 from publisher.delivery.large_rows import LargeRows
 from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
+from publisher.outbox.identity import BoundTopics
 from publisher.outbox.lease import Lease
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.history_check import DeliveryPosition, Identity
@@ -88,13 +90,12 @@ class FakeLane(Lane):
         producer: Any = SimpleNamespace(poll=lambda _seconds: 0)
         self.sender.producer = producer
         nothing: Any = None
+        self._admission.begin(ExcludedRows(), BoundTopics(self._connection.get))
         self._tenure = Tenure(nothing, DeliveryPosition(0, Cursor(0), None))
 
     def hold(self, lease: Lease) -> None:
-        """Let it have this lease, with nothing parked ahead."""
-        connection: Any = SimpleNamespace(execute=lambda *_: SimpleNamespace(fetchall=list))
+        """Let it have this lease."""
         self._lease = lease
-        self._admission.begin_tenure(connection, lease, Cursor(0))
 
     def record_missing(self, connection: Connection, newest: Newest) -> None:
         """The end of step 4 alone."""

@@ -16,7 +16,7 @@ ORDER BY a.from_batch
 -- name: hold
 SELECT h.row_count, h.sessions, h.outputs FROM outbox.hold_partition(%(partition)s) h
 
--- name: places
+-- name: row_keys
 -- The next rows of all lanes, merged, out of the index. A row of a lane that no epoch has is missing here, and found by its count.
 SELECT r.batch_id, r.session_key
 FROM generate_series(0, (SELECT max(e.lanes) FROM outbox.lane_epoch e) - 1) AS n

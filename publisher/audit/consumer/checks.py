@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.places import OutboxId
+from contract.positions import OutboxId
 from outbox_consumer.reading import ConsumerPosition
 from publisher.audit.consumer.compare import (
     CONSUMED,
@@ -185,9 +185,9 @@ class _Order:
 
     def compare(self, compared: ConsumerComparison) -> None:
         newest: dict[Partition, int] = {}
-        for bucket, place in enumerate(self._buckets):
+        for bucket, partition in enumerate(self._buckets):
             visits = map(Visited._make, self._spill.read(bucket))
-            newest[place] = compared.compare_order(visits, newest.get(place, 0))
+            newest[partition] = compared.compare_order(visits, newest.get(partition, 0))
 
 
 class _Findings:
@@ -242,14 +242,14 @@ class _Findings:
             number = topics.get(each.topic)
             if number is None:
                 continue
-            place = f"{each.consumer}: {each.topic}[{each.partition}]"
+            where = f"{each.consumer}: {each.topic}[{each.partition}]"
             low = (self._state.lows or [])[number].get(str(each.partition))
             if topic_ids.get(each.topic) != each.topic_id or low is None:
-                self._topics.add(f"{place}: its position is of another topic, with id {each.topic_id}")
+                self._topics.add(f"{where}: its position is of another topic, with id {each.topic_id}")
                 continue
             if each.next_offset < low:
                 self._deleted.add(
-                    f"{place}: offsets {each.next_offset} to {low - 1} were deleted before they were consumed",
+                    f"{where}: offsets {each.next_offset} to {low - 1} were deleted before they were consumed",
                     low - each.next_offset,
                 )
             found[number, each.partition] = Range(each.first_offset, each.next_offset)
@@ -280,16 +280,16 @@ class _Findings:
             self._expired.add(f"{consumer}: {self._state.topics[topic]}: {count} outputs", count)
 
     def _of_record(self, copy: ReceivedOutput) -> str:
-        name = self._id(copy.input_place, copy.input_offset, copy.output, copy.revision)
+        name = self._id(copy.input_partition, copy.input_offset, copy.output, copy.revision)
         return f"{name} at {self._where(copy.topic, copy.partition, copy.offset)}"
 
     def _of_row(self, row: Remembered) -> str:
-        name = self._id(row.place, row.end_offset, row.output, row.revision)
+        name = self._id(row.input_partition, row.end_offset, row.output, row.revision)
         return f"{name} at {self._where(row.topic, row.partition, row.offset)}"
 
-    def _id(self, place: int, end_offset: int, output: int, revision: int) -> str:
-        topic = "?" if place == NONE else self._state.inputs[place >> 32]
-        name = OutboxId(topic, place & 0xFFFFFFFF, end_offset, output)
+    def _id(self, input_partition: int, end_offset: int, output: int, revision: int) -> str:
+        topic = "?" if input_partition == NONE else self._state.inputs[input_partition >> 32]
+        name = OutboxId(topic, input_partition & 0xFFFFFFFF, end_offset, output)
         return f"{name} revision {revision}" if revision else f"{name}"
 
     def _where(self, topic: int, partition: int, offset: int) -> str:

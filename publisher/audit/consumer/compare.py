@@ -21,14 +21,15 @@ UNKNOWN = 0xFFFF
 Partition = tuple[int, int]
 """(topic number, partition)"""
 Key = tuple[int, int, int]
-"""(place, end offset, output): an outbox-id."""
+"""(input partition, end offset, output): an outbox-id."""
 
 
 class Remembered(NamedTuple):
     """A consumer's memory of an output: it consumed this record, or set it aside."""
 
     identity: bytes
-    place: int
+    input_partition: int
+    """See `partition_number`."""
     end_offset: int
     output: int
     revision: int
@@ -41,7 +42,7 @@ class Remembered(NamedTuple):
     @property
     def key(self) -> Key:
         """The identity of the output, the same for every revision."""
-        return self.place, self.end_offset, self.output
+        return self.input_partition, self.end_offset, self.output
 
     @property
     def record(self) -> tuple[int, int, int]:
@@ -74,7 +75,8 @@ class ConsumerComparison:
     """The result of the buckets for one consumer. `judge` returns the counter of an output that no audited row explains, None if nobody
     sent it.
 
-    `ends`: where the topics ended when the audit began. `forgotten`: place -> end of the last session of which outputs were forgotten.
+    `ends`: where the topics ended when the audit began. `forgotten`: input partition -> end of the last session of which outputs were
+    forgotten.
     `remembers`: whether the consumer has tables; else its position stands for all below it.
     """
 
@@ -114,16 +116,18 @@ class ConsumerComparison:
                 continue
             expired.pop(record.identity, None)
             delivered[record.identity] = True
-            copies = records.setdefault((record.input_place, record.input_offset, record.output), [])
+            copies = records.setdefault((record.input_partition, record.input_offset, record.output), [])
             if len(copies) < MOST_COPIES:
                 copies.append(record)
-        places = {(copy.topic, copy.partition, copy.offset) for copies in records.values() for copy in copies}
+        present = {
+            (copy.topic, copy.partition, copy.offset) for copies in records.values() for copy in copies
+        }
         consumed: dict[Key, Remembered] = {}
         aside: set[tuple[int, int, int]] = set()
         for each in remembered:
             if each.kind == SET_ASIDE:
                 self.set_aside.add(each)
-                if each.key in records and each.record in places:
+                if each.key in records and each.record in present:
                     aside.add(each.record)
                 continue
             expired.pop(each.identity, None)
@@ -166,12 +170,12 @@ class ConsumerComparison:
             self.undelivered.add(each)
 
     def _unexplained(self, each: Remembered) -> str | None:
-        if each.place == NONE:
+        if each.input_partition == NONE:
             return "consumed_of_other_outboxes"
         name = self.judge(
             ReceivedOutput(
                 each.identity, b"", each.topic, each.partition, each.offset, NONE, each.revision, each.end_offset,
-                each.place, NOT_REPLAYED, each.output,
+                each.input_partition, NOT_REPLAYED, each.output,
             )
         )  # fmt: skip
         return None if name is None else f"consumed_{name.removeprefix('records_')}"
@@ -195,7 +199,7 @@ class ConsumerComparison:
                 self.counted[f"{name}_dropped"] += 1
         elif (copy.topic, copy.partition, copy.offset) in aside:
             pass  # counted with the others that were set aside
-        elif copy.input_offset <= self.forgotten.get(copy.input_place, NONE):
+        elif copy.input_offset <= self.forgotten.get(copy.input_partition, NONE):
             self.counted["forgotten_by_the_consumer"] += 1
         else:
             self.missing.add(copy)

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from contract.places import OutboxId, RecordPlace, parse_place
+from contract.positions import OutboxId, RecordPosition, parse_position
 from outbox_consumer.reading import ConsumerPosition, ConsumerTables
 from publisher.audit.consumer.compare import CONSUMED, ONCE, RETRIED, SET_ASIDE, UNKNOWN, Remembered
-from publisher.audit.readback.digest import NONE, identity_of, place_number
+from publisher.audit.readback.digest import NONE, identity_of, partition_number
 from publisher.audit.readback.state import AuditState
 
 Unreadable = Callable[[str], None]
@@ -43,8 +43,8 @@ def remembered(
         topic = topics.get(f"{name}", UNKNOWN)
         found = _stored(f"{outbox_id}", numbers, revision, topic, partition, offset, 0, SET_ASIDE)
         if found is None:
-            place = f"topic {name!r}, partition {partition!r}, offset {offset!r}"
-            unreadable(f"outbox_consumer_letter: {place}: outbox_id {outbox_id!r}, revision {revision!r}")
+            where = f"topic {name!r}, partition {partition!r}, offset {offset!r}"
+            unreadable(f"outbox_consumer_letter: {where}: outbox_id {outbox_id!r}, revision {revision!r}")
         else:
             yield found
 
@@ -56,9 +56,9 @@ def forgotten(
     numbers = _numbers(state)
     found = {}
     for source, end in tables.forgotten(consumer):
-        place = _parsed(f"{source}/{end}")
-        if isinstance(place, RecordPlace):
-            found[_place(place, numbers)] = place.offset
+        position = _parsed(f"{source}/{end}")
+        if isinstance(position, RecordPosition):
+            found[_input_partition(position, numbers)] = position.offset
         else:
             unreadable(f"outbox_consumer_forgotten: source {source!r}, end_offset {end!r}")
     return found
@@ -87,7 +87,7 @@ def _stored(
     try:
         found = Remembered(
             identity_of(f"{outbox_id}".encode(), revision),
-            _place(outbox_id.end, numbers),
+            _input_partition(outbox_id.end, numbers),
             outbox_id.end_offset,
             outbox_id.output,
             revision,
@@ -102,19 +102,19 @@ def _stored(
         return None
 
 
-def _parsed(text: str) -> OutboxId | RecordPlace | None:
+def _parsed(text: str) -> OutboxId | RecordPosition | None:
     try:
-        place = parse_place(text)
+        found = parse_position(text)
     except ValueError:
         return None
-    where = place.end if isinstance(place, OutboxId) else place
-    return place if where.is_possible else None
+    position = found.end if isinstance(found, OutboxId) else found
+    return found if position.is_possible else None
 
 
 def _numbers(state: AuditState) -> dict[str, int]:
     return {topic_id: number for number, topic_id in enumerate(state.inputs)}
 
 
-def _place(place: RecordPlace, numbers: Mapping[str, int]) -> int:
-    number = numbers.get(place.topic)
-    return NONE if number is None else place_number(number, place.partition)
+def _input_partition(position: RecordPosition, numbers: Mapping[str, int]) -> int:
+    number = numbers.get(position.topic)
+    return NONE if number is None else partition_number(number, position.partition)

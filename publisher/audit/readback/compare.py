@@ -76,7 +76,7 @@ class BucketTally:
             self.kept.append(finding)
 
 
-Places = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
+EventsAt = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
 """(session key, batch, topic, partition) -> (event, offset) of the originals there."""
 
 
@@ -122,14 +122,14 @@ class Comparison:
                 self.parked.add((known, record))
             else:
                 self.duplicated.add((known, [record]))
-        places: Places = {}
+        events_at: EventsAt = {}
         missing, of_compacted = [], []
         for identity, copies in records.items():
             matched = outputs.get(identity)
             if matched is None:
                 self._unexplained(put_aside.get(identity), copies)
             else:
-                self._explained(matched, put_aside.get(identity), copies, places)
+                self._explained(matched, put_aside.get(identity), copies, events_at)
         for identity, output in outputs.items():
             copies = records.get(identity, [])
             is_missing = bool(output.marks & Mark.DEMANDED) and not _is_there(output, copies)
@@ -145,7 +145,7 @@ class Comparison:
             self.lost.add(output)
         if lost:
             self.on_lost(lost)
-        return self._visits(places), of_compacted
+        return self._visits(events_at), of_compacted
 
     def compare_compacted(self, outputs: Iterable[ExpectedOutput]) -> None:
         """Compare all outputs of some record keys. Lost is the newest one of a key that nothing can have superseded; no command sends
@@ -158,7 +158,7 @@ class Comparison:
             if not missing:
                 continue
             sent = [output for output in group if not output.marks & Mark.SKIPPED]
-            newest = max(sent, key=_place, default=None)
+            newest = max(sent, key=_order, default=None)
             # Rows of different session keys have no order: any may have been the last.
             certain = topic not in self.shared and len({output.session_key for output in sent}) == 1
             certain = certain and not any(output.marks & Mark.REPLAYED for output in group)
@@ -173,10 +173,10 @@ class Comparison:
 
     def compare_order(self, visits: Iterable[Visit]) -> None:
         """Compare the order of the sessions of some keys with the order of their records in each topic partition."""
-        places: dict[tuple[bytes, int, int], list[Visit]] = {}
+        visits_of: dict[tuple[bytes, int, int], list[Visit]] = {}
         for visit in visits:
-            places.setdefault((visit.session_key, visit.topic, visit.partition), []).append(visit)
-        for sessions in places.values():
+            visits_of.setdefault((visit.session_key, visit.topic, visit.partition), []).append(visit)
+        for sessions in visits_of.values():
             sessions.sort(key=lambda visit: (visit.batch_id, visit.event))
             for former, later in pairwise(sessions):
                 if later.offset < former.last_offset:
@@ -191,9 +191,9 @@ class Comparison:
                         )
                     )
 
-    def _visits(self, places: Places) -> list[Visit]:
+    def _visits(self, events_at: EventsAt) -> list[Visit]:
         visits = []
-        for (session_key, batch_id, topic, partition), events in places.items():
+        for (session_key, batch_id, topic, partition), events in events_at.items():
             events.sort()
             for former, later in pairwise(events):
                 if later[1] < former[1]:
@@ -254,7 +254,7 @@ class Comparison:
         output: ExpectedOutput,
         parked: ExpectedOutput | None,
         copies: list[ReceivedOutput],
-        places: Places,
+        events_at: EventsAt,
     ) -> None:
         """`parked`: the row that this one is the requeued copy of."""
         originals = (
@@ -269,8 +269,8 @@ class Comparison:
                 self.duplicated.add((output, originals), len(originals) - 1 - again)
         elif originals:
             record = originals[0]
-            place = (output.session_key, output.batch_id, record.topic, record.partition)
-            places.setdefault(place, []).append((output.event, record.offset))
+            there = (output.session_key, output.batch_id, record.topic, record.partition)
+            events_at.setdefault(there, []).append((output.event, record.offset))
         if _is_there(output, copies):
             self.counted["outputs_found"] += 1
             self.counted["outputs_only_replayed"] += not originals
@@ -307,7 +307,7 @@ def _kept_by_compaction(
     return output._replace(marks=marks)
 
 
-def _place(output: ExpectedOutput) -> tuple[int, int]:
+def _order(output: ExpectedOutput) -> tuple[int, int]:
     """Return what orders the outputs of a session key."""
     return output.batch_id, output.event
 

@@ -76,8 +76,8 @@ class ReceivedOutput(NamedTuple):
     timestamp_ms: int
     revision: int
     input_offset: int
-    input_place: int
-    """See `place_number`."""
+    input_partition: int
+    """See `partition_number`."""
     replay: bytes
     """8 bytes for the replay that sent it, NOT_REPLAYED for live publishing."""
     output: int = NONE
@@ -93,7 +93,7 @@ EXPECTED = Struct("<16s16s8s8sqHiiHiqHB")
 RECEIVED = Struct("<16s16sHiqqiqq8si")
 
 
-def place_number(topic: int, partition: int) -> int:
+def partition_number(topic: int, partition: int) -> int:
     """Return one number for a partition of an input topic."""
     return topic << 32 | partition
 
@@ -127,7 +127,8 @@ def is_own(header: str) -> bool:
     return not header.startswith(("outbox-", "ce_")) and header != "content-type"
 
 
-def bucket_of(session_place: bytes, buckets: int, seed: bytes) -> int:
-    """Return the bucket of a session's outputs. `session_place`: `<topic id>/<partition>/<end>` of their outbox-ids; `seed`: of this
-    audit, so that nobody can write records that fill one bucket."""
-    return int.from_bytes(blake2b(session_place, digest_size=8, key=seed).digest()) % buckets
+def bucket_of(end_position: bytes, buckets: int, seed: bytes) -> int:
+    """Return the bucket of a session's outputs. `end_position`: `<topic id>/<partition>/<end>`, as in their outbox-ids; `seed`: of this
+    audit, so that nobody can write records that fill one bucket.
+    """
+    return int.from_bytes(blake2b(end_position, digest_size=8, key=seed).digest()) % buckets

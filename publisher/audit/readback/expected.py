@@ -93,10 +93,10 @@ class ExpectedReader:
                     seq, reached = self._reached.get((epoch, lane), (0, {}))
                     deliveries = _deliveries(connection, epoch, lane, seq, batch, self._state.malformed)
                     passed[epoch] = Passed(deliveries, seq, reached)
-                place = Cursor(batch, row.session_key)
-                bounds, before = passed[epoch].delivery_of(place)
-                marks = self._marks(epoch, lane, place) if parked_after is None else self._put_aside(requeued)
-                copies = min(255, self._scope.copies(epoch, lane, place, parked_after))
+                at = Cursor(batch, row.session_key)
+                bounds, before = passed[epoch].delivery_of(at)
+                marks = self._marks(epoch, lane, at) if parked_after is None else self._put_aside(requeued)
+                copies = min(255, self._scope.copies(epoch, lane, at, parked_after))
                 self._keep(row, lane, number, marks, copies, bounds, before)
         for epoch, each in passed.items():
             self._reached[(epoch, lane)] = (each.seq, each.before)
@@ -157,12 +157,12 @@ class ExpectedReader:
             self._state.topics.append(name)
         return number
 
-    def _marks(self, epoch: int, lane: int, place: Cursor) -> Mark:
-        marks = Mark.DEMANDED if self._scope.delivered(epoch, lane, place) else Mark(0)
-        if not self._scope.to_end or place.batch_id < self._scope.last_run:
+    def _marks(self, epoch: int, lane: int, row: Cursor) -> Mark:
+        marks = Mark.DEMANDED if self._scope.delivered(epoch, lane, row) else Mark(0)
+        if not self._scope.to_end or row.batch_id < self._scope.last_run:
             marks |= Mark.LATER_UNKNOWN
         for resume in self._scope.resumes:
-            marks = _resumed(marks, resume, epoch, lane, place)
+            marks = _resumed(marks, resume, epoch, lane, row)
         return marks
 
     def _put_aside(self, requeued: int | None) -> Mark:
@@ -178,8 +178,8 @@ class ExpectedReader:
         if bounds is None or topic not in bounds:
             # Its offsets are not known: they are past those of the lane's deliveries before.
             sent = before.get(topic, {})
-            places = {str(partition)} & lows.keys() or lows.keys()
-            safe = all(lows[p] == 0 or (p in sent and sent[p][1] >= lows[p]) for p in places)
+            partitions = {str(partition)} & lows.keys() or lows.keys()
+            safe = all(lows[p] == 0 or (p in sent and sent[p][1] >= lows[p]) for p in partitions)
             return Mark(0) if safe else Mark.BOUNDARY
         sent = bounds[topic]
         if str(partition) in sent:
@@ -210,7 +210,7 @@ class Passed:
         self._rows = deliveries
         self._ahead: deque[tuple[int, Cursor | None, Cursor, SentOffsets | None]] = deque()
 
-    def delivery_of(self, place: Cursor) -> tuple[SentOffsets | None, SentOffsets]:
+    def delivery_of(self, row: Cursor) -> tuple[SentOffsets | None, SentOffsets]:
         """Return the offsets of the delivery that sent a row, and the newest ones before it in each topic partition."""
         while True:
             if not self._ahead:
@@ -219,10 +219,10 @@ class Passed:
                     return None, self.before
                 self._ahead.append(following)
             seq, after, end, bounds = self._ahead[0]
-            if after is not None and place <= after:
+            if after is not None and row <= after:
                 # The deliveries before it are pruned.
                 return None, self.before
-            if place <= end:
+            if row <= end:
                 self.seq = seq
                 return bounds, self.before
             for topic, partitions in (bounds or {}).items():
@@ -263,12 +263,12 @@ def _deliveries(
         from_seq = rows[-1][0] + 1
 
 
-def _resumed(marks: Mark, resume: RecordedResume, epoch: int, lane: int, place: Cursor) -> Mark:
+def _resumed(marks: Mark, resume: RecordedResume, epoch: int, lane: int, row: Cursor) -> Mark:
     """Return an output's marks after a resume: one that goes back demands outputs again that a former one skipped."""
     if (resume.epoch, resume.lane) != (epoch, lane):
         return marks
-    if resume.to < place <= resume.after:
+    if resume.to < row <= resume.after:
         return marks & ~Mark.SKIPPED
-    if resume.after < place <= resume.to:
+    if resume.after < row <= resume.to:
         return marks | Mark.SKIPPED
     return marks

@@ -45,8 +45,8 @@ class Explainer:
         duplicated = Check("duplicated", "Is each output there once per revision, and once per replay?")
         duplicated.count = found.duplicated.count
         for output, copies in found.duplicated.kept:
-            places = ", ".join(self.place(copy) for copy in copies)
-            duplicated.examples.append(f"{self.output(output)}: at {places}")
+            positions = ", ".join(self.position(copy) for copy in copies)
+            duplicated.examples.append(f"{self.output(output)}: at {positions}")
         altered = Check(
             "altered",
             "Does each record have its output's key, value, own headers, topic, partition and time?",
@@ -61,7 +61,7 @@ class Explainer:
             f"{self._record(record)}: no row of the outbox" for record in found.unexpected.kept
         ]
         unexpected.examples += [
-            f"{self.output(output)}: at {self.place(record)}, though its row was parked"
+            f"{self.output(output)}: at {self.position(record)}, though its row was parked"
             for output, record in found.parked.kept
         ]
         order = Check("order", "Are a session key's outputs in a topic partition in the order of the outbox?")
@@ -87,7 +87,7 @@ class Explainer:
         revision = f" revision {row.revision}" if row.revision else ""
         return f"{outbox_id.decode()}{revision} (batch {row.batch_id}, session {row.session_key!r}, topic {record.topic})"
 
-    def place(self, record: ReceivedOutput) -> str:
+    def position(self, record: ReceivedOutput) -> str:
         """Return the position of a record in words."""
         return f"{self._topics[record.topic]}[{record.partition}]@{record.offset}"
 
@@ -95,7 +95,7 @@ class Explainer:
         fields = [name for name in alteration.fields if name != "content"]
         if "content" in alteration.fields:
             fields = self._content_fields(alteration) + fields
-        return f"{self.output(alteration.expected)}: {', '.join(fields)} differ at {self.place(alteration.found)}"
+        return f"{self.output(alteration.expected)}: {', '.join(fields)} differ at {self.position(alteration.found)}"
 
     def _content_fields(self, alteration: Alteration) -> list[str]:
         record, message = self._stored(alteration.expected), self._message(alteration.found)
@@ -124,11 +124,11 @@ class Explainer:
         message = self._message(record)
         name = "a record" if message is None else _outbox_id(message)
         revision = f" revision {record.revision}" if record.revision else ""
-        return f"{name}{revision} at {self.place(record)}"
+        return f"{name}{revision} at {self.position(record)}"
 
     def _row(self, output: ExpectedOutput) -> Row | None:
-        place = (output.batch_id, output.lane, output.row)
-        if place not in self._rows:
+        row = (output.batch_id, output.lane, output.row)
+        if row not in self._rows:
             rows = self._connection.execute(
                 _ROWS["of_lane"],
                 {"lane": output.lane, "from_batch": output.batch_id, "to_batch": output.batch_id},
@@ -136,8 +136,8 @@ class Explainer:
                 prepare=False,
             )
             columns = next(islice(rows, output.row, None), None)
-            self._rows[place] = None if columns is None else Row(*columns[:-2])
-        return self._rows[place]
+            self._rows[row] = None if columns is None else Row(*columns[:-2])
+        return self._rows[row]
 
     def _stored(self, output: ExpectedOutput) -> OutputRecord | None:
         row = self._row(output)
@@ -151,9 +151,9 @@ class Explainer:
 
     def _message_at(self, topic: int, partition: int, offset: int) -> Message | None:
         """Return a record, None if Kafka no longer has it."""
-        place = self._topics[topic], partition
+        named = self._topics[topic], partition
         try:
-            blocks = list(self._reader.read({place: (offset, offset + 1)}))
+            blocks = list(self._reader.read({named: (offset, offset + 1)}))
         except EndNotReachedError:
             return None
         return next((message for block in blocks for message in block), None)

@@ -16,11 +16,17 @@ import psycopg
 
 from db.statements import queries
 from publisher.audit.consumer.checks import ReadBack, check_consumed
-from publisher.audit.erased import ErasedPlaces, read_places, read_topics
+from publisher.audit.erased import ErasedEnds, read_ends, read_topics
 from publisher.audit.findings import Check
 from publisher.audit.readback import state as states
 from publisher.audit.readback.compare import ERASED, VISIT, Comparison, Visit
-from publisher.audit.readback.digest import EXPECTED, RECEIVED, ExpectedOutput, ReceivedOutput, place_number
+from publisher.audit.readback.digest import (
+    EXPECTED,
+    RECEIVED,
+    ExpectedOutput,
+    ReceivedOutput,
+    partition_number,
+)
 from publisher.audit.readback.expected import ExpectedReader
 from publisher.audit.readback.explain import Explainer
 from publisher.audit.readback.lost_rows import LostRows, mending_command
@@ -173,7 +179,7 @@ def run(
     ExpectedReader(scope, state, folder, expected).run(
         connection, state.known_to, phase("reading the outbox", sessions[0] if sessions is not None else 0)
     )
-    judge = _judge(scope, state.inputs, read_places(connection), revision, bounds)
+    judge = _judge(scope, state.inputs, read_ends(connection), revision, bounds)
     with LostRows(folder) as lost:
         numbers = {name: number for number, name in enumerate(state.topics)}
         comparison = Comparison(
@@ -229,7 +235,7 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
 def _judge(
     scope: Scope,
     inputs: list[str],
-    erased: ErasedPlaces,
+    erased: ErasedEnds,
     revision: int | None,
     bounds: list[dict[str, dict[str, int]]],
 ) -> Callable[[ReceivedOutput], str | None]:
@@ -244,20 +250,20 @@ def _judge(
     for number, topic_id in enumerate(inputs):
         for bound in bounds:
             for partition, offset in bound.get(topic_id, {}).items():
-                place = place_number(number, int(partition))
-                lower[place] = max(offset, lower.get(place, 0))
+                partition_id = partition_number(number, int(partition))
+                lower[partition_id] = max(offset, lower.get(partition_id, 0))
     numbers = {topic_id: number for number, topic_id in enumerate(inputs)}
     for (name, end), revisions in erased.items():
         topic_id, _, partition = name.rpartition("/")
         if topic_id in numbers:
-            gone[place_number(numbers[topic_id], int(partition)), end] = revisions
+            gone[partition_number(numbers[topic_id], int(partition)), end] = revisions
 
     def judge(record: ReceivedOutput) -> str | None:
-        if record.revision in gone.get((record.input_place, record.input_offset), ()):
+        if record.revision in gone.get((record.input_partition, record.input_offset), ()):
             return ERASED
         if scope.to_end and scope.complete:
             return None
-        after = record.revision == revision and record.input_offset >= lower.get(record.input_place, 0)
+        after = record.revision == revision and record.input_offset >= lower.get(record.input_partition, 0)
         return None if scope.to_end and after else "records_out_of_scope"
 
     return judge

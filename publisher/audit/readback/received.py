@@ -16,7 +16,7 @@ from publisher.audit.readback.digest import (
     content_of,
     identity_of,
     is_own,
-    place_number,
+    partition_number,
     short_hash,
 )
 from publisher.audit.readback.spill import Spill
@@ -112,8 +112,8 @@ class ReceivedReader:
             self._count("tombstones_of_erasure")
             return
         session, _, output = outbox_id.rpartition(b"/")
-        place, _, input_offset = session.rpartition(b"/")
-        topic_id, _, partition = place.rpartition(b"/")
+        source, _, input_offset = session.rpartition(b"/")
+        topic_id, _, partition = source.rpartition(b"/")
         if not all(each.isdigit() and len(each) < 19 for each in (partition, input_offset)):
             self._count("foreign_records")
             self._note_foreign(topic)
@@ -136,7 +136,7 @@ class ReceivedReader:
                 timestamp if set_by == _CREATE_TIME else NONE,
                 revision,
                 int(input_offset),
-                place_number(number, int(partition)),
+                partition_number(number, int(partition)),
                 replay,
                 int(output) if output.isdigit() and len(output) < 10 else NONE,
             ),

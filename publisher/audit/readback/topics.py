@@ -89,7 +89,7 @@ class Broker:
     def group_positions(self, group: str, names: Sequence[str]) -> list[ConsumerPosition]:
         """Return how far a consumer group has committed in these topics, as they are now."""
         topics = {topic.name: topic for topic in self.describe(names)}
-        places = [
+        partitions = [
             TopicPartition(name, partition)
             for name, topic in topics.items()
             for partition in range(topic.partitions)
@@ -98,11 +98,11 @@ class Broker:
             ConsumerPosition(
                 group, each.topic, each.partition, topics[each.topic].topic_id or "", 0, each.offset
             )
-            for each in self._committed(group, places)
+            for each in self._committed(group, partitions)
             if each.offset >= 0
         ]
 
-    def _committed(self, group: str, places: list[TopicPartition]) -> list[TopicPartition]:
+    def _committed(self, group: str, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Ask as a consumer.
 
         librdkafka ends the process where a broker answers an administrative client that it is not the group's coordinator, as it does for
@@ -113,7 +113,7 @@ class Broker:
 
         def ask(left_s: float) -> list[TopicPartition]:
             try:
-                return consumer.committed(places, timeout=max(0.1, left_s))
+                return consumer.committed(partitions, timeout=max(0.1, left_s))
             except KafkaException as error:
                 raise unavailable(self._settings, error) from error
 
@@ -136,9 +136,9 @@ class Broker:
                 time.sleep(0.2)
 
     def _offsets(self, topics: Sequence[Topic], which: Literal["earliest", "latest"]) -> Offsets:
-        places = [(topic.name, partition) for topic in topics for partition in range(topic.partitions)]
+        partitions = [(topic.name, partition) for topic in topics for partition in range(topic.partitions)]
         try:
-            offsets = partition_offsets(self._admin, places, which, self._settings.request_timeout_s)
+            offsets = partition_offsets(self._admin, partitions, which, self._settings.request_timeout_s)
         except KafkaException as error:
             raise unavailable(self._settings, error) from error
         return [

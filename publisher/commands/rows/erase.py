@@ -11,7 +11,7 @@ from publisher.commands.common import database
 from publisher.erasure.archive_erasure import archive_of
 from publisher.erasure.cache import remove_cache
 from publisher.erasure.erase import ErasedKey, Erasure, check_key
-from publisher.erasure.letters import letter_place
+from publisher.erasure.letters import letter_position
 from publisher.erasure.tombstones import TombstoneWriter
 from publisher.outbox.identity import read_identity
 from service.commands.confirm import confirm
@@ -70,7 +70,7 @@ def erase(
     erasure runs, 6 Postgres or Kafka does not answer, 16 the login lacks the right.
     """
     keys = read_keys(key or (), keys_file) or ()
-    letters = [letter_place(each) for each in letter or ()]
+    letters = [letter_position(each) for each in letter or ()]
     if not keys and not letters:
         raise SettingsError("name session keys, a --keys-file, or a --letter")
     for each in keys:

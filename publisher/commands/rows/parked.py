@@ -14,13 +14,13 @@ from publisher.commands.rows.park import park
 from publisher.outbox.parked import (
     Choice,
     Requeued,
-    RowName,
     count_chosen,
     discard,
     explain_not_parked,
     newest_batch,
     requeue,
 )
+from publisher.protocol.records import RowKey
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Limit, Yes
 from service.commands.output import console, print_json
@@ -82,7 +82,7 @@ def parked_list(
             row["reason"],
             state,
             row["created_at"],
-            str(RowName(row["batch_id"], row["session_key"])),
+            str(RowKey(row["batch_id"], row["session_key"])),
             note=row["detail"],
         )
     table.print(console())
@@ -206,9 +206,9 @@ def _rows(
         return cursor.execute(query, parameters, prepare=False).fetchall()
 
 
-def _parsed(rows: Sequence[str]) -> list[RowName]:
+def _parsed(rows: Sequence[str]) -> list[RowKey]:
     try:
-        return [RowName.parse(row) for row in rows]
+        return [RowKey.parse(row) for row in rows]
     except ValueError as error:
         raise RowError(str(error)) from error
 

@@ -39,7 +39,7 @@ class SchemaAnswer(NamedTuple):
     """The registry's answer for an id. `trouble`: why there is none; `until`: when to ask again (time.monotonic)."""
 
     schema: WriterSchema | UnusableSchema | None
-    places: str = ""
+    subjects: str = ""
     trouble: str = ""
     until: float = float("inf")
 
@@ -113,7 +113,7 @@ class SchemaLookup:
             schema = self._schemas.fetch(schema_id)
             if isinstance(schema, UnusableSchema):
                 return SchemaAnswer(schema, until=time.monotonic() + AGAIN_S)
-            return SchemaAnswer(schema, self._places(schema_id))
+            return SchemaAnswer(schema, self._subjects(schema_id))
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
             said = str(error)
             self._close_client()  # a new client reads the present secrets and certificates
@@ -122,7 +122,7 @@ class SchemaLookup:
             said = f"{type(error).__name__}: {error}"
         return SchemaAnswer(None, trouble=said, until=time.monotonic() + AGAIN_S)
 
-    def _places(self, schema_id: int) -> str:
+    def _subjects(self, schema_id: int) -> str:
         """Under which subjects it is registered; "" where the registry cannot say that."""
         assert self._schemas is not None
         try:
@@ -171,7 +171,7 @@ class ShownValues:
         if not isinstance(answer.schema, WriterSchema):
             return ShownValue(shown, f"not decoded: {answer.schema.why if answer.schema else ''}")
         names = f"{_KINDS.get(answer.schema.kind, answer.schema.kind)}, " + ", ".join(
-            each for each in (answer.places, f"schema {schema_id}") if each
+            each for each in (answer.subjects, f"schema {schema_id}") if each
         )
         try:
             return ShownValue(shown_text(as_json(value, {schema_id: answer.schema})), names)

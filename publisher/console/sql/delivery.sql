@@ -86,9 +86,9 @@ SELECT d.dead_letter_id, d.reason, d.state, d.session_key, d.detail, d.topic, d.
        v.event_values, v.event_bytes
 FROM outbox.dead_letter d
 CROSS JOIN LATERAL (
-    SELECT coalesce(array_agg(substring(e.value FROM 1 FOR %(bytes)s) ORDER BY e.place), '{}') AS event_values,
-           coalesce(array_agg(octet_length(e.value) ORDER BY e.place), '{}') AS event_bytes
-    FROM unnest(d.event_values[1:%(rows)s]) WITH ORDINALITY AS e (value, place)
+    SELECT coalesce(array_agg(substring(e.value FROM 1 FOR %(bytes)s) ORDER BY e.number), '{}') AS event_values,
+           coalesce(array_agg(octet_length(e.value) ORDER BY e.number), '{}') AS event_bytes
+    FROM unnest(d.event_values[1:%(rows)s]) WITH ORDINALITY AS e (value, number)
 ) v
 WHERE d.dead_letter_id = %(dead_letter_id)s
 

@@ -184,7 +184,7 @@ class _Compiler:
         self._times_are_text = times_are_text
         self._deep = 0
         self._records: dict[tuple[str, FieldPath | None], Node] = {}
-        """By name, and by place where something is kept of them: they may contain themselves, and be in many others."""
+        """By name, and by path where something is kept of them: they may contain themselves, and be in many others."""
         self._enums: dict[str, tuple[str, ...]] = {}
         """By name: some hundred thousand fields may have one of some hundred thousand symbols."""
 

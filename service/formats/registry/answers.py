@@ -51,8 +51,8 @@ def read_bounded(response: Any) -> None:
 
 def checked(answer: "Schema") -> "Schema":
     """Raise TypeError where it is none: the client fills in what JSON of another server does not have."""
-    places = [place for each in answer.references or () for place in (each.name, each.subject)]
-    texts = all(isinstance(each, str | None) for each in (*places, answer.schema_type))
+    names = [name for each in answer.references or () for name in (each.name, each.subject)]
+    texts = all(isinstance(each, str | None) for each in (*names, answer.schema_type))
     if not isinstance(answer.schema_str, str) or not texts:
         raise TypeError("it has no schema")
     return answer

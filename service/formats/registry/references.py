@@ -38,9 +38,9 @@ def references_of(
     todo = [(reference, False) for reference in reversed(schema.references or ())]
     while left >= 0 and todo:
         reference, below_done = todo.pop()
-        if (place := _place(reference)) is None:
+        if (fixed := _fixed_version(reference)) is None:
             raise ReferencesUnusableError("has a reference that names no version of a subject")
-        name, subject, number = place
+        name, subject, number = fixed
         if below_done:
             found[name] = opened[name]
             continue
@@ -65,7 +65,7 @@ def references_of(
     return tuple(found.items())
 
 
-def _place(reference: "SchemaReference") -> tuple[str, str, int] | None:
+def _fixed_version(reference: "SchemaReference") -> tuple[str, str, int] | None:
     """Name, subject and version of a reference that means the same for ever: subject and version become part of a url, and "latest", or -1,
     is another version tomorrow. None: it does not.
     """

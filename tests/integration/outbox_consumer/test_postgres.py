@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from psycopg.rows import dict_row
 
-from contract.places import OutboxId
+from contract.positions import OutboxId
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from outbox_consumer import Output, TopicChangedError, TransactionEndedError, consume, retry

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import errors, sql
 
+from publisher.protocol.records import RowKey
 from publisher.protocol.refusals import Refusal
-from publisher.replay.replay_admission import explain_refused
+from publisher.replay.skipping import explain_refused
 from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
@@ -60,7 +61,7 @@ def test_of_a_key_that_it_guesses_it_learns_no_value_and_no_header(delivered: Ou
 
 def reason_of(dsn: str, key: str) -> str:
     """Have a replay say that it stopped at a row of the key; what it says."""
-    said = explain_refused(1, (1, key), Refusal("too_large", "why"))
+    said = explain_refused(1, RowKey(1, key), Refusal("too_large", "why"))
     query(
         dsn,
         "INSERT INTO outbox.replay (from_batch, to_batch, target_cluster_id, target_servers, rows_total, events_total, state, reason)"

@@ -1,19 +1,23 @@
 """A record that Kafka refuses for itself is put aside with its whole row; the lane continues."""
 
 import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 
+from contract.cursor import Cursor
 from db.statements import queries
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher.delivery.admission import Admission
-from publisher.lane import lane_admission
+from publisher.delivery.outbox_connection import OutboxConnection
+from publisher.lane import lane, parking
 from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease
-from publisher.protocol.records import OutputRecord, batch_size
+from publisher.protocol.records import OutputRecord, RowKey, batch_size
 from service.settings import Settings
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
 from tests.support.outbox.deliveries import assert_exactly_once, drained
@@ -222,11 +226,27 @@ def test_with_compression_the_broker_decides_what_is_too_large(
     assert parked(outbox.dsn) == [("a", 2, "too_large")]
 
 
+class CountingConnection:
+    """Counts the rows of each answer."""
+
+    def __init__(self, connection: OutboxConnection, counts: list[int]) -> None:
+        self._connection = connection
+        self._counts = counts
+
+    def get(self) -> "CountingConnection":
+        return self
+
+    def execute(self, *query: Any) -> SimpleNamespace:
+        found = self._connection.get().execute(*query).fetchall()
+        self._counts.append(len(found))
+        return SimpleNamespace(fetchall=lambda: found)
+
+
 def test_millions_of_parked_rows_ahead_are_read_a_part_at_a_time(
     outbox: Outbox, settings: Settings, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a resume to before a topic that was missing for a week."""
-    monkeypatch.setattr(lane_admission, "_PARKED_AT_ONCE", 7)
+    monkeypatch.setattr(parking, "_READ_ROWS", 7)
     batches, keys = 20, 6
     for batch in range(1, batches + 1):
         outbox.batch(simple(batch, keys))
@@ -241,14 +261,14 @@ def test_millions_of_parked_rows_ahead_are_read_a_part_at_a_time(
     }
     outbox.written = [each for each in outbox.written if each[2].split("/")[2] in sent]
     read: list[int] = []
-    begin = Admission.begin
 
-    def counted(self: Admission, aside: list[tuple[int, str]]) -> None:
-        read.append(len(aside))
-        begin(self, aside)
+    def counted(connection: OutboxConnection, lease: Lease, cursor: Cursor) -> Iterator[RowKey]:
+        counting: Any = CountingConnection(connection, read)
+        return parking.parked_after(counting, lease, cursor)
 
-    monkeypatch.setattr(Admission, "begin", counted)
+    monkeypatch.setattr(lane, "parked_after", counted)
     with RelayThread(settings):
         wait_until(lambda: drained(outbox.dsn), "everything but the parked rows")
     assert_exactly_once(outbox, watcher)
     assert max(read) == 7
+    assert sum(read) >= len(parked(outbox.dsn)) == 84

@@ -21,7 +21,7 @@ from publisher.audit.readback.digest import (
     Mark,
     content_of,
     identity_of,
-    place_number,
+    partition_number,
 )
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
@@ -77,7 +77,7 @@ def audited(consumer: Path, folder: Path, begun: Callable[[str], None] = lambda 
         EXPECTED.pack(identity, content, bytes(8), bytes(8), 1, 0, 0, 0, 0, NONE, NONE, Mark.DEMANDED, 1),
     )
     found.append(
-        0, RECEIVED.pack(identity, content, 0, 0, 4, NONE, 0, 3, place_number(0, 0), NOT_REPLAYED, 0)
+        0, RECEIVED.pack(identity, content, 0, 0, 4, NONE, 0, 3, partition_number(0, 0), NOT_REPLAYED, 0)
     )
     broker: Any = type(
         "Broker", (), {"describe": lambda _, names: [Topic(name, "id", 2) for name in names]}

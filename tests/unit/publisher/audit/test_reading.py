@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from contract.cursor import Cursor
-from publisher.audit.readback.digest import RECEIVED, ReceivedOutput, bucket_of, place_number
+from publisher.audit.readback.digest import RECEIVED, ReceivedOutput, bucket_of, partition_number
 from publisher.audit.readback.readback import buckets_for, first_offsets
 from publisher.audit.readback.received import ReceivedReader
 from publisher.audit.readback.spill import Spill
@@ -72,8 +72,8 @@ def test_ids_of_strangers_are_counted_whatever_bytes_they_have_and_take_no_room(
     places = (b"\xff/0", b"a/7", b"x/0", b"a/2147483648", b"a/2147483647")
     found.take([message(offset, place + b"/9/0") for offset, place in enumerate(places)])
     assert spill.flush() == [2 * RECEIVED.size]
-    kept = [ReceivedOutput._make(each).input_place for each in spill.read(0)]
-    assert kept == [place_number(1, 7), place_number(1, 2**31 - 1)]
+    kept = [ReceivedOutput._make(each).input_partition for each in spill.read(0)]
+    assert kept == [partition_number(1, 7), partition_number(1, 2**31 - 1)]
     assert known.counted == {"records": 5, "records_of_other_outboxes": 3}
     assert known.foreign == ["t"]
     assert known.inputs == ["other", "a"]

@@ -34,7 +34,7 @@ def of_file(folder: Path, dsn: str) -> Consumers:
 
 def story() -> dict[str, Any]:
     """A session with one output, as the page has it."""
-    shown = OUTPUT._asdict() | {"place": None, "consumed": [], "key": "", "headers": ""}
+    shown = OUTPUT._asdict() | {"positions": None, "consumed": [], "key": "", "headers": ""}
     shown["value"] = ShownValue("")
     empty: dict[str, Any] = {name: [] for name in ("sessions", "history", "letters", "parked", "replays")}
     return empty | {

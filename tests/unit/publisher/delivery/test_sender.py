@@ -20,6 +20,7 @@ from publisher.kafka.written_ends import WrittenEnds
 from publisher.monitoring import metrics
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.protocol.outgoing import Outgoing
+from publisher.protocol.records import RowKey
 from publisher.protocol.refusals import RecordRefusedError, Refusal
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from tests.support.lanes import RECORD, opened
@@ -84,7 +85,7 @@ def test_a_lane_whose_new_connection_leads_elsewhere_writes_nothing_there(
     lane = opened(StepOutcome.DELIVERED, breaks=False)
     lane.hold(Lease(1, 0, 1, 3.0))
     refused = RecordRefusedError(
-        KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "x")}, 1
+        KafkaError(KafkaError.INVALID_RECORD), {RowKey(1, "k"): Refusal("invalid", "x")}, 1
     )
     lane.sender.fails = refused
     with pytest.raises(StartOverError):

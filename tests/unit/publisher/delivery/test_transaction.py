@@ -90,7 +90,7 @@ def test_a_refused_timestamp_is_the_row_s_fault_only_where_the_row_gives_it(
     producer = FakeProducer(KafkaError(KafkaError.INVALID_TIMESTAMP))
     with pytest.raises(RecordRefusedError) as raised:
         run(producer, timestamps_ms=timestamps_ms, one_by_one=True)
-    assert list(raised.value.rows) == ([(PLAIN.batch_id, PLAIN.session_key)] if blamed else [])
+    assert list(raised.value.rows) == ([PLAIN.row_key] if blamed else [])
     assert raised.value.code == KafkaError.INVALID_TIMESTAMP
 
 

@@ -17,6 +17,7 @@ from publisher.delivery.refusal_bisection import ONE_BY_ONE_EVENTS
 from publisher.delivery.sender import StepOutcome, Tenure
 from publisher.delivery.transaction import OffsetTally
 from publisher.kafka.written_ends import WrittenEnds
+from publisher.protocol.records import RowKey
 from publisher.protocol.refusals import RecordRefusedError, Refusal
 from publisher.protocol.replay_targets import ReplayTargets
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason, TopicMissingError
@@ -219,7 +220,7 @@ def refused_replay(
         def open(self) -> None: ...
 
         def run_once(self) -> StepOutcome:
-            with self._sender.finding_refused(self._admission.put_aside, self._refused_by_nobody):
+            with self._sender.finding_refused(self._admission.exclude, self._refused_by_nobody):
                 self._sender.send([], [])
             return StepOutcome.DELIVERED
 
@@ -251,7 +252,7 @@ def refused_replay(
 
 
 REFUSED = RecordRefusedError(
-    KafkaError(KafkaError.INVALID_RECORD), {(1, "k"): Refusal("invalid", "it is no Avro")}, 1
+    KafkaError(KafkaError.INVALID_RECORD), {RowKey(1, "k"): Refusal("invalid", "it is no Avro")}, 1
 )
 
 

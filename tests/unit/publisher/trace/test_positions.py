@@ -2,15 +2,15 @@
 
 import pytest
 
-from contract.places import OutboxId, RecordPlace, parse_place
+from contract.positions import OutboxId, RecordPosition, parse_position
 from publisher.trace.positions import Candidate, LetterMatch, PositionMatches
 
 
 def test_four_parts_are_an_outbox_id_and_three_a_position() -> None:
-    assert parse_place(" H5X-iWMvQOyOXnCD3lD0kQ/0/68/3 ") == OutboxId("H5X-iWMvQOyOXnCD3lD0kQ", 0, 68, 3)
-    assert parse_place("shop.funnel/0/510") == RecordPlace("shop.funnel", 0, 510)
-    assert str(parse_place("t/1/2/3")) == "t/1/2/3"
-    assert OutboxId("t", 1, 2, 3).end == RecordPlace("t", 1, 2)
+    assert parse_position(" H5X-iWMvQOyOXnCD3lD0kQ/0/68/3 ") == OutboxId("H5X-iWMvQOyOXnCD3lD0kQ", 0, 68, 3)
+    assert parse_position("shop.funnel/0/510") == RecordPosition("shop.funnel", 0, 510)
+    assert str(parse_position("t/1/2/3")) == "t/1/2/3"
+    assert OutboxId("t", 1, 2, 3).end == RecordPosition("t", 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_four_parts_are_an_outbox_id_and_three_a_position() -> None:
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither an outbox-id"):
-        parse_place(text)
+        parse_position(text)
 
 
 def test_a_session_that_only_spans_the_offset_is_no_exact_find() -> None:

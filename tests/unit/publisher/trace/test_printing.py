@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contract.places import RecordPlace
+from contract.positions import RecordPosition
 from outbox_consumer.reading import ConsumedAs
 from publisher.trace.consumers import Consumption
 from publisher.trace.outputs import Output
@@ -24,7 +24,7 @@ def test_what_others_wrote_makes_no_line_of_its_own(capsys: pytest.CaptureFixtur
     print_outputs([OUTPUT], {OUTPUT.identity: [Copy(ID, 0, TWO, "session-out", 0, 5)]}, consumed)
     print_consumed([OUTPUT], consumed)
     record = StoredRecord(TWO, 0, TWO, None, None)
-    place = RecordPlace("session-out", 0, 5)
+    place = RecordPosition("session-out", 0, 5)
     print_record(place, record, "", [OUTPUT], PositionMatches([]), is_erased=False)
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert sum("partition 0 offset 5" in line for line in lines) >= 5

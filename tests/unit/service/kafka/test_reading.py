@@ -12,7 +12,7 @@ from publisher.kafka import clients
 from publisher.kafka.progress_reader import OpenTransactionError, records_backwards
 from publisher.trace import records
 from service.kafka import reading as kafka_reading
-from service.kafka.reading import EndNotReachedError, Place, RangeReader
+from service.kafka.reading import EndNotReachedError, NamedPartition, RangeReader
 from service.settings import KafkaSettings, Settings
 from spark_job.input.reading import committed_records
 from spark_job.recovery import outbox_behind
@@ -33,7 +33,7 @@ def scripted(*consumers: ScriptedConsumer, timeout_s: float = 20) -> RangeReader
     return RangeReader(lambda: next(each), timeout_s)
 
 
-def offsets(reader: RangeReader, ranges: Mapping[Place, tuple[int, int]]) -> list[tuple[int, int]]:
+def offsets(reader: RangeReader, ranges: Mapping[NamedPartition, tuple[int, int]]) -> list[tuple[int, int]]:
     return [(each.partition(), each.offset()) for block in reader.read(ranges) for each in block]
 
 
@@ -58,7 +58,7 @@ def test_each_partition_is_read_to_its_own_end() -> None:
 
 @pytest.mark.parametrize("others", [{}, {("in", 1): (0, 1)}], ids=["alone", "beside another"])
 def test_what_a_shorter_partition_begins_again_with_is_left_out(
-    others: dict[Place, tuple[int, int]],
+    others: dict[NamedPartition, tuple[int, int]],
 ) -> None:
     """`auto.offset.reset`: its first record follows where the wanted ones would be."""
     answers = [Answer(0), Answer(1), Answer(5), Answer(6), Answer(0, partition=1)]

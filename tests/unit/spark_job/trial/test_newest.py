@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.kafka.reading import Place
+from service.kafka.reading import NamedPartition as Place
 from service.settings import KafkaSettings
 from spark_job.input.reading import NoAnswerError
 from spark_job.trial import newest

@@ -16,7 +16,8 @@ from contract.session_keys import lane_hash
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.commands.rows.parked import RowError, app
-from publisher.outbox.parked import Choice, Requeued, RowName, discard, newest_batch, requeue
+from publisher.outbox.parked import Choice, Requeued, discard, newest_batch, requeue
+from publisher.protocol.records import RowKey
 from service.errors import SettingsError
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
@@ -229,7 +230,7 @@ def test_a_row_that_is_being_discarded_is_not_requeued(
     results: list[Requeued] = []
     with psycopg.connect(outbox.dsn) as other:
         other.execute("SELECT 1")  # a transaction that the discard is part of, and that stays open
-        assert discard(other, Choice(choice.to_batch, rows=[RowName(1, "a")])) == 1
+        assert discard(other, Choice(choice.to_batch, rows=[RowKey(1, "a")])) == 1
         thread = threading.Thread(target=lambda: results.append(requeue(publisher_role, choice)))
         thread.start()
         wait_until(

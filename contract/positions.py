@@ -1,12 +1,12 @@
-"""Where a record is in Kafka, and the header `outbox-id`, which names the place of a session's last event."""
+"""The position of a record in Kafka, and the header `outbox-id`, which names the position of a session's last event."""
 
 from typing import NamedTuple
 
 _MOST_PARTITION, _MOST_OFFSET = 2**31 - 1, 2**63 - 1
 
 
-class RecordPlace(NamedTuple):
-    """A record's place. `topic` may be a topic id, for a place in the input."""
+class RecordPosition(NamedTuple):
+    """A record's position. `topic` may be a topic id, for a position in the input."""
 
     topic: str
     partition: int
@@ -22,7 +22,7 @@ class RecordPlace(NamedTuple):
 
 
 class OutboxId(NamedTuple):
-    """The header `outbox-id`: the place of the session's last event, and which of its outputs."""
+    """The header `outbox-id`: the position of the session's last event, and which of its outputs."""
 
     topic_id: str
     partition: int
@@ -33,12 +33,12 @@ class OutboxId(NamedTuple):
         return f"{self.topic_id}/{self.partition}/{self.end_offset}/{self.output}"
 
     @property
-    def end(self) -> RecordPlace:
-        """Where the session ends."""
-        return RecordPlace(self.topic_id, self.partition, self.end_offset)
+    def end(self) -> RecordPosition:
+        """The position of the session's last event."""
+        return RecordPosition(self.topic_id, self.partition, self.end_offset)
 
 
-def parse_place(text: str) -> OutboxId | RecordPlace:
+def parse_position(text: str) -> OutboxId | RecordPosition:
     """Read `TOPIC-ID/PARTITION/OFFSET/INDEX` or `TOPIC/PARTITION/OFFSET`. Raises ValueError."""
     topic, *numbers = text.strip().split("/")
     if not topic or not all(_is_number(number) for number in numbers) or len(numbers) not in (2, 3):
@@ -48,7 +48,7 @@ def parse_place(text: str) -> OutboxId | RecordPlace:
         )
     if len(numbers) == 3:
         return OutboxId(topic, int(numbers[0]), int(numbers[1]), int(numbers[2]))
-    return RecordPlace(topic, int(numbers[0]), int(numbers[1]))
+    return RecordPosition(topic, int(numbers[0]), int(numbers[1]))
 
 
 def _is_number(text: str) -> bool:
