@@ -19,7 +19,7 @@ from publisher.assignment.lane_share import LaneShare, Started
 from publisher.assignment.lane_workers import LaneWorkers
 from publisher.delivery.context import Context, Timelines
 from publisher.delivery.handover import HandoverTurns, patience_s
-from publisher.delivery.large_rows import LargeRows
+from publisher.delivery.large_row_turns import LargeRowTurns
 from publisher.delivery.transaction import COMMIT_SLACK_S
 from publisher.kafka import clients
 from publisher.kafka.topics import Topics
@@ -146,7 +146,7 @@ class Relay:
             holder=str(uuid.uuid4()),
             stop=self._stop,
             turns=HandoverTurns(patience_s(settings.publisher.lease_s)),
-            large_rows=LargeRows(settings.publisher.transaction_timeout_ms / 1000 + COMMIT_SLACK_S),
+            large_row_turns=LargeRowTurns(settings.publisher.transaction_timeout_ms / 1000 + COMMIT_SLACK_S),
             deliveries=self._deliveries,
         )
 

@@ -18,7 +18,7 @@ The modules:
 
 - sender.py: steps 2 and 5, which are the same for all of them. transaction.py: the Kafka transaction.
 - admission.py: which rows are sent. excluded_rows.py: the rows that are not. refusal_bisection.py: finds the row that Kafka refuses.
-- transaction_size.py, large_rows.py: how much a transaction carries, also after a failure; rows larger than that.
+- transaction_size.py, large_row_turns.py: how much a transaction carries, also after a failure; rows larger than that.
 - handover.py: lanes take turns in handing rows to the client.
 - context.py, outbox_connection.py: what all deliveries of a process share; a connection to Postgres that is checked.
 """

@@ -1,4 +1,7 @@
-"""Decides which rows of a chunk are sent: describes topics before their first produce, and excludes the rows that Kafka would refuse."""
+"""Decides which rows of a chunk are sent: describes topics before their first produce, and excludes the rows that Kafka would refuse.
+
+Which rows Kafka would refuse, for their size or their content: protocol/refusals.py.
+"""
 
 import time
 from collections.abc import Mapping

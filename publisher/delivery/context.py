@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from publisher.delivery.handover import HandoverTurns
-from publisher.delivery.large_rows import LargeRows
+from publisher.delivery.large_row_turns import LargeRowTurns
 from publisher.kafka.topics import Topics
 from publisher.monitoring.delivery_log import DeliveryLog
 from publisher.outbox.identity import OutboxIdentity
@@ -48,7 +48,7 @@ class Context:
     holder: str
     stop: threading.Event
     turns: HandoverTurns = field(default_factory=HandoverTurns)
-    large_rows: LargeRows = field(default_factory=LargeRows)
+    large_row_turns: LargeRowTurns = field(default_factory=LargeRowTurns)
     deliveries: DeliveryLog = field(default_factory=DeliveryLog)
 
     def give_up(self) -> bool:

@@ -30,9 +30,10 @@ from publisher.outbox.deliveries import (
     record_delivery,
     record_resume,
 )
-from publisher.outbox.identity import BoundTopics, check_cluster
+from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
 from publisher.outbox.loading import read_repeated_arrays
+from publisher.outbox.topic_ids import BoundTopics
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.history_check import (
     DeliveryPosition,
@@ -82,7 +83,7 @@ class Lane:
         self._admission = Admission(context, outgoing, allowed, parking)
         self.sender = Sender(context, outgoing, self._connection.name, size, timeout_ms)
         self._chunks = ReadAhead(
-            LaneReader(epoch.epoch, lane), context.large_rows, publisher.transaction_bytes
+            LaneReader(epoch.epoch, lane), context.large_row_turns, publisher.transaction_bytes
         )
         self._lease: Lease | None = None
         self._tenure: Tenure | None = None

@@ -3,7 +3,7 @@
 import psycopg
 import structlog
 
-from publisher.delivery.large_rows import LargeRows
+from publisher.delivery.large_row_turns import LargeRowTurns
 from publisher.delivery.sender import Connection
 from publisher.lane.reader import ANY_SIZE, LaneChunk, LaneReader, PendingChunk
 from publisher.protocol.chunk_limits import ChunkLimits
@@ -20,10 +20,10 @@ _LARGE_ROW_WAIT_S = 0.5
 class ReadAhead:
     """The chunks of one lane. Not thread-safe."""
 
-    def __init__(self, reader: LaneReader, large_rows: LargeRows, most_row_bytes: int) -> None:
-        """`large_rows`: the turns of the process's lanes with rows of more than `most_row_bytes`."""
+    def __init__(self, reader: LaneReader, large_row_turns: LargeRowTurns, most_row_bytes: int) -> None:
+        """`large_row_turns`: the turns of the process's lanes with rows of more than `most_row_bytes`."""
         self._reader = reader
-        self._large_rows = large_rows
+        self._large_row_turns = large_row_turns
         self._most_row_bytes = most_row_bytes
         self.has_large_row = False
         """Whether this lane has the turn, and has read such a row."""
@@ -35,7 +35,7 @@ class ReadAhead:
         chunk, self._kept = self._kept, None
         if chunk is None:
             chunk = self._reader.read(connection, position, limits, self._most_row_bytes)
-        if chunk.is_large and self._large_rows.take(self, _LARGE_ROW_WAIT_S):
+        if chunk.is_large and self._large_row_turns.take(self, _LARGE_ROW_WAIT_S):
             self.has_large_row = True
             chunk = self._reader.read(connection, position, limits, ANY_SIZE)
         return chunk
@@ -83,4 +83,4 @@ class ReadAhead:
     def end_large_row(self) -> None:
         """Give the turn for large rows back, or leave the queue for it."""
         self.has_large_row = False
-        self._large_rows.end(self)
+        self._large_row_turns.end(self)

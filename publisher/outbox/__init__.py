@@ -1,6 +1,7 @@
 """The Postgres side: which outbox it is, leases, parked rows, the record of deliveries.
 
-- identity.py: whether outbox, server, cluster, prefix and output topics are the bound ones.
+- identity.py: whether outbox, server, cluster and prefix are the bound ones.
+- topic_ids.py: whether each output topic is still the one that was written first.
 - lease.py: which process works on a lane.
 - deliveries.py: records a transaction after Kafka's commit.
 - sent_offsets.py: reads the offsets of such a record.

@@ -1,12 +1,9 @@
-"""Decides whether this is the outbox, Postgres server, Kafka cluster, prefix and output topics that the publisher is bound to."""
+"""Decides whether this is the outbox, Postgres server, Kafka cluster and prefix that the publisher is bound to."""
 
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import orjson
 import psycopg
-from psycopg.types.json import Jsonb
 
 from db.statements import queries
 from publisher.protocol import remediation
@@ -116,45 +113,3 @@ def check_cluster(bound: str | None, cluster_id: str | None) -> None:
             StopReason.OTHER_CLUSTER,
             f"this outbox delivers to Kafka cluster {bound}, but bootstrap_servers leads to {cluster_id}. {remediation.OTHER_CLUSTER}",
         )
-
-
-def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str]) -> dict[str, str]:
-    """Record the ids of output topics at their first produce. Returns every recorded id.
-
-    Raises StoppedError for a topic that has another id now.
-    """
-    bound: dict[str, str]
-    row = connection.execute(
-        _IDENTITY["bind_topics"],
-        {"topic_ids": Jsonb(dict(topic_ids), dumps=orjson.dumps)},
-    ).fetchone()
-    bound = row[0] if row is not None else {}
-    check_topics(bound, topic_ids)
-    return bound
-
-
-class BoundTopics:
-    """The ids of the output topics that the outbox is bound to. One for each tenure of a lane."""
-
-    def __init__(self, connection: Callable[[], psycopg.Connection[Any]]) -> None:
-        """`connection` returns a connection that leads to this outbox."""
-        self._connection = connection
-        self._ids: dict[str, str] = {}
-
-    def check(self, ids: Mapping[str, str]) -> None:
-        """Raise StoppedError unless each topic has the recorded id; record the ids of new topics."""
-        if any(name not in self._ids for name in ids):
-            self._ids = bind_topics(self._connection(), ids)
-        check_topics(self._ids, ids)
-
-
-def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
-    """Raise StoppedError for a topic whose id is not the recorded one."""
-    for name, topic_id in topic_ids.items():
-        if bound.get(name) != topic_id:
-            raise StoppedError(
-                StopReason.OUTPUT_TOPIC_REPLACED,
-                f"output topic {name!r} had the id {bound.get(name)}, now it is {topic_id}: it was deleted and made "
-                "again, or the cluster was rebuilt, and what was delivered to it is gone; a transaction that was under way "
-                f"then may already be in the new one. {remediation.replaced_topic(name)}",
-            )

@@ -5,7 +5,7 @@
 - runner.py: runs it, and opens it again after a failure. delivery.py: the steps of the protocol (publisher/delivery).
 - reader.py, archived.py: the next rows, from Postgres and from the archive.
 - skipping.py: skips rows that Kafka refuses, or stops the replay.
-- progress.py, store.py: its progress in Kafka; its row and lease in Postgres.
+- progress_record.py, store.py: its progress in Kafka; its row and lease in Postgres.
 - pace.py, printing.py: its rate; what the commands print.
 
 `publisher erase` deletes a row only while no replay that needs it holds a lease or has its cursor at it (erasure/erase.py,

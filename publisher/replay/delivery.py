@@ -1,4 +1,7 @@
-"""Delivers one replay: the steps of publisher/delivery over the rows that its filters select."""
+"""Delivers one replay: the steps of publisher/delivery over the rows that its filters select.
+
+Its progress record is in the same Kafka transaction as the rows, so that no retry and no successor sends a row twice.
+"""
 
 import time
 from collections.abc import Callable
@@ -32,7 +35,7 @@ from publisher.protocol.refusals import RecordRefusedError
 from publisher.protocol.stop_reasons import StartOverError, StoppedError, StopReason
 from publisher.replay.archived import ArchiveReader
 from publisher.replay.pace import Pace, Speed
-from publisher.replay.progress import PARTITIONS, ReplayProgress, progress_key, progress_partition
+from publisher.replay.progress_record import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
 from publisher.replay.skipping import Skipping
 from publisher.replay.store import Replay, ReplayLease, load

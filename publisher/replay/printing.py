@@ -13,7 +13,7 @@ from rich.progress import TextColumn
 
 from publisher.protocol.replay_targets import ReplayTargets
 from publisher.replay.delivery import Progressed
-from publisher.replay.progress import ReplayProgress
+from publisher.replay.progress_record import ReplayProgress
 from publisher.replay.selection import Count, ReplayRange
 from publisher.replay.store import Replay
 from service.commands.progress import progress_bar

@@ -15,7 +15,7 @@ from db import operations
 from db.statements import queries
 from publisher.outbox.lease import LeaseLostError
 from publisher.protocol.replay_targets import ReplayTargets
-from publisher.replay.progress import ReplayProgress
+from publisher.replay.progress_record import ReplayProgress
 from service.errors import SettingsError
 
 _REPLAYS = queries("publisher", "replays")

@@ -6,7 +6,7 @@
 from contextlib import suppress
 
 from contract.progress import Progress, lane_of_key, progress_key
-from publisher.replay.progress import ReplayProgress
+from publisher.replay.progress_record import ReplayProgress
 
 
 def check_record(data: bytes) -> None:

@@ -10,14 +10,14 @@ from contract.cursor import Cursor
 from contract.progress import Progress
 from publisher.delivery.context import Context
 from publisher.delivery.excluded_rows import ExcludedRows
-from publisher.delivery.large_rows import LargeRows
+from publisher.delivery.large_row_turns import LargeRowTurns
 from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest
 from publisher.lane.lane import Lane
 from publisher.lane.reader import LaneChunk
-from publisher.outbox.identity import BoundTopics
 from publisher.outbox.lease import Lease
+from publisher.outbox.topic_ids import BoundTopics
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.history_check import DeliveryPosition, Identity
 from publisher.protocol.outgoing import Outgoing
@@ -118,7 +118,7 @@ def opened(outcome: StepOutcome, *, breaks: bool) -> FakeLane:
         topics=SimpleNamespace(describe=lambda *_, **__: {}),
         progress_topic="progress",
         turns=None,
-        large_rows=LargeRows(),
+        large_row_turns=LargeRowTurns(),
         identity=IDENTITY,
         stop=stop,
         give_up=stop.is_set,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from publisher.replay import progress
+from publisher.replay import progress_record
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
 from tests.support.outbox.batches import Outbox, simple
@@ -39,7 +39,7 @@ def test_what_other_replays_write_to_the_partition_keeps_none_from_going_on(
 ) -> None:
     outbox.batch(simple(1, keys=8))
     deliver(settings)
-    monkeypatch.setattr(progress, "PARTITIONS", 1)
+    monkeypatch.setattr(progress_record, "PARTITIONS", 1)
     replayed(settings, "start", "--all", "--yes")
     leader = OldLeader(monkeypatch, "-replays", 1)
     done = replayed(settings, "start", "--all", "--yes")

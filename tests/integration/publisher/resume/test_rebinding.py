@@ -6,7 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from publisher.outbox.identity import bind, bind_topics, read_identity
+from publisher.outbox.identity import bind, read_identity
+from publisher.outbox.topic_ids import bind_topics
 from publisher.resume.decision import Way
 from publisher.resume.planner import ResumePlan, ResumeRequest
 from publisher.resume.rebinding import Binding, rebind

@@ -45,7 +45,7 @@ def test_the_first_lane_is_not_late_while_it_reads_the_partitions_of_an_epoch_wi
         settings=SimpleNamespace(kafka=KafkaSettings(), publisher=PublisherSettings()),
         topics=SimpleNamespace(partitions=lambda _topic: PARTITIONS),
         progress_topic="progress",
-        large_rows=None,
+        large_row_turns=None,
         stop=SimpleNamespace(is_set=lambda: False),
         give_up=lambda: False,
     )

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from contract.cursor import Cursor
 from contract.progress import Progress
 from publisher.delivery.handover import HandoverTurns
-from publisher.delivery.large_rows import LargeRows
+from publisher.delivery.large_row_turns import LargeRowTurns
 from publisher.delivery.sender import Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.kafka.progress_reader import Newest
@@ -87,7 +87,7 @@ class OpenLane(Lane):
             progress_topic="progress",
             stop=stop,
             turns=HandoverTurns(),
-            large_rows=LargeRows(),
+            large_row_turns=LargeRowTurns(),
             give_up=stop.is_set,
         )
         super().__init__(context, Epoch(1, 1, 2), 1)

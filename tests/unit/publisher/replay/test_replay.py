@@ -20,7 +20,7 @@ from publisher.protocol.replay_targets import ReplayTargets
 from publisher.protocol.stop_reasons import StoppedError
 from publisher.replay.pace import Pace
 from publisher.replay.printing import duration_line
-from publisher.replay.progress import ReplayProgress
+from publisher.replay.progress_record import ReplayProgress
 from publisher.replay.selection import Count, Filters, ReplayRange, TopicCount
 from publisher.replay.starting import ReplayPlan, ReplayRequest
 from service.commands.session_keys import read_keys

@@ -8,7 +8,7 @@ import threading
 import time
 
 
-class LargeRows:
+class LargeRowTurns:
     """One for each process. Thread-safe. Lanes get their turn in the order in which they asked."""
 
     def __init__(self, lasts_s: float = 70.0) -> None:

@@ -2,11 +2,11 @@
 
 import threading
 
-from publisher.delivery.large_rows import LargeRows
+from publisher.delivery.large_row_turns import LargeRowTurns
 
 
 def test_lanes_get_their_turn_in_the_order_in_which_they_asked() -> None:
-    turns = LargeRows()
+    turns = LargeRowTurns()
     assert turns.take("a", 0)
     assert turns.take("a", 0), "it has it"
     assert not turns.take("b", 0)
@@ -21,7 +21,7 @@ def test_lanes_get_their_turn_in_the_order_in_which_they_asked() -> None:
 
 
 def test_a_lane_that_waits_is_woken() -> None:
-    turns, got = LargeRows(), threading.Event()
+    turns, got = LargeRowTurns(), threading.Event()
     assert turns.take("a", 0)
 
     def wait() -> None:
@@ -36,7 +36,7 @@ def test_a_lane_that_waits_is_woken() -> None:
 
 
 def test_a_turn_that_does_not_end_is_over_once_others_have_waited() -> None:
-    turns = LargeRows(lasts_s=0.0)
+    turns = LargeRowTurns(lasts_s=0.0)
     assert turns.take("hangs", 0)
     assert turns.take("waits", 0.01)
     turns.end("hangs")  # it wakes up: the turn is another's by now
