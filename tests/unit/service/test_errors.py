@@ -12,7 +12,7 @@ from service.errors import RefusedError, UnavailableError, reason_of
 QUOTING: dict[str, Callable[[], object]] = {
     "UnicodeDecodeError": b"\xffalice".decode,
     "ValueError": lambda: int("alice"),
-    "KeyError": lambda: {}["alice"],
+    "KeyError": lambda: {"bob": 1}["alice"],
     "JSONDecodeError": lambda: orjson.loads(b"alice"),
 }
 
