@@ -120,7 +120,7 @@ class Progress:
                 resumed=None if fields.get("resumed") is None else text(fields["resumed"]),
             )
         except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
-            raise ValueError(f"not a progress record: {value[:200]!r}") from error
+            raise ValueError(f"not a progress record, of {len(value)} bytes") from error
 
 
 def number(value: Any) -> int:

@@ -4,6 +4,11 @@ Every message names what happened, the value, and the command or setting that co
 (docs/operations.md says what to do about each), and whether a process may try again by itself.
 """
 
+import re
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any
+
 
 class OutboxError(Exception):
     """Something that the person who runs the command must know and can correct."""
@@ -150,6 +155,30 @@ class SparkStartError(SparkLostError):
     """Spark's JVM did not start."""
 
 
-def reason_of(error: Exception) -> str:
-    """Return the text of an error, for logs and people. Without Postgres' detail, which may quote a row and with it a session key."""
-    return str(error).partition("\nDETAIL")[0].strip()
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error for places that others than the readers of this process' log see, such as a row or `/readyz`.
+
+    It quotes no row and no value: of an error that is not ours, and whose text may, it says the kind and the line that raised it.
+    """
+    name = type(error).__name__
+    if isinstance(error, OutboxError):
+        return _first_part(error)
+    if isinstance(error, OSError):
+        return ": ".join(part for part in (name, error.strerror, error.filename) if isinstance(part, str))
+    if type(error).__module__.partition(".")[0] == "psycopg":
+        return _of_postgres(error) or name
+    return name + "".join(
+        f" at {Path(frame.f_code.co_filename).name}, line {line}"
+        for frame, line in list(walk_tb(error.__traceback__))[-1:]
+    )
+
+
+def _of_postgres(error: Any) -> str:
+    """Return the first part of Postgres' text: the others may quote a row. Of class 22 (data exceptions) that part may quote a value."""
+    if (error.sqlstate or "").startswith("22") or (error.sqlstate is None and "Data" in type(error).__name__):
+        return ""
+    return (error.diag.message_primary or _first_part(error)).strip()
+
+
+def _first_part(error: BaseException) -> str:
+    return re.split(r"\n(?:DETAIL|CONTEXT)", str(error), maxsplit=1)[0].strip()

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from publisher.archive.files import ArchiveDamagedError
 from publisher.protocol.stored_row import StoredRow
+from service.errors import reason_of
 
 SCHEMA = pa.schema(
     [
@@ -56,7 +57,7 @@ def table_of(rows: Sequence[Sequence[Any]]) -> pa.Table:
             schema=SCHEMA,
         )
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ArchiveDamagedError(f"a row does not fit the archive's columns: {error}") from error
+        raise ArchiveDamagedError(f"a row does not fit the archive's columns: {reason_of(error)}") from error
 
 
 @dataclass(slots=True)

@@ -198,7 +198,7 @@ class Worker:
 
     def _explained(self, error: Exception) -> StoppedError:
         """Log the traceback of an unexpected exception, once, and return the reason to stop."""
-        found = repr(error)
+        found = reason_of(error)
         if found != self._unexpected:
             self._unexpected = found
             _log.error("lane_unexpected", lane=self._lane.lane, exc_info=error)
@@ -269,4 +269,4 @@ class Worker:
 def _reason(error: Exception) -> str:
     if isinstance(error, KafkaException):
         return f"Kafka: {error.args[0].str()}"
-    return reason_of(error) or type(error).__name__
+    return reason_of(error)

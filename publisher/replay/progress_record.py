@@ -95,7 +95,7 @@ class ReplayProgress:
             binascii.Error,
             zlib.error,
         ) as error:
-            raise ValueError(f"not a replay's progress record: {value[:200]!r}") from error
+            raise ValueError(f"not a replay's progress record, of {len(value)} bytes") from error
 
 
 def progress_key(replay_uuid: UUID) -> bytes:

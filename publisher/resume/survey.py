@@ -26,6 +26,9 @@ _LEDGER = queries("publisher", "ledger")
 _RESUMES = queries("publisher", "resumes")
 _ROWS = queries("publisher", "rows")
 
+_MOST_PUT_ASIDE = 100 * MOST_LATER
+"""Lanes in a partition with a tombstone, of which a resume writes at most MOST_LATER. Others may write any number."""
+
 
 class LaneEpoch(NamedTuple):
     """A lane epoch, and its last batch; None for the newest."""
@@ -179,7 +182,7 @@ class ResumeSurvey:
                 if lane_id in put_aside:
                     continue
                 if value is None:
-                    put_aside.add(lane_id)
+                    self._put_aside(put_aside, lane_id)
                 elif lane_id == (epoch.epoch, lane):
                     record = self._decoded(value)
                     if isinstance(record, Progress) and not _is_ahead(record, mirror, mirror_total):
@@ -204,7 +207,7 @@ class ResumeSurvey:
         put_aside: set[LaneId] = set()
         for lane_id, value in self._records(partition):
             if value is None:
-                put_aside.add(lane_id)
+                self._put_aside(put_aside, lane_id)
             elif lane_id[0] > newest.epoch and lane_id not in put_aside:
                 self._add_later(found, lane_id, value)
         return found
@@ -214,14 +217,25 @@ class ResumeSurvey:
         if lane_id in later:
             return
         if len(later) == MOST_LATER:
-            raise StoppedError(
-                StopReason.OTHER_OUTBOX,
-                f"{self.progress_topic}[{lane_id[1]}] has records of over {MOST_LATER:,} lane epochs that this ledger does not have: "
-                "something else writes to this progress topic. Find out what, and take that right away; then delete the topic, and "
-                "`publisher resume --from mirror` makes it again and continues after what Postgres recorded as delivered",
+            raise self._flooded(
+                lane_id, f"records of over {MOST_LATER:,} lane epochs that this ledger does not have"
             )
         record = self._decoded(value)
         later[lane_id] = record if isinstance(record, Progress) else None
+
+    def _put_aside(self, put_aside: set[LaneId], lane_id: LaneId) -> None:
+        """Note that the older records of a lane were deleted."""
+        if len(put_aside) == _MOST_PUT_ASIDE:
+            raise self._flooded(lane_id, f"tombstones of over {_MOST_PUT_ASIDE:,} lanes")
+        put_aside.add(lane_id)
+
+    def _flooded(self, lane_id: LaneId, what: str) -> StoppedError:
+        return StoppedError(
+            StopReason.OTHER_OUTBOX,
+            f"{self.progress_topic}[{lane_id[1]}] has {what}: something else writes to this progress topic. Find out what, and take that "
+            "right away; then delete the topic, and `publisher resume --from mirror` makes it again and continues after what Postgres "
+            "recorded as delivered",
+        )
 
     def _records(self, partition: int) -> Generator[tuple[LaneId, bytes | None]]:
         """Yield ((epoch, lane), value or None where it was put aside), newest first."""

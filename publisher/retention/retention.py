@@ -21,7 +21,7 @@ from publisher.retention.plan import DropVerdict
 from publisher.retention.prune import Pruned, prune
 from publisher.retention.retention_lock import RETENTION_LOCK
 from publisher.retention.survey import RetentionSurvey, survey
-from service.errors import FencedError, OutboxError, SettingsError, UnavailableError
+from service.errors import FencedError, OutboxError, SettingsError, UnavailableError, reason_of
 from service.lifecycle.fault_points import reach
 from service.settings import PostgresSettings, RetentionSettings, Settings
 
@@ -85,7 +85,7 @@ def run_once(settings: Settings) -> RetentionReport:
             # An alert reads this. Over a lost connection nothing can be written; that has a separate alert.
             if not connection.closed:
                 connection.execute(
-                    _SESSION["ended"], {"failed": None if failed is None else str(failed).strip()}
+                    _SESSION["ended"], {"failed": None if failed is None else reason_of(failed)}
                 )
 
 

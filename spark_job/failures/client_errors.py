@@ -3,7 +3,14 @@
 import psycopg
 from confluent_kafka import KafkaError, KafkaException
 
-from service.errors import CredentialsRefusedError, OutboxError, RefusedError, SettingsError, UnavailableError
+from service.errors import (
+    CredentialsRefusedError,
+    OutboxError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+    reason_of,
+)
 from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED
 
 # Errors that Postgres may not raise again, with their messages. Each aborted the transaction.
@@ -48,9 +55,7 @@ def of_kafka(error: KafkaException) -> OutboxError:
 
 def of_postgres(error: psycopg.Error) -> OutboxError:
     """Return the error for what psycopg raised, without values of rows."""
-    # The detail may quote a row; names and the primary message do not.
-    text = error.diag.message_primary or str(error).partition("\nDETAIL")[0]
-    what = " ".join(text.split()).rstrip(".")
+    what = " ".join(reason_of(error).split()).rstrip(".")
     for kind, advice in _POSTGRES:
         if isinstance(error, kind):
             return UnavailableError(f"{advice.format(what=what)}. Nothing of the batch was written.")

@@ -18,6 +18,7 @@ from service.errors import (
     SparkLostError,
     SparkStartError,
     WorkerDiedError,
+    reason_of,
 )
 from spark_job.failures.client_errors import of_kafka, of_postgres
 from spark_job.failures.spark_text import EXHAUSTED, NO_THREAD, defect, explain_text
@@ -48,7 +49,7 @@ def explain(error: BaseException) -> OutboxError:
         return _without_jvm(gone)
     if isinstance(error, PySparkException | Py4JError | OSError):
         return explain_text(error)
-    return defect(f"{type(error).__name__}: {error}")  # no other code in this process can raise it
+    return defect(reason_of(error))  # no other code in this process can raise it
 
 
 @contextmanager
@@ -70,11 +71,11 @@ def _without_resources(error: BaseException) -> OutboxError | None:
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError(
-            f"the disk of this process' work files is full: {error}. Make room, or move them with TMPDIR"
+            f"the disk of this process' work files is full: {reason_of(error)}. Make room, or move them with TMPDIR"
         )
     if isinstance(error, MemoryError) or number == errno.ENOMEM:
         return BatchTooLargeError(
-            f"this process ran out of memory: {error!r}. The next attempt takes a quarter of the events"
+            f"this process ran out of memory: {reason_of(error)}. The next attempt takes a quarter of the events"
         )
     text = str(error)
     if (

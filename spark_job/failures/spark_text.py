@@ -34,6 +34,8 @@ _DEFECT = re.compile(
     r"((Key|Index|Type|Value|Attribute|Assertion|Name|ZeroDivision|Overflow|Unicode\w+|Recursion|Runtime|NotImplemented|UnboundLocal)Error"
     r"|StopIteration|struct\.error|orjson\.\w+|pyarrow\.lib\.Arrow\w+)\b"
 )
+_OURS = ("service.", "spark_job.", "contract.")
+_KIND = re.compile(r"[\w.]*")
 
 # (signs in Spark's text, error, what it means and how to fix it); the first match counts. The job's own errors come first: their texts may
 # quote others.
@@ -227,8 +229,9 @@ def explain_text(error: BaseException) -> OutboxError:
     raised = _raised_in_task(text)
     if _DEFECT.match(raised):
         return defect(raised)
+    causes = _causes(text) if not raised else f"a task raised {raised}"
     return JobFailedError(
-        f"the Spark query failed: {type(error).__name__}: {_causes(text)} (the whole of it is in spark.log, see docs/logs.md)"
+        f"the Spark query failed: {type(error).__name__}: {causes} (the whole of it is in spark.log, see docs/logs.md)"
     )
 
 
@@ -241,9 +244,22 @@ def defect(raised: str) -> DefectError:
 
 
 def _raised_in_task(text: str) -> str:
-    """Return the last line of the last Python traceback; empty if there is none."""
+    """Return what the last Python traceback ends with; empty if there is none.
+
+    Of an exception that is neither ours nor the system's only the kind and the line that raised it: its message may quote an event.
+    """
     _, found, rest = text.rpartition(_TRACEBACK)
-    return next((line for line in rest.splitlines() if not line.startswith(" ")), "") if found else ""
+    if not found:
+        return ""
+    where = ""
+    for line in rest.splitlines():
+        if line.startswith("  File "):
+            where = " at " + line.rsplit("/", 1)[-1].replace('"', "").rpartition(", in ")[0]
+        elif not line.startswith(" "):
+            kind = _KIND.match(line)[0]  # type: ignore[index]
+            is_harmless = kind.startswith(_OURS) or line.startswith(f"{kind}: [Errno ")
+            return line if is_harmless else f"{kind}{where}"
+    return "an exception"
 
 
 def _causes(text: str) -> str:

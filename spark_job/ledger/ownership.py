@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow, class_row
 
 from db.connection import connect, longest_wait_s
 from db.statements import queries
-from service.errors import FencedError, MovedError, OutboxError, UnavailableError
+from service.errors import FencedError, MovedError, OutboxError, UnavailableError, reason_of
 from service.lifecycle.process import host_name
 from service.lifecycle.threads import supervised
 from service.observability.loops import Loop
@@ -228,7 +228,7 @@ class OwnerHeartbeat:
             except (UnavailableError, psycopg.Error) as error:
                 # The sink fails if the server is unreachable; the heartbeat only logs it and tries again.
                 log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
-                self._condition.heartbeat_failed(str(error).strip())
+                self._condition.heartbeat_failed(reason_of(error))
             self._stopped.wait(self._interval_s)
 
     def _beat(self, loop: Loop) -> None:

@@ -11,6 +11,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from db.statements import queries
+from service.errors import reason_of
 from service.lifecycle.process import host_name
 from service.printable import printable
 from spark_job.input.offsets import Offsets
@@ -142,7 +143,7 @@ def because(error: BaseException | None, failed_at: int | None) -> str:
         return STOPPED
     size = "" if failed_at is None else _OF_SIZE.format(failed_at)
     # A server may have said it, with what Postgres does not take.
-    return printable(f"{type(error).__name__}: {size}{error}", keep="\n\t")[:_BECAUSE_CHARS]
+    return printable(f"{type(error).__name__}: {size}{reason_of(error)}", keep="\n\t")[:_BECAUSE_CHARS]
 
 
 def sizes(connection: Connection, end: Offsets, attempt: int) -> list[PastRun]:

@@ -42,11 +42,18 @@ import time
 import psycopg
 import structlog
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from service.errors import FencedError, JobFailedError, OutboxError, SmallestBatchError, UnavailableError
+from service.errors import (
+    DefectError,
+    FencedError,
+    JobFailedError,
+    OutboxError,
+    SmallestBatchError,
+    UnavailableError,
+)
 from service.lifecycle.tracebacks import release_frames
 from spark_job.failures.explain import SMALLER_MAY_PASS, explain
 from spark_job.input.offsets import Offsets
@@ -229,6 +236,8 @@ class QueryLoop:
 
     def _explained(self, failure: BaseException) -> OutboxError:
         error = explain(failure)
+        if isinstance(error, DefectError) and not isinstance(failure, PySparkException | Py4JError):
+            log.error("job_defect", exc_info=failure)  # of what Spark reports, spark.log has the text
         if isinstance(error, SMALLER_MAY_PASS) and self._size.max_events == 1:
             return SmallestBatchError(f"a batch of a single event fails, too. {error}")
         return error

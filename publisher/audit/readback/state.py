@@ -51,11 +51,12 @@ class AuditState:
 def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
     """Return the state that a killed audit left, None where there is none.
 
-    Raises SettingsError for another audit's, and for a folder or file that another user has or may write to.
+    Raises SettingsError for another audit's, and for a folder or file that another user has or may write to, or a link of theirs.
     """
     path = folder / "state.json"
     found = [each.stat() for each in (folder, path) if each.exists()]
-    if any(each.st_uid != os.geteuid() or others_may_write(each) for each in found):
+    is_planted = folder.is_symlink() and os.lstat(folder).st_uid not in (0, os.geteuid())
+    if is_planted or any(each.st_uid != os.geteuid() or others_may_write(each) for each in found):
         raise SettingsError(
             f"{folder} is another user's, or others may write to it: they would decide what an audit finds that keeps its state there. "
             f"Name another --state, or `chmod -R go-w {folder}` if all in it is yours"

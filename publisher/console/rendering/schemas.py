@@ -11,7 +11,7 @@ from typing import NamedTuple
 import structlog
 
 from publisher.console.rendering.masking import shown_bytes, shown_text
-from service.errors import SettingsError
+from service.errors import SettingsError, reason_of
 from service.formats.registry.schemas import RegistrySchemas
 from service.formats.remembered import SchemaCache
 from service.formats.values import as_json
@@ -119,7 +119,7 @@ class SchemaLookup:
             self._close_client()  # a new client reads the present secrets and certificates
         except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread continues
             _log.warning("console_schema_failed", schema_id=schema_id, exc_info=error)
-            said = f"{type(error).__name__}: {error}"
+            said = f"{reason_of(error)}; the log has the traceback"
         return SchemaAnswer(None, trouble=said, until=time.monotonic() + AGAIN_S)
 
     def _subjects(self, schema_id: int) -> str:

@@ -46,6 +46,14 @@ def test_what_is_not_a_progress_record_is_refused(value: bytes) -> None:
         Progress.decode(value)
 
 
+def test_what_is_not_a_progress_record_is_not_quoted() -> None:
+    """Its text becomes the lane's reason to stop, which more people read than the topic; records have session keys."""
+    value = replace(RECORD, cursor=Cursor(3, "alice")).encode().replace(b'"seq":7', b'"seq":"7"')
+    with pytest.raises(ValueError, match="not a progress record") as refused:
+        Progress.decode(value)
+    assert "alice" not in str(refused.value)
+
+
 @pytest.mark.parametrize("field", ["version", "cluster_id", "outbox_uuid", "resumed"])
 def test_what_others_write_to_the_topic_fills_no_log_and_no_table(field: str) -> None:
     fields = orjson.loads(RECORD.encode()) | {field: "\x1b" * 900_000}

@@ -145,7 +145,7 @@ def test_a_progress_record_that_cannot_be_read_is_named_and_a_record_of_no_lane_
     assert newest_delivered(settings, outbox) == [Delivered(4, COMMIT, epoch=1)]
     producer.produce(topic, b"rubbish", key="1/1", partition=1)
     assert producer.flush(30) == 0
-    with pytest.raises(ContinuityError, match=rf"{topic}: not a progress record: b'rubbish'"):
+    with pytest.raises(ContinuityError, match=rf"{topic}: not a progress record, of 7 bytes"):
         newest_delivered(settings, outbox)
 
 

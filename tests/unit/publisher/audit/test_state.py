@@ -44,6 +44,22 @@ def test_no_audit_begins_in_a_folder_that_another_user_may_write_to(
         load(folder, {})
 
 
+def test_no_audit_follows_another_users_link_to_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would replace `state.json` there, and remove it at its end: in any folder of this user's."""
+    mine, link = tmp_path / "mine", tmp_path / "link"
+    mine.mkdir(mode=0o700)
+    link.symlink_to(mine)
+    assert load(link, {}) is None
+    lstat = os.lstat
+    monkeypatch.setattr(
+        os, "lstat", lambda path: os.stat_result([*lstat(path)[:4], os.getuid() + 1, *lstat(path)[5:]])
+    )
+    with pytest.raises(SettingsError, match="another user's"):
+        load(link, {})
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff"])
 def test_a_damaged_state_is_named(tmp_path: Path, content: bytes) -> None:
     tmp_path.chmod(0o700)

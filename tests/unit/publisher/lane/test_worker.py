@@ -164,18 +164,21 @@ class Odd(FakeLane):
     def _fail(self) -> None:
         if self._left:
             self._left -= 1
-            raise TypeError("odd")
+            b"\xffalice".decode()
 
 
 def test_an_exception_that_nothing_explains_holds_the_lane_and_does_not_end_the_process() -> None:
     lane = Odd(3)
     worker = worker_of(lane, threading.Event(), 0.001)
-    worker.run()
+    with capture_logs() as logged:
+        worker.run()
     assert (worker.bug, worker.stopped, worker.done) == (None, None, True)
     assert lane.opened == 4
     (reason, why), *_ = lane.shown
     assert why is StopReason.UNEXPECTED
-    assert "TypeError('odd')" in str(reason)
+    assert "UnicodeDecodeError at test_worker.py, line " in str(reason)
+    assert "alice" not in str(reason)
+    assert any(line["event"] == "lane_unexpected" and line["exc_info"] for line in logged)
     assert lane.shown[-1] == RUNNING
 
 

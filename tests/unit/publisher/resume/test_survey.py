@@ -126,6 +126,16 @@ def test_foreign_records_of_later_epochs_are_removed_with_the_others(monkeypatch
         surveyed(monkeypatch, *flood)
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_tombstones_of_others_fill_no_memory(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
+    lane = partitions - 1
+    few = [StoredProgress(progress_key(epoch, lane), None) for epoch in range(2, 5_000)]
+    assert surveyed(monkeypatch, *few, OURS, partitions=partitions).later == {}
+    flood = (StoredProgress(progress_key(epoch, lane), None) for epoch in range(2, 110_000))
+    with pytest.raises(StoppedError, match=r"over 100,000 lanes.*delete the topic.*--from mirror"):
+        surveyed(monkeypatch, *flood, partitions=partitions)
+
+
 def test_what_a_database_that_was_set_back_has_lost_is_not_beyond_any_lane(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

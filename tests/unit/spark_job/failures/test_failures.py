@@ -146,6 +146,20 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         False,
         "violates",
     ),
+    "value": (
+        psycopg.errors.InvalidTextRepresentation('invalid input syntax for type bigint: "secret"'),
+        RefusedError,
+        16,
+        False,
+        "InvalidTextRepresentation",
+    ),
+    "value that the client refuses": (
+        psycopg.DataError("date too large: 'secret'"),
+        RefusedError,
+        16,
+        False,
+        "DataError",
+    ),
     "right": (
         psycopg.errors.InsufficientPrivilege("denied for table batch"),
         RefusedError,
@@ -458,16 +472,29 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         "/dev/null",
     ),
     # Defects
-    "a key in this process": (KeyError(5), DefectError, 21, True, "KeyError: 5"),
-    "a type in this process": (TypeError("no len()"), DefectError, 21, True, "TypeError: no len()"),
-    "Arrow in this process": (pa.ArrowInvalid("bad cast"), DefectError, 21, True, "ArrowInvalid: bad cast"),
-    "a key in a task": (in_worker("KeyError: 'x'"), DefectError, 21, True, "KeyError: 'x'"),
-    "Arrow in a task": (
-        in_worker("pyarrow.lib.ArrowInvalid: offset overflow"),
+    "a key in this process": (KeyError("secret"), DefectError, 21, True, "KeyError"),
+    "a type in this process": (TypeError("secret"), DefectError, 21, True, "TypeError"),
+    "Arrow in this process": (pa.ArrowInvalid("secret"), DefectError, 21, True, "ArrowInvalid"),
+    "a key in a task": (
+        in_worker("KeyError: 'secret'"),
         DefectError,
         21,
         True,
-        "offset overflow",
+        "KeyError at task.py, line 120.",
+    ),
+    "Arrow in a task": (
+        in_worker("pyarrow.lib.ArrowInvalid: secret\nof two lines"),
+        DefectError,
+        21,
+        True,
+        "pyarrow.lib.ArrowInvalid at task.py, line 120.",
+    ),
+    "a library in a task": (
+        in_worker("library.errors.OddError: the secret"),
+        JobFailedError,
+        10,
+        True,
+        "a task raised library.errors.OddError at task.py, line 120 (",
     ),
     "a file of a task": (in_worker("PermissionError: [Errno 13] denied"), JobFailedError, 10, True, "denied"),
     "damage that passes": (

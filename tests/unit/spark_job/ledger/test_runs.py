@@ -19,5 +19,10 @@ def test_the_reason_of_an_end_can_be_stored_whatever_a_server_said(foreign: str)
     assert "\x1b" not in noted
 
 
+def test_the_reason_of_an_end_quotes_no_value() -> None:
+    """The row stays for ever, and no erasure searches it."""
+    assert because(KeyError("alice"), None) == "KeyError: KeyError"
+
+
 def test_a_run_that_ended_as_asked_says_so() -> None:
     assert because(None, None) == STOPPED
