@@ -29,8 +29,15 @@ class TransformRaisedError(Exception):
     """The transform raised, or returned what cannot be stored, and the session is at fault. `cause`: what was raised."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"{type(cause).__name__}: {cause}")
+        super().__init__(cause)
         self.cause = cause
+
+    def __str__(self) -> str:
+        try:
+            text = str(self.cause)
+        except Exception:  # noqa: BLE001 - the text of a user's class may raise anything, too
+            text = "<exception str() failed>"  # Python's words in a traceback
+        return f"{type(self.cause).__name__}: {text}"
 
 
 class TransformStoppedError(Exception):
@@ -74,7 +81,7 @@ def _lacking_resource(error: BaseException) -> BaseException | None:
         if (
             isinstance(cause, MemoryError)
             or (isinstance(cause, OSError) and cause.errno in _NO_RESOURCES)
-            or (isinstance(cause, RuntimeError) and str(cause) == "can't start new thread")
+            or (isinstance(cause, RuntimeError) and cause.args == ("can't start new thread",))
         ):
             return cause
         seen.add(id(cause))

@@ -247,7 +247,7 @@ def spark_log(settings: JobSettings, folder: WorkFolder) -> str:
     In this process' own, where another user has put a file or a link of that name: Spark would append to whatever it leads to.
     """
     path = os.path.join(os.path.abspath(settings.cache), _LOG)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         if os.lstat(path).st_uid not in (0, os.geteuid()):
             own = str(folder.path / _LOG)
             log.warning("spark_log_elsewhere", named=path, used=own)

@@ -11,7 +11,7 @@ from service.formats.writer import RegistryAwayError, Schemas, UnusableSchema, W
 from spark_job import OutputEvent, Position, Session
 from spark_job.outputs.encoding import EncodedOutputs, InvalidOutputError, encode
 from spark_job.outputs.schemas import OutputSchemaRefusedError
-from spark_job.outputs.transform_failures import TransformRaisedError, run_transform
+from spark_job.outputs.transform_failures import TransformRaisedError, failure_text, run_transform
 from spark_job.sessions.session import SchemaDecode
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -21,6 +21,13 @@ ENCODE = partial(encode, max_bytes=1_000)
 
 class AwayError(Exception):
     """A user's own class."""
+
+
+class TextlessError(RuntimeError):
+    """A user's own class, whose text needs what nobody has set."""
+
+    def __str__(self) -> str:
+        raise AttributeError("reason")
 
 
 class Away(dict[int, WriterSchema | UnusableSchema]):
@@ -48,6 +55,16 @@ def test_the_session_is_at_fault_for_what_its_transform_raises(error: BaseExcept
         run(transform)
     assert raised.value.cause is error
     assert str(raised.value) == f"{type(error).__name__}: {error}"
+
+
+def test_the_session_is_at_fault_even_if_the_error_has_no_text() -> None:
+    def transform(_: Session) -> list[OutputEvent]:
+        raise TextlessError
+
+    with pytest.raises(TransformRaisedError) as raised:
+        run(transform)
+    assert str(raised.value) == "TextlessError: <exception str() failed>"
+    assert "TextlessError: <exception str() failed>" in failure_text(raised.value.cause)
 
 
 def test_the_session_is_at_fault_for_outputs_that_cannot_be_stored() -> None:

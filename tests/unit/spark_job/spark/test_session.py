@@ -290,6 +290,15 @@ def test_sparks_log_is_beside_the_cache_and_its_settings_are_there(start: Starti
     assert "appender.file.filePermissions = rw-------" in text
 
 
+def test_spark_starts_although_the_folder_of_the_cache_cannot_be_used(
+    start: Starting, tmp_path: Path
+) -> None:
+    """The cache may be lost, and the job then rebuilds what it held: it must not be needed for a start either."""
+    (tmp_path / "file").touch()
+    told = start(cache=str(tmp_path / "file"))["spark.driver.extraJavaOptions"]
+    assert f"-Doutbox.spark.log={tmp_path / 'file' / 'spark.log'}" in shlex.split(told)
+
+
 @pytest.mark.parametrize("is_link", [True, False])
 def test_sparks_log_follows_no_link_and_no_file_of_another_user(
     start: Starting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
