@@ -34,7 +34,8 @@ _DEFECT = re.compile(
     r"((Key|Index|Type|Value|Attribute|Assertion|Name|ZeroDivision|Overflow|Unicode\w+|Recursion|Runtime|NotImplemented|UnboundLocal)Error"
     r"|StopIteration|struct\.error|orjson\.\w+|pyarrow\.lib\.Arrow\w+)\b"
 )
-_OURS = ("service.", "spark_job.", "contract.")
+_OURS = ("service.", "spark_job.", "contract.", "spark_outbox.")
+"""In a wheel the first and the third are below the last."""
 _KIND = re.compile(r"[\w.]*")
 
 # (signs in Spark's text, error, what it means and how to fix it); the first match counts. The job's own errors come first: their texts may

@@ -159,7 +159,10 @@ def test_a_kill_at_any_step_drops_nothing_unproven_and_is_mended_by_the_next_run
     ("fault", "remedy"),
     [
         (lambda method, path: (403, "AccessDenied"), "allowed to list the bucket"),
-        (lambda method, path: (403, "AccessDenied") if method == "PUT" else None, "allowed to list the bucket"),
+        (
+            lambda method, path: (403, "AccessDenied") if method == "PUT" else None,
+            "allowed to list the bucket",
+        ),
         (lambda method, path: (507, "QuotaExceeded") if method == "PUT" else None, "as the test wants"),
         (
             lambda method, path: (503, "SlowDown") if method == "PUT" and "day" in path else None,

@@ -496,6 +496,13 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         True,
         "a task raised library.errors.OddError at task.py, line 120 (",
     ),
+    "ours in a task, installed": (
+        in_worker("spark_outbox.service.errors.OddError: no secret"),
+        JobFailedError,
+        10,
+        True,
+        "a task raised spark_outbox.service.errors.OddError: no secret (",
+    ),
     "a file of a task": (in_worker("PermissionError: [Errno 13] denied"), JobFailedError, 10, True, "denied"),
     "damage that passes": (
         in_worker("spark_job.sessions.errors.DamagedStateError: it has another format"),
