@@ -2,7 +2,7 @@
 
 Sessions that close below that offset are already in the outbox and are discarded. Each event is judged by the assembly rules that the
 lineage has for its offset, and by the verdicts on schema ids that are stored with the position. The result must have the recorded digest,
-which proves the recovery.
+which proves the recovery. assembly/task.py (`_open`) chooses between the cache and a rebuild.
 """
 
 import gc
