@@ -55,7 +55,7 @@ def run(
 ) -> None:
     """Run until SIGTERM, SIGINT or `spark-job stop`, which stop between two batches.
 
-    `standby`: wait while another run owns the outbox, also after losing it to one.
+    `standby`: while another run owns the outbox, wait; if one takes it over from this run, wait again instead of ending.
 
     Raises OutboxError (with the exit code of its kind) when a person must decide or repair something; nothing is lost by that.
     """

@@ -1,4 +1,4 @@
-"""Dead letters as rows."""
+"""Dead letters as rows. The letter of a record that cannot be decoded is made in sessions/parsing/records.py (`_malformed`)."""
 
 import re
 from collections.abc import Sequence

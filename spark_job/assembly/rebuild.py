@@ -1,8 +1,8 @@
 """Rebuild the sessions that are open at an offset: assemble the partition's records in Kafka from the safe offset up to there.
 
-Sessions that close below that offset are already in the outbox and are discarded. Each event is judged by the assembly rules that the
-lineage has for its offset, and by the verdicts on schema ids that are stored with the position. The result must have the recorded digest,
-which proves the recovery.
+Sessions that close before the offset at which the rebuild ends are in the outbox already, and are discarded. Each event is judged by the
+assembly rules that the lineage has for its offset, and by the verdicts on schema ids that are stored with the position. The result must
+have the recorded digest, if one is recorded, which proves the recovery. assembly/task.py (`_open`) chooses between the cache and a rebuild.
 """
 
 import gc
@@ -68,7 +68,8 @@ def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
 
 def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Rebuilt) -> None:
     for applied, new in _pieces(of, task):
-        # Not applied again: every session that max_open_bytes ended began below the safe offset (sessions/partition_limits.py).
+        # `max_open_bytes` is not applied again: the sessions that it ended began below the safe offset, so a rebuild does not see them
+        # whole (sessions/partition_limits.py).
         rules = replace(applied.rules, max_open_bytes=None)
         again = judged_again(schemas_for(rules, task), new, rules, of.refused, budget)
         assembled = assemble(found.state, again.records, rules, again.schemas)
@@ -81,7 +82,9 @@ def _read_again(of: Slice, task: TaskSettings, budget: RegistryBudget, found: Re
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection, a third of the time: it would scan the messages of a piece again and again, and none is in a cycle."""
+    """Pause garbage collection, which would take a third of the time: it would scan a piece's messages again and again, though none is in
+    a cycle.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -44,7 +44,9 @@ class SparkRecords:
         for batch in given:
             earliest = pc.min(batch.column("ts")).as_py()
             if earliest is not None and earliest < _MOVED_BELOW_MS:
-                raise TimeMovedError(f"a record has the time {earliest} ms, or another one before 1901")
+                raise TimeMovedError(
+                    f"a record's time is before 1901: {earliest} ms by Spark, which may have changed it"
+                )
             yield batch
 
 
@@ -57,7 +59,10 @@ class DirectReader:
     def read(
         self, given: Iterable[pa.RecordBatch], slices: Mapping[int, Slice], settings: TaskSettings
     ) -> Iterator[pa.RecordBatch]:
-        """Read the slices whose places among the source numbers are given. Raises RecordsGoneError, NoAnswerError."""
+        """Read slices from Kafka; `given` has their indexes in the sorted source numbers of `slices`.
+
+        Raises RecordsGoneError, NoAnswerError.
+        """
         numbers = sorted(slices)
         for place in (place for batch in given for place in batch.column(0).to_pylist()):
             source, of = numbers[place], slices[numbers[place]]

@@ -200,7 +200,9 @@ class _Partition:
         }
 
     def _open(self) -> tuple[OpenState, list[DeadLetter]]:
-        """Return the sessions open at the slice's start, and letters that an upgrade must keep."""
+        """Return the sessions open at the slice's start, and the letters of sessions that silence closed during the rebuild, if they are
+        kept (Slice.keep_timed_out).
+        """
         began = time.perf_counter()
         reach("task.before_open")
         settled: list[DeadLetter] = []
@@ -219,7 +221,8 @@ class _Partition:
             }
         state = state.with_types(self._of.names_before)
         if self._of.rules.format not in ("json", "bytes"):
-            # Fetched now, so that no transform waits for a server. Few schemas are so large that they are dropped before they are used.
+            # Fetched now, so that no transform waits for the registry. Some may have left the memory again before they are used, but
+            # only if they are very large together.
             for schema_id in sorted(frozenset().union(*(chunk.schema_ids for chunk in state.chunks))):
                 self._schemas[schema_id]
         self._seconds["open_s"] += time.perf_counter() - began
@@ -243,7 +246,7 @@ class _Partition:
             )
         except TransformRaisedError as raised:
             if transform.stop_on_error:
-                # The outbox keeps the text, in which an erasure would not find a session key.
+                # The text names the session by its end, not its key: the outbox stores it, and an erasure would not find a key in it.
                 raise TransformStoppedError(
                     f"{transform.function} failed for the session that ends at {'/'.join(map(str, session.end))} "
                     '([transform] on_error = "stop"; "dead_letter" keeps such sessions and continues)'

@@ -1,4 +1,7 @@
-"""Ask Kafka about the input topics: their ids, partitions and bounds; show offsets to lag tools."""
+"""Ask Kafka about the input topics: their ids, partitions and bounds; show offsets to lag tools.
+
+recovery/findings.py decides what a start does about topics that were created again, and about offsets that Kafka has lost.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -7,6 +7,9 @@
 - That is the ceiling. It is doubled after many batches; each failure of that doubles the number of batches until the next attempt. So a
   backlog that does not fit costs a number of failures that grows with the logarithm of its batches.
 - After a run that was stopped, or whose process ended for another reason, nothing is remembered: the next takes what the settings allow.
+
+failures/explain.py decides which failures size can explain (`is_of_size`), ledger/runs.py which past runs count as stopped (`sizes`).
+input/source.py says how Spark chooses a batch's offsets within this limit.
 """
 
 from collections.abc import Iterable, Sequence

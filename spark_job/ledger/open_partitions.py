@@ -1,4 +1,7 @@
-"""What is open in each partition at a position: the part of a ledger row that recovery needs beside the offsets."""
+"""What is open in each partition at a position: the part of a ledger row that recovery needs beside the offsets.
+
+assembly/task.py (`_open`) takes the open sessions from the cache, or rebuilds them.
+"""
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping

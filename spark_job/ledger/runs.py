@@ -1,4 +1,4 @@
-"""The runs: one row of outbox.run for each start, which tells whether the outbox was restored, and why the run before it ended."""
+"""The runs: outbox.run has one row for each, with the position that it continued from and, unless it was killed, why it ended."""
 
 import os
 import re
@@ -31,7 +31,7 @@ _REMEMBERED = 50
 
 @dataclass(frozen=True)
 class Run:
-    """What a start found and decided. Offsets as `{topic id: {partition: offset}}`."""
+    """A row of outbox.run: what the start decided, and how the run ended. Offsets as `{topic id: {partition: offset}}`."""
 
     run_id: UUID
     generation: int
@@ -51,7 +51,7 @@ class Run:
     server_system_identifier: int
     server_timeline: int
     failed_before: str | None = None
-    """Why the attempt before this one ended, which may make this one fail, too. None in a process' first attempt."""
+    """Why the process' previous attempt ended; the same cause may end this one. None for a first attempt."""
 
     @property
     def failed(self) -> bool:
@@ -101,12 +101,14 @@ class Begun:
 
     @property
     def reissued_offsets(self) -> int:
-        """Offsets that an earlier generation has read and this one reads and computes again: after a restore with reissue."""
+        """Number of offsets that were read before and are read again: 0 except after a restore with reissue, or after Kafka has lost the
+        end of the input and assigns offsets a second time.
+        """
         return sum(max(0, self.read.at(where) - offset) for where, offset in self.resumes_at.items())
 
     @property
     def rebuild_offsets(self) -> int:
-        """Number of offsets that are read again if no open session is in the cache; fewer otherwise."""
+        """The most offsets that rebuilds read again: all of them if the cache has no open session, fewer otherwise."""
         return sum(max(0, self.resumes_at.at(where) - each.safe) for where, each in self.open.items())
 
 
@@ -142,12 +144,14 @@ def because(error: BaseException | None, failed_at: int | None) -> str:
     if error is None:
         return STOPPED
     size = "" if failed_at is None else _OF_SIZE.format(failed_at)
-    # A server may have said it, with what Postgres does not take.
+    # The text may be a server's, with characters that Postgres refuses.
     return printable(f"{type(error).__name__}: {size}{reason_of(error)}", keep="\n\t")[:_BECAUSE_CHARS]
 
 
 def sizes(connection: Connection, end: Offsets, attempt: int) -> list[PastRun]:
-    """Return what the newest runs show about the size of batches, the newest first. `end` and `attempt`: of the run that begins.
+    """Return what the newest runs show about the size of batches, the newest first.
+
+    `end`: where the new run resumes; `attempt`: its number within its process.
 
     A run whose process ended for a reason other than size counts as stopped: the cause may have been repaired.
     """

@@ -201,7 +201,10 @@ class EventRules:
         )
 
     def _time_out(self, key: str, session: OpenSession, closing: int, detail: str) -> None:
-        """End a session by timeout. `closing`: offset of the record that showed the timeout; `detail`: for a letter."""
+        """End a session by timeout; `on_timeout` decides between outputs and a letter.
+
+        `closing`: offset of the record that showed the timeout; `detail`: for a letter.
+        """
         if self.settings.on_timeout == "emit" and not session.is_tombstone:
             self._close(key, session, Unended("timeout", session.last, closing))
         else:
@@ -228,7 +231,10 @@ class EventRules:
     def _end_if_silent(
         self, key: str, session: OpenSession | None, latest: int, low: int, high: int
     ) -> OpenSession | None:
-        """End the session if other keys' records show its silence. `latest`: their latest time, which `clock` has not confirmed yet."""
+        """End the session, as `_time_out` does, if other keys' records show its silence.
+
+        `latest`: their latest time, which `clock` has not confirmed yet.
+        """
         if session is None:
             return None
         limit = session.max_ts + self.settings.silence_ms

@@ -1,6 +1,6 @@
 """Events as columns. A row is an index into them; nothing is copied until an event is asked for.
 
-The assembler judges events by (key, offset), see `groups`. No order follows their times.
+The assembler judges events by (key, offset), see `groups`. Events are never ordered by time.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ START, ENTRY, END = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events of one partition: by offset as they were read (`Records`), or by (session's start, offset) as they are kept (`EventChunk`)."""
+    """Events of one partition, ordered by offset as read (`Records`), or by (session's start, offset) as kept (`EventChunk`)."""
 
     offset: Int
     ts: Int
@@ -32,7 +32,9 @@ class Events:
     event_id: pa.LargeBinaryArray | None
     """None if event ids are not configured."""
     type: pa.LargeBinaryArray | None = None
-    """Types in UTF-8 of events whose kind does not determine them: entries have several types, or other rules applied. Else NULL, None."""
+    """Types (UTF-8), kept if kinds do not determine them: entries have several types, or other rules applied to an event. NULL: the kind
+    determines this event's type. None: kinds determine the types of all.
+    """
     bounds: Int = field(init=False)
     data: memoryview = field(init=False)
 
@@ -57,7 +59,7 @@ class Events:
         return self.payload.slice(begin, end - begin).to_pylist()  # type: ignore[no-any-return]
 
     def types(self, begin: int, end: int, names: Sequence[str]) -> list[str]:
-        """The types of the rows [begin, end). `names`: of the kinds."""
+        """The types of the rows [begin, end). `names[kind]`: the type of an event without one of its own."""
         own = None if self.type is None else self.type.slice(begin, end - begin)
         return _types(self.kind[begin:end], own, names)
 
@@ -136,7 +138,7 @@ class OrderedEvents:
         return self._of.payload.take(pa.array(self._rows[begin:end])).to_pylist()  # type: ignore[no-any-return]
 
     def types(self, begin: int, end: int, names: Sequence[str]) -> list[str]:
-        """The types of the rows [begin, end). `names`: of the kinds."""
+        """The types of the rows [begin, end). `names[kind]`: the type of an event without one of its own."""
         own = None if self._of.type is None else self._of.type.take(pa.array(self._rows[begin:end]))
         return _types(self.kind[begin:end], own, names)
 

@@ -146,21 +146,24 @@ def read(table: pa.Table, places: Mapping[int, TopicPartition]) -> BatchResult:
         cut = sorted(where for where in distinct if sum(each.where == where for each in partitions) > 1)
         raise SettingsError(
             f"the records of {', '.join(f'{where.topic_id}/{where.partition}' for where in cut)} (topic id/partition) were cut apart among "
-            "Spark's tasks. Options that cut Spark's Kafka source into smaller pieces (minPartitions, maxRecordsPerPartition) must not be "
-            "set, in [job.spark_options] or by a plug-in of the cluster"
+            "Spark's tasks. Remove options that cut Spark's Kafka source into smaller pieces (minPartitions, maxRecordsPerPartition) from "
+            "[job.spark_options] and from the cluster's plug-ins"
         )
     letters.sort(key=lambda letter: (letter.where, letter.closing_offset, letter.first_offset, letter.reason))
     return BatchResult(sessions, letters, partitions, counts, seconds)
 
 
 def _others(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield the rows that are not sessions, in bounded pieces: very many letters would otherwise be in memory three times."""
+    """Yield the rows that are not sessions, in bounded pieces. Otherwise very many letters would be in memory three times: in the table, in
+    its filtered copy and as Python objects.
+    """
     for part in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
         yield from part.filter(pc.not_equal(part.column("kind"), rows.SESSION)).to_pylist()
 
 
 def parts(sessions: Sequence[SessionRow], max_row_bytes: int) -> list[list[OutputRow]]:
-    """Return the rows of each part, in key-byte order: one row for each key and part.
+    """Spread a batch's sessions over parts, each stored under its own batch id, so that a key has at most one row in each part and rows
+    stay within `max_row_bytes`. Return each part's rows, in key-byte order.
 
     A key's sessions stay in closing order. They continue in the next part only if their row would exceed `max_row_bytes`. The first part
     exists even without rows.

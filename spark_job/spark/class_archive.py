@@ -20,13 +20,16 @@ _QUIET = "-Xlog:cds*=error"
 def archive(java: str) -> Path:
     """Return the path of the archive for this Java (an executable) and this Spark. It need not exist."""
     jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
-    # The JVM compares the same: an archive is valid while each jar has its former size and time.
+    # The name covers each jar's path, size and time. The JVM compares the same, and ignores an archive if one has changed.
     content = "\n".join([_release(Path(os.path.realpath(java))), *map(_known, jars)])
     return cache_dir().parent / "classes" / f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.jsa"
 
 
 def options(java: str) -> list[str]:
-    """Return the JVM's options for using the archive; none without one, or for one that others may have written: it is code."""
+    """Return the JVM's options for using the archive.
+
+    Empty if there is no archive, or if others may have written it: the JVM would run its code.
+    """
     path = archive(java)
     return [f"-XX:SharedArchiveFile={path}", _QUIET] if path.is_file() and _is_trusted(path) else []
 

@@ -2,7 +2,10 @@
 
 A batch of ten events costs about as much as one of a thousand: Spark plans it, tasks begin and end, a transaction commits. Without a pause
 the next one begins at once, and any input, however little, takes a whole core. So a batch begins no sooner after the one before than the
-setting allows, which lets more events come together; if the job is behind, it begins at once.
+setting allows, which lets more events come together; if the job is behind, it begins at once. After a longer idle time the first two
+batches begin at once, because the time counts from the end of the last pause.
+
+input/source.py says how Spark chooses a batch's offsets.
 """
 
 import time

@@ -1,4 +1,7 @@
-"""Whether another attempt follows a failed one, and with which plan. `restart_strategy` decides when."""
+"""Whether another attempt follows a failed one, and with which plan. `restart_strategy` decides when.
+
+service/errors.py has each error's exit code and `may_pass`; failures/explain.py chooses the error.
+"""
 
 import re
 import threading

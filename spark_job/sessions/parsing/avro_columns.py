@@ -31,14 +31,14 @@ class Kept:
         """For a text: where it begins in the data. For a time: milliseconds. For an enum: its symbol's index."""
         self.size = np.zeros(count, np.int64)
         self.symbol = np.zeros(count, bool)
-        """Whether it is an enum's."""
+        """Whether the value is an enum's symbol."""
         self.text = np.zeros(count, bool)
-        """Whether it is a text of the data."""
+        """Whether the value is a text, at `begin` in the data."""
         self.symbols: list[str] = []
         self._places: dict[tuple[str, ...], int] = {}
 
     def place(self, symbols: tuple[str, ...]) -> int:
-        """Return where the symbols of an enum begin among those of all enums of the field."""
+        """Return the index in `symbols` at which this enum's symbols begin; append them if they are new."""
         found = self._places.setdefault(symbols, len(self.symbols))
         if found == len(self.symbols):
             self.symbols.extend(symbols)
@@ -53,7 +53,7 @@ class AvroColumns:
         self._data = np.frombuffer(data, np.uint8)
         self._at, self._end = begin.copy(), end
         size = end - begin
-        # budget.most_values, of all at once.
+        # As budget.most_values, for all values at once.
         self._values_left = size + np.minimum(MORE_FOR_EACH_BYTE * size + MORE, MOST_MORE)
         self.good: Bool = np.ones(len(begin), bool)
         """Whether each is a value of the schema with fields of the right types."""

@@ -7,7 +7,7 @@ not on how many sessions are open.
 
 The digest identifies a state. It covers the table, which has checksums of each session's events, but not how entries are spread over
 segments and events over chunks: wherever the input was cut, and whether sessions were kept or rebuilt from Kafka, equal open sessions have
-one digest.
+one digest. assembly/task.py (`_open`) chooses between the cache and a rebuild.
 """
 
 from collections.abc import Collection, Iterable, Sequence
