@@ -1,7 +1,7 @@
 """Describes and creates the topics that a publisher writes: the compacted progress topic, and the output topics with their limits.
 
-A missing output topic is created, or stops the lane. A topic that was deleted and created again has another id: `check_topics`, in
-publisher/outbox/topic_ids.py, stops the lane then.
+A missing output topic is created, stops the lane, or, where a person has decided so, has its rows parked (lane/parking.py). A topic that
+was deleted and created again has another id: `check_topics`, in publisher/outbox/topic_ids.py, stops the lane then.
 """
 
 import threading
