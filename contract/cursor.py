@@ -1,4 +1,4 @@
-"""A lane's position in the outbox. Pure."""
+"""A lane's position in the outbox. Its progress record carries it to Kafka (progress.py). Pure."""
 
 from dataclasses import dataclass
 from functools import total_ordering

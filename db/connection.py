@@ -39,7 +39,7 @@ def longest_wait_s(settings: PostgresSettings) -> float:
 
 
 def connect(settings: PostgresSettings, application: str, **options: Any) -> psycopg.Connection[TupleRow]:
-    """Open a connection that pg_stat_activity shows as `application`.
+    """Open a connection that pg_stat_activity shows as `application`. Reads `dsn_file` again, so a new password needs no restart.
 
     Raises UnavailableError if the server does not answer, or its subclass: CredentialsRefusedError if the server refuses the login or a
     certificate is not valid, HostUnknownError if no host has the name, ReadOnlyServerError if `target_session_attrs` passes over each

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from publisher.archive.files import ArchiveDamagedError, manifest_name
 
 MOST_BYTES = 4_000_000
-"""A partition has a file for each day of its batches."""
+"""Bytes of the largest manifest that is accepted. It lists at least one file for each day of the partition's batches."""
 
 _Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Natural = Annotated[int, Field(ge=0)]
@@ -26,7 +26,10 @@ class Strict(BaseModel):
 
 
 class Origin(Strict):
-    """The database that wrote the archive. A copy of it differs in one of these, unless it was started from a snapshot of the disk."""
+    """The database that wrote the archive.
+
+    A copy of that database differs in at least one of these, unless it was started from a disk snapshot.
+    """
 
     system_identifier: int
     database_oid: _Natural
@@ -56,7 +59,10 @@ class DataFile(Strict):
 
 
 class Manifest(Strict):
-    """The archive of one partition. Batches are inclusive; files in the order of their rows. `origin` None: from before it was noted."""
+    """The archive of one partition. Batches are inclusive; files in the order of their rows.
+
+    `origin` is None in manifests from before it was recorded.
+    """
 
     format: Literal[1] = 1
     outbox_uuid: UUID
@@ -75,7 +81,7 @@ class Manifest(Strict):
 
     def encode(self) -> bytes:
         """Return the text of the file."""
-        # Without fields that an older manifest does not have, so that its digest stays the same.
+        # Leaves out fields that are None: older manifests lack them, and their digest must stay the same.
         return orjson.dumps(self.model_dump(exclude_none=True), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
 
 
@@ -101,5 +107,5 @@ def name_of(manifest: Manifest) -> str:
 
 
 def day_of(moment: datetime) -> str:
-    """Return the folder's day, in UTC: Postgres is asked in UTC."""
+    """Return the day in the folder's name. `moment` is in UTC, because Postgres is asked in UTC."""
     return moment.date().isoformat()

@@ -1,4 +1,4 @@
-"""Opens the archive that the settings name. Nothing else of the publisher imports what needs the extra `archive`."""
+"""Opens the archive that the settings name. What needs the extra `archive` is imported only behind `open_archive` or `extra_for`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,8 +28,8 @@ def open_archive(
 ) -> "Archive":
     """Return the archive of the outbox; `writing`: also to change it.
 
-    Raises SettingsError where none is set, its folder or bucket is not there, pyarrow is not installed, or a copied database would change
-    it; UnavailableError where the folder or bucket does not answer.
+    Raises SettingsError where none is set, its folder or bucket is not there, pyarrow is not installed, or `writing` and this database is a
+    copy; UnavailableError where the folder or bucket does not answer.
     """
     if not settings.archive:
         raise SettingsError(

@@ -35,7 +35,8 @@ def assign(
 
     `holders`: every lane -> the process that holds it, None where nobody does. A lane that something else holds (a
     resume, say) counts towards the even spread and is left alone. A process that is not among the living, because
-    its heartbeat is late, does nothing: its lanes may be others' in a moment. `rather_keep`: given up last.
+    its heartbeat is late, does nothing: its lanes may be others' in a moment. `rather_keep`: lanes to
+    give up last: stopped ones, which no other process could deliver either.
     """
     if me not in living:
         return Assignment()
@@ -55,7 +56,7 @@ def assign(
 def only_deliverable_by(
     me: str, living: Collection[str], holders: Mapping[int, str | None], ended: Collection[int]
 ) -> frozenset[int]:
-    """Return the lanes that nobody but the process `me` could deliver: all that have work, empty while any other process lives.
+    """Return the lanes that only `me` could deliver: all that have work if no other process lives, else none.
 
     Where every one of them is stopped nothing continues, and `me` may end. With others alive it stands by: their lanes may become its own.
     """

@@ -2,7 +2,7 @@
 
 A process that has lost Kafka fails in all its lanes, as every process does in an outage. Two signs distinguish the cases: others deliver
 meanwhile, or Kafka answers another process, which holds no lane, and not this one. Otherwise the lanes stay where they are: a move would
-only cost a takeover.
+only cost a takeover. All reasons for which a lane moves: assignment/__init__.py.
 """
 
 import time

@@ -32,7 +32,7 @@ _HEADERS: list[tuple[str, bytes | None]] = [
     ("null", None),
     ("outbox-id", b"two"),
 ]
-# The broker's own clock gives no such time.
+# An hour ago: the broker's own clock cannot give this time.
 _AGO_MS = 3_600_000
 _TRANSACTION_LOG = "__transaction_state"
 _REPLICAS = 3
@@ -131,11 +131,11 @@ def _last_stable_offset(scratch: Scratch) -> CheckAnswer:
         if scratch.give_up() or time.monotonic() > deadline:
             return CheckAnswer(
                 "failed",
-                f"{_LSO_WAIT_S:g} s after a transaction was aborted, the last stable offset is {stable}, still before its end",
+                f"{_LSO_WAIT_S:g} s after a transaction was aborted, the last stable offset is {stable}, not yet beyond that transaction",
                 "look for hanging transactions: kafka-transactions.sh find-hanging (docs/kafka.md)",
             )
         time.sleep(_POLL_S)
-    return CheckAnswer("ok", "an open transaction holds it back, its end lets it go")
+    return CheckAnswer("ok", "an open transaction holds it back; after the abort it moves on")
 
 
 def _isolation(scratch: Scratch) -> CheckAnswer:
@@ -143,7 +143,7 @@ def _isolation(scratch: Scratch) -> CheckAnswer:
     if keys != scratch.committed:
         return CheckAnswer(
             "not supported",
-            f"committed were {_listed(scratch.committed)}, a read_committed consumer got {_listed(keys)}",
+            f"{_listed(scratch.committed)} were committed, but a read_committed consumer got {_listed(keys)}",
             _NOT_KAFKA,
         )
     return CheckAnswer("ok", f"{len(keys)} committed records were read, fenced and aborted ones were not")
@@ -236,7 +236,7 @@ def _output_topic(name: str) -> Callable[[Scratch], CheckAnswer]:
 
 
 def _input_topic(name: str) -> Callable[[Scratch], CheckAnswer]:
-    """The job's own user may differ, and its start checks the topic: nothing here fails."""
+    """What the topic lacks is only a warning: the job may run as another user, and checks its topics at its start."""
 
     def ask(scratch: Scratch) -> CheckAnswer:
         as_job = "if the job has another user, run this with its [kafka] settings"
@@ -294,7 +294,7 @@ def _record(scratch: Scratch, key: bytes) -> Any:
 
 
 def _may(scratch: Scratch, name: str, operation: AclOperation) -> bool:
-    """Whether Kafka lets this user do it; a broker that does not say is assumed to. Raises KafkaException."""
+    """Whether Kafka lets this user do it. If the broker does not say, the right is assumed. Raises KafkaException."""
     wanted = TopicCollection([name])
     answers = scratch.admin.answers_within(
         scratch.timeout_s,

@@ -66,7 +66,7 @@ def read_story(connection: Connection, key: str, before: int, shown: ShownValues
 def _in_windows(
     connection: Connection, query: LiteralString, key: str, batch_ids: Collection[int]
 ) -> list[DictRow] | None:
-    """Return a query's rows of a key around these batches, newest first; None if the login may not read them."""
+    """Return what a query finds for a key in the windows of these batches, newest window first; None if the login may not read it."""
     found: list[DictRow] = []
     for window in reversed(windows.holding(connection, batch_ids)):
         ask = partial(read, connection, query, key=key, **window.bounds, rows=ROWS)
@@ -87,7 +87,7 @@ def _history(
         return None
     rows.sort(key=lambda row: row["at"], reverse=True)
     for row in rows:
-        # Only these lines may quote an event, after the reason, which is the outbox's own text.
+        # Only these two kinds may quote an event, behind the reason, which is our own text.
         if row["what"] in ("dead-lettered", "parked"):
             row["detail"] = _quoting(row["detail"], show=show)
     return rows
@@ -125,7 +125,7 @@ def _output(
 
 
 def add_positions(kafka: KafkaSettings, story: PageData) -> None:
-    """Add each output's position in Kafka, read within the offsets of the deliveries, and what could not be read."""
+    """Add where each output is in Kafka, searched within its delivery's offsets; or why that could not be read."""
     outputs: list[Output] = story["found"]
     try:
         spans = {
@@ -138,7 +138,9 @@ def add_positions(kafka: KafkaSettings, story: PageData) -> None:
         return
     records = sum(last - first + 1 for _, _, first, last in spans)
     if records > _MOST_RECORDS:
-        story["kafka"] = f"{records:,} records would have to be read: `publisher trace` does it"
+        story["kafka"] = (
+            f"{records:,} records would have to be read, too many for a page: use `publisher trace`"
+        )
         return
     try:
         found = found_in_kafka(
@@ -162,7 +164,7 @@ def add_consumed(consumers: Consumers, story: PageData, *, show: bool) -> None:
     try:
         found = consumers.of({each.outbox_id for each in outputs})
     except OutboxError as error:
-        # libpq explains in further lines.
+        # Only the first line: libpq's explanation follows.
         story["consumers"] = str(error).partition("\n")[0].rstrip(".")
         return
     story["consumers"] = ""

@@ -2,6 +2,8 @@
 
 Lanes wait for their turn in a queue. A turn that does not end is taken away after a time: its lane hangs, and the others would never
 deliver their rows. The hanging lane keeps its memory; nothing else depends on turns.
+
+A row that its topic does not take is another matter: protocol/refusals.py decides, lane/parking.py parks it.
 """
 
 import threading

@@ -3,7 +3,7 @@
 For each key and window of batches, in one transaction of Postgres:
 
 1. hold off whatever begins to need old rows: audits, resumes, replays;
-2. find the rows that are delivered and that no replay needs;
+2. find the rows that are delivered and that no replay needs (`outbox.rows_of_key`);
 3. write their tombstones, in a transaction of Kafka;
 4. delete the rows, and let rows of `outbox.erased` stand for them.
 

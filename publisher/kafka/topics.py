@@ -1,7 +1,7 @@
 """Describes and creates the topics that a publisher writes: the compacted progress topic, and the output topics with their limits.
 
-A missing output topic is created, or stops the lane. A topic that was deleted and created again has another id: `check_topics`, in
-publisher/outbox/topic_ids.py, stops the lane then.
+A missing output topic is created, stops the lane, or, where a person has decided so, has its rows parked (lane/parking.py). A topic that
+was deleted and created again has another id: `check_topics`, in publisher/outbox/topic_ids.py, stops the lane then.
 """
 
 import threading
@@ -36,7 +36,7 @@ _PROGRESS_CONFIG = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 
-# Brokers that take no topic with the progress topic's settings: no waiting changes that.
+# Errors of brokers that refuse the progress topic's settings until one side changes them.
 _REFUSES_SETTINGS = (
     KafkaError.INVALID_REPLICATION_FACTOR,
     KafkaError.INVALID_CONFIG,
@@ -44,11 +44,12 @@ _REFUSES_SETTINGS = (
     KafkaError.INVALID_REQUEST,
 )
 
-# Named in requests about the cluster alone: it need not exist, and is not made. All topics would be too many for a large cluster.
+# A request about the cluster must name a topic, or it asks for all of them: too many on a large cluster. This one need not exist, and is
+# not created.
 _ANY_TOPIC = "outbox-progress"
 _TRANSACTION_LOG = "__transaction_state"
 _LOOK_S = 2.0
-# Of the progress topic, where [publisher] progress_replication does not say and the cluster has as many brokers.
+# Replicas of a new progress topic where [publisher] progress_replication is not set; as many as there are brokers, if fewer.
 _REPLICATION = 3
 
 
@@ -103,7 +104,8 @@ class Topics:
     ) -> None:
         """`create`: missing output topics are created. `give_up`: asked while waiting, ends the wait.
 
-        `missing_s`: how long an unknown topic is asked for again where the controller may not be asked.
+        `missing_s`: for how many seconds to ask again for a topic that the brokers do not know, where this client may not ask the
+        controller.
         """
         self._admin = admin
         self._timeout_s = timeout_s
@@ -133,7 +135,7 @@ class Topics:
         return cluster(self._admin, _ANY_TOPIC, self._timeout_s, self._give_up)
 
     def describe(self, names: Iterable[str], *, newer_than: float = 0.0) -> dict[str, OutputTopic]:
-        """Return every named output topic, asked for after `newer_than` (time.monotonic).
+        """Return a description, no older than `newer_than` (time.monotonic), of each named output topic; creates missing ones if `create`.
 
         Raises StoppedError, to be retried, for a topic that is missing or may not be described; KafkaException.
         """
@@ -152,7 +154,7 @@ class Topics:
         return found
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether a topic does not exist. The answer is kept for `max_age_s`. Raises KafkaException."""
+        """Return whether a topic is missing. The answer that it is missing is kept for `max_age_s`. Raises KafkaException."""
         with self._lock:
             known = topic in self._missing and self._missing[topic] > time.monotonic() - self._max_age_s
         if known:
@@ -189,7 +191,7 @@ class Topics:
     def ensure_progress(
         self, topic: str, partitions: int, replication: int, *, create: bool, lost: str = remediation.LOST
     ) -> None:
-        """Make sure that the progress topic exists, is compacted and has so many partitions. `lost`: what to do where it is gone.
+        """Make sure that the progress topic exists, is compacted and has so many partitions. `lost`: the remedy to name where it is gone.
 
         Raises StoppedError when it is not compacted, missing while `create` is false, or refused by Kafka; KafkaException.
         """
@@ -253,7 +255,7 @@ class Topics:
     def ends(self, topic: str, partitions: Iterable[int], *, committed: bool = False) -> dict[int, int]:
         """Return the ends of partitions as a read_uncommitted reader sees them; `committed`: up to the first open transaction.
 
-        Raises KafkaException, also for an end that is older than what this process has written.
+        Raises KafkaException; also, unless `committed`, for an end below what this process has written.
         """
         found = self._ends(topic, partitions, committed)
         if not committed:

@@ -28,7 +28,7 @@ _FAILURES_SHOWN = 3
 class Worker:
     """Runs a lane until its epoch ends, `leave` is called or another process holds it. One thread.
 
-    A lane that must not continue keeps its lease and checks again by itself, slowly, and when `look` is set: it may have been resumed.
+    A lane that must not continue keeps its lease and checks again slowly, and at once when `look` is set: somebody may have resumed it.
     """
 
     def __init__(
@@ -55,7 +55,8 @@ class Worker:
         self._state = ""
         self._unexpected = ""
         self._was_open = False
-        self._shown: str | None = ""  # not None: a reason that an earlier holder left is cleared
+        # Neither None nor a reason: the first step then clears what an earlier holder left.
+        self._shown: str | None = ""
         self.stopped: str | None = None
         """Why the lane is stopped until somebody fixes it, None while it is not."""
         self.bug: Exception | None = None
@@ -114,7 +115,7 @@ class Worker:
             self._close()
 
     def _open(self) -> bool:
-        # A wake-up from here on may be about rows that this step does not read.
+        # Cleared before the state is read: a resume that this opening misses sets it again.
         self._look.clear()
         if self._lane.open():
             self._health.producer = self._lane.sender.producer
@@ -143,7 +144,7 @@ class Worker:
         return self.done
 
     def _now_running(self) -> None:
-        """Show the lane as running; only after a step: a reason to stop that only a step finds would else come and go."""
+        """Show the lane as running. Called only after a step: after `open`, it would hide at each attempt a stop that only a step finds."""
         self.stopped = None
         position = self._lane.position
         if position is not None:
@@ -157,7 +158,7 @@ class Worker:
             self._shown = reason
 
     def _moved(self) -> None:
-        """Count progress that a lane made before it started over, as while it searches for a refused record."""
+        """Count progress that a lane made before it started over, for example while it searches for a refused record."""
         position = self._lane.position
         if position is not None:
             self._health.restarted_at(position.seq)

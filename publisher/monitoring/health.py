@@ -169,7 +169,7 @@ class ProcessHealth:
         )
 
     def verdict(self) -> HealthVerdict:
-        """Return the answer of `/healthz`: not healthy if a loop hangs, or if this process cannot deliver while others do."""
+        """Return the answer of `/healthz`: not healthy (503) if a loop hangs, or if this process cannot deliver while others do."""
         found = self.loops.verdict()
         reasons = [self._withdrawn] if self._cannot_deliver else []
         return HealthVerdict([*found.reasons, *reasons], found.details | {"leaves_lanes": self._withdrawn})

@@ -1,4 +1,4 @@
-"""Decides a publisher's `/readyz`: ready if the rows in the outbox are being delivered (decision 11). Pure."""
+"""Decides a publisher's `/readyz`: ready if the rows in the outbox are being delivered, else 503 with the reasons (decision 11). Pure."""
 
 from dataclasses import dataclass
 

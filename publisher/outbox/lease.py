@@ -3,6 +3,7 @@
 A lease lasts `[publisher] lease_s`; one of `publisher resume` may last longer (resume/lane_move.py). The heartbeat renews those of the
 process's lanes that do not hang (assignment/heartbeat.py), and a lane renews its own while it is idle and with each delivery
 (lane/lane.py). A lease also ends when its holder's backend is gone (sql/leases.sql).
+All reasons for which a lane moves: assignment/__init__.py.
 """
 
 from typing import Any

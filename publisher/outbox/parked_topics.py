@@ -1,6 +1,6 @@
 """Records which missing output topics a person has decided to park rows for, so that lanes continue without them.
 
-The decision stands until it is taken back, and parks only rows that come while the topic is missing.
+The decision stands until it is taken back, and parks only rows that come while the topic is missing. lane/parking.py applies it.
 """
 
 from datetime import datetime

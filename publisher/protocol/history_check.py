@@ -1,4 +1,7 @@
-"""Decides in step 4, check history, whether Kafka and Postgres agree, and where a lane continues. Pure; operators read its messages."""
+"""Decides in step 4, check history, whether Kafka and Postgres agree, and where a lane continues. Pure; operators read its messages.
+
+If Kafka has lost what the running process wrote, kafka/written_ends.py refuses each smaller end first, until the process is restarted.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass

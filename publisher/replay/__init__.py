@@ -4,7 +4,7 @@
 - target.py: the cluster that it sends to.
 - runner.py: runs it, and opens it again after a failure. delivery.py: the steps of the protocol (publisher/delivery).
 - reader.py, archived.py: the next rows, from Postgres and from the archive.
-- skipping.py: skips rows that Kafka refuses, or stops the replay.
+- refused_rows.py: skips rows that Kafka refuses, or stops the replay.
 - progress_record.py, store.py: its progress in Kafka; its row and lease in Postgres.
 - pace.py, printing.py: its rate; what the commands print.
 

@@ -37,7 +37,7 @@ from publisher.replay.archived import ArchiveReader
 from publisher.replay.pace import Pace, Speed
 from publisher.replay.progress_record import PARTITIONS, ReplayProgress, progress_key, progress_partition
 from publisher.replay.reader import ReplayChunk, ReplayReader
-from publisher.replay.skipping import Skipping
+from publisher.replay.refused_rows import RefusedRows
 from publisher.replay.store import Replay, ReplayLease, load
 from publisher.replay.target import WrittenTopics, allowed_topics, check_target
 from service.errors import OutboxError, UnavailableError, reason_of
@@ -85,8 +85,8 @@ class ReplayDelivery:
             ExtraHeaders.of(publisher),
         )
         self._connection = OutboxConnection(context, f"publisher replay {replay.replay_id}")
-        skipping = Skipping(replay.replay_id, skip_refused=skip_refused)
-        self._admission = Admission(context, self._outgoing, allowed_topics(replay, publisher), skipping)
+        refused_rows = RefusedRows(replay.replay_id, skip_refused=skip_refused)
+        self._admission = Admission(context, self._outgoing, allowed_topics(replay, publisher), refused_rows)
         self._skipped = ExcludedRows()
         """Kept for every `open`: no table has skipped rows, and a row that only Kafka refuses cannot be detected again."""
         self._written_topics: WrittenTopics

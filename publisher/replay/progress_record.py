@@ -1,4 +1,6 @@
-"""The form of a replay's progress record, which Kafka commits together with the replay's events. Pure."""
+"""The form of a replay's progress record. Kafka commits it together with the replay's events, so that no retry sends a row twice
+(delivery.py). Pure.
+"""
 
 import binascii
 import zlib

@@ -13,12 +13,16 @@ from db.statements import queries
 _LANES = queries("publisher", "lanes")
 
 _MOST_WINDOWS = 20
-"""Windows that are searched, two million batches. Only a lane that nobody runs can be further behind without a row in them."""
+"""The most windows searched: two million batches. A running lane passes batches without rows of its own, so only one that nobody runs can
+have its first row beyond them."""
 
 
 @dataclass(slots=True)
 class LaneBacklog:
-    """The undelivered rows of a lane after `cursor`, up to `last_batch`. `age_s`: of its oldest batch, None where no row is left."""
+    """The undelivered rows of a lane after `cursor`, up to `last_batch`.
+
+    `age_s`: of the batch of its first row; None while none was found.
+    """
 
     lane: int
     cursor: Cursor

@@ -1,6 +1,8 @@
 """`[kafka] login`: tokens for the clients of this process, of librdkafka (`logged_in`) and, in the job, of Spark (`token_source`).
 
 Executors receive only data: a client's options, which name the login. The code that makes a client passes them to `logged_in`.
+
+A long-lived client whose credentials were refused is made again, with the secrets as they are then: service/kafka/renewable_client.py.
 """
 
 import functools

@@ -1,4 +1,7 @@
-"""`[postgres] login`: a password that is made for each connection."""
+"""`[postgres] login`: a password that is made for each connection.
+
+A password in `dsn_file`: db/connection.py reads it again for each connection.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any

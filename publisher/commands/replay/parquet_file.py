@@ -1,7 +1,7 @@
 """`--to-file PATH.parquet`: rows with the columns of the archive, so that one query reads both.
 
 A row has only the outputs that a replay would send, under the topics that they would go to, and everything else as it is stored. Headers
-include `outbox-id`, because the number in it cannot be counted where outputs are left out.
+include `outbox-id`: with outputs left out, its number can no longer be counted from the row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from publisher.protocol.stored_row import StoredRow
 
 @contextmanager
 def parquet_file(file: BinaryIO, outgoing: Outgoing) -> Iterator[Callable[[StoredRow], int]]:
-    """See FileFormat. Raises ArchiveDamagedError where a value does not fit its column, OSError."""
+    """A FileFormat (file.py). Raises ArchiveDamagedError where a value does not fit its column, OSError."""
     group = RowGroup()
     with FileWriter(file) as writer:
 

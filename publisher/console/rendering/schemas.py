@@ -1,4 +1,4 @@
-"""Decodes values with a schema by the registry of `[schema_registry]`, or shows them as bytes with the reason.
+"""Decodes values whose schema is in the registry of `[schema_registry]`; shows the others as bytes, with the reason.
 
 No page waits for the registry for longer than PAGE_S, whatever it does: a thread of its own asks, and pages wait for that thread.
 """
@@ -25,13 +25,13 @@ _log = structlog.get_logger()
 PAGE_S = 3.0
 """Seconds that all values of a page may wait for the registry."""
 AGAIN_S = 10.0
-"""Seconds after which a registry that was away, and an id that it did not know, are asked for again."""
+"""Seconds after which a registry that did not answer, or refused, is asked again, and so is an id for which there was no schema."""
 MOST_VALUE_BYTES = 64 << 10
 MOST_PAGE_BYTES = 1 << 20
-"""Bytes that are read of one value, and decoded of all values of a page: a page must not keep the process busy, or fill its memory."""
+"""Bytes read of one value; bytes decoded of all values of a page. They bound a page's time and memory."""
 _ANSWER_S = 2.0
 _UNUSABLE_CHARS = 4_000
-"""The size of an answer without a schema in the cache."""
+"""What an answer without a usable schema counts in the cache, in characters."""
 _KINDS = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "JSON": "JSON Schema"}
 
 
@@ -53,6 +53,7 @@ class SchemaLookup:
         self._schemas: RegistrySchemas | None = None
         self._answers: SchemaCache[int, SchemaAnswer] = SchemaCache()
         self._away: SchemaAnswer | None = None
+        """The answer for every id while the registry does not answer, or refuses."""
         self._asked: SimpleQueue[int | None] = SimpleQueue()
         self._waiting: set[int] = set()
         self._changed = Condition()
@@ -75,7 +76,7 @@ class SchemaLookup:
         return SchemaAnswer(None, trouble="the schema registry has not answered yet: load the page again")
 
     def close(self) -> None:
-        """Let the thread end and close the client, as soon as what it asks for is answered."""
+        """Make the thread answer what was asked before, then close the client and end."""
         self._asked.put(None)
 
     def _known(self, schema_id: int) -> SchemaAnswer | None:
@@ -91,8 +92,6 @@ class SchemaLookup:
                 known = self._known(schema_id)
             answer = known or self._answer(schema_id)
             with self._changed:
-                if answer.trouble:
-                    self._away = answer
                 chars = answer.schema.chars if isinstance(answer.schema, WriterSchema) else _UNUSABLE_CHARS
                 self._answers.put(schema_id, answer, chars)
                 self._waiting.discard(schema_id)
@@ -115,12 +114,15 @@ class SchemaLookup:
                 return SchemaAnswer(schema, until=time.monotonic() + AGAIN_S)
             return SchemaAnswer(schema, self._subjects(schema_id))
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
-            said = str(error)
             self._close_client()  # a new client reads the present secrets and certificates
+            away = SchemaAnswer(None, trouble=str(error), until=time.monotonic() + AGAIN_S)
+            with self._changed:
+                self._away = away
+            return away
         except Exception as error:  # noqa: BLE001 - the page shows bytes instead, and the thread continues
             _log.warning("console_schema_failed", schema_id=schema_id, exc_info=error)
-            said = f"{reason_of(error)}; the log has the traceback"
-        return SchemaAnswer(None, trouble=said, until=time.monotonic() + AGAIN_S)
+            trouble = f"{reason_of(error)}; the log has the traceback"
+            return SchemaAnswer(None, trouble=trouble, until=time.monotonic() + AGAIN_S)
 
     def _subjects(self, schema_id: int) -> str:
         """Under which subjects it is registered; "" where the registry cannot say that."""
@@ -152,7 +154,7 @@ class ShownValues:
         self._wait_left_s = PAGE_S
 
     def of(self, value: bytes | None, size: int | None = None) -> ShownValue:
-        """Return what the page shows of the value of a record. `size`: of the whole value, if this is its first `MOST_VALUE_BYTES`."""
+        """Return what the page shows of the value of a record. `size`: of the whole value, where `value` is only its beginning."""
         shown = shown_bytes(value, show=self.show, size=size)
         if value is None or not self.show or self._lookup is None:
             return ShownValue(shown)
@@ -161,7 +163,9 @@ class ShownValues:
         except WireFormatError:
             return ShownValue(shown)
         if (size or len(value)) > min(MOST_VALUE_BYTES, self._bytes_left):
-            return ShownValue(shown, f"schema {schema_id}; not decoded here: `spark-job decode` does it")
+            return ShownValue(
+                shown, f"schema {schema_id}; too much to decode on a page: use `spark-job decode`"
+            )
         self._bytes_left -= len(value)
         began = time.monotonic()
         answer = self._lookup.find(schema_id, self._wait_left_s)

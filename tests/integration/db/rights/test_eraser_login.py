@@ -15,7 +15,7 @@ from psycopg import errors, sql
 
 from publisher.protocol.records import RowKey
 from publisher.protocol.refusals import Refusal
-from publisher.replay.skipping import explain_refused
+from publisher.replay.refused_rows import explain_refused
 from spark_job.sessions.clock import LastRecords
 from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState

@@ -497,11 +497,11 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         "a task raised library.errors.OddError at task.py, line 120 (",
     ),
     "ours in a task, installed": (
-        in_worker("spark_outbox.service.errors.OddError: no secret"),
+        in_worker("spark_outbox.service.errors.OddError: its words"),
         JobFailedError,
         10,
         True,
-        "a task raised spark_outbox.service.errors.OddError: no secret (",
+        "a task raised spark_outbox.service.errors.OddError: its words (",
     ),
     "a file of a task": (in_worker("PermissionError: [Errno 13] denied"), JobFailedError, 10, True, "denied"),
     "damage that passes": (

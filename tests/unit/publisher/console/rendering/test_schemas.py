@@ -21,8 +21,10 @@ from publisher.console.rendering.schemas import (
     ShownValue,
     ShownValues,
 )
+from service.formats.registry.schemas import RegistrySchemas
 from service.formats.remembered import SchemaCache
 from service.formats.wire import framed
+from service.formats.writer import UnusableSchema, WriterSchema
 from service.settings import ConsoleSettings, SchemaRegistrySettings
 from tests.support.schemas.clicks import AVRO, registered
 from tests.support.schemas.registry import Registry, registry
@@ -136,6 +138,26 @@ def test_while_the_registry_is_away_bytes_are_shown_and_it_is_not_asked_for_each
     assert again.of(known).schema == "Avro, clicks-value version 1, schema 1"
 
 
+def test_an_unexpected_failure_concerns_its_id_alone(
+    server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = registered(server, "avro")(EVENT)
+    genuine, asked = RegistrySchemas.fetch, []
+
+    def fetch(self: RegistrySchemas, schema_id: int) -> WriterSchema | UnusableSchema:
+        asked.append(schema_id)
+        if schema_id == 7:
+            raise RuntimeError("odd")
+        return genuine(self, schema_id)
+
+    monkeypatch.setattr(RegistrySchemas, "fetch", fetch)
+    page = page_of(server)
+    for _ in range(2):
+        assert page.of(framed(7, b"x")).schema == "schema 7; not decoded: RuntimeError: odd"
+    assert page.of(value).schema == "Avro, clicks-value version 1, schema 1"
+    assert asked == [7, 1]
+
+
 def test_a_password_that_was_changed_is_read_again(
     server: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -183,12 +205,12 @@ def test_nothing_is_asked_of_what_is_hidden_or_has_no_schema(server: Registry) -
 def test_what_would_take_long_is_left_to_the_command(server: Registry) -> None:
     page = page_of(server)
     too_large = page.of(framed(1, bytes(MOST_VALUE_BYTES)))
-    assert too_large.schema == "schema 1; not decoded here: `spark-job decode` does it"
+    assert too_large.schema == "schema 1; too much to decode on a page: use `spark-job decode`"
     encode = registered(server, "json-schema")
     value = encode({"pad": "x" * (MOST_VALUE_BYTES - 100)})
     shown = [page.of(value) for _ in range(20)]
     assert shown[0].text.endswith(" characters)")
-    assert shown[-1].schema == "schema 1; not decoded here: `spark-job decode` does it"
+    assert shown[-1].schema == "schema 1; too much to decode on a page: use `spark-job decode`"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def explain_refused(replay_id: int, row: RowKey, refusal: Refusal) -> str:
     )
 
 
-class Skipping:
+class RefusedRows:
     """The exclusion policy of one replay: a refused row stops it, unless refused rows are to be skipped; a missing topic stops it."""
 
     def __init__(self, replay_id: int, *, skip_refused: bool) -> None:

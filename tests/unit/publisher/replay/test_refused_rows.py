@@ -11,7 +11,7 @@ from publisher.kafka.topics import OutputTopic
 from publisher.protocol.records import RowKey
 from publisher.protocol.refusals import Refusal
 from publisher.protocol.stop_reasons import StoppedError, TopicMissingError
-from publisher.replay.skipping import Skipping
+from publisher.replay.refused_rows import RefusedRows
 from publisher.replay.target import WrittenTopics
 
 REFUSED = Refusal("too_large", "output 0 is 3 MB")
@@ -22,10 +22,10 @@ def test_a_refused_row_stops_the_replay_unless_such_rows_are_skipped() -> None:
         capture_logs() as logged,
         pytest.raises(StoppedError, match=r'row_refused: .*batch 4, session key "ann"'),
     ):
-        Skipping(7, skip_refused=False).exclude(RowKey(4, "ann"), REFUSED)
+        RefusedRows(7, skip_refused=False).exclude(RowKey(4, "ann"), REFUSED)
     assert logged == []
     with capture_logs() as logged:
-        Skipping(7, skip_refused=True).exclude(RowKey(4, "ann"), REFUSED)
+        RefusedRows(7, skip_refused=True).exclude(RowKey(4, "ann"), REFUSED)
     (line,) = logged
     assert (line["event"], line["replay"], line["batch_id"], line["reason"]) == (
         "left_out",
@@ -41,7 +41,7 @@ def test_a_refused_row_stops_the_replay_unless_such_rows_are_skipped() -> None:
 def test_rows_for_a_missing_topic_are_never_skipped(skip_refused: bool) -> None:
     error = TopicMissingError("gone", "output topic 'gone' does not exist")
     with pytest.raises(TopicMissingError):
-        Skipping(7, skip_refused=skip_refused).topic_missing(error, 3)
+        RefusedRows(7, skip_refused=skip_refused).topic_missing(error, 3)
 
 
 class KafkaTopics:
