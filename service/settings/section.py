@@ -55,7 +55,12 @@ LoggedAddress = Annotated[str, AfterValidator(_without_login)]
 class Section(BaseModel):
     """A table of the TOML file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,  # it may be a secret, and whoever prints the error's cause would show it
+    )
 
 
 def read_toml(file: Path) -> dict[str, Any]:

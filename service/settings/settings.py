@@ -41,7 +41,7 @@ class Settings(BaseSettings):
         frozen=True,
         extra="forbid",
         nested_model_default_partial_update=True,
-        hide_input_in_errors=True,  # it may be a secret, and whoever prints the error's cause would show it
+        hide_input_in_errors=True,  # as in a Section
     )
 
     postgres: PostgresSettings = PostgresSettings()

@@ -1,6 +1,8 @@
 """Where a replay sends to, before it asks anything there."""
 
 import threading
+import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +11,8 @@ from structlog.testing import capture_logs
 
 from publisher.kafka.topics import Topics
 from publisher.replay.starting import answering
-from publisher.replay.target import open_target
-from service.errors import UnavailableError
+from publisher.replay.target import kafka_settings, open_target
+from service.errors import SettingsError, UnavailableError
 from service.settings import KafkaSettings, Settings
 
 
@@ -54,3 +56,12 @@ def test_what_a_target_s_broker_answers_is_no_silence() -> None:
     named = r"192\.0\.2\.1:9092 answers with an error: .*Nothing was sent"
     with pytest.raises(UnavailableError, match=named), answering(target):
         raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+
+def test_a_wrong_option_of_the_target_is_not_shown_with_its_value_by_whoever_prints_the_causes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "target.toml").write_text('[kafka.options]\n"sasl.password" = ["s3cret"]\n', "utf-8")
+    with pytest.raises(SettingsError, match=r"kafka\.options\.sasl\.password") as refused:
+        kafka_settings(Settings(), tmp_path / "target.toml", None)
+    assert "s3cret" not in "".join(traceback.format_exception(refused.value))
