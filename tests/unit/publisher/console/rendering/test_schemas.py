@@ -153,7 +153,7 @@ def test_an_unexpected_failure_concerns_its_id_alone(
     monkeypatch.setattr(RegistrySchemas, "fetch", fetch)
     page = page_of(server)
     for _ in range(2):
-        assert page.of(framed(7, b"x")).schema == "schema 7; not decoded: RuntimeError: odd"
+        assert page.of(framed(7, b"x")).schema.startswith("schema 7; not decoded: RuntimeError at ")
     assert page.of(value).schema == "Avro, clicks-value version 1, schema 1"
     assert asked == [7, 1]
 
