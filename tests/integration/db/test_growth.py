@@ -72,7 +72,7 @@ BOUNDED: dict[str, dict[str, Any]] = {
     | {"batch_ids": ["last"], "session_keys": ["k0001"], "bytes": 1_000, "expansion": 4},
     "publisher/replays/rows_between": RANGE | {"keys": None},
     "publisher/replays/unknown_keys": RANGE | {"keys": ["k0001"]},
-    "publisher.archive/archive/places": RANGE | {"from_key": "", "rows": 10},
+    "publisher.archive/archive/row_keys": RANGE | {"from_key": "", "rows": 10},
     "publisher.archive/archive/rows": RANGE
     | {"batch_ids": ["last"], "session_keys": ["k0001"], "bytes": 1_000, "expansion": 4},
     "publisher.audit/deliveries/counts": RANGE,
