@@ -51,7 +51,7 @@ def test_retention_waits_for_an_audit_and_says_for_whom(old: Settings, tmp_path:
 
     def retain(phase: str) -> None:
         with pytest.raises(
-            FencedError, match=r"outputs are needed .* by pid \d+ \(publisher audit\)"
+            FencedError, match=r"pid \d+ \(publisher audit\) needs the outputs unchanged"
         ) as error:
             run_once(retention_settings(dsn))
         refused.append(f"{phase}: {error.value}")
