@@ -20,7 +20,7 @@ def private(path: str, flags: int) -> int:
     with suppress(FileNotFoundError):
         there = os.lstat(path)
         if stat.S_ISLNK(there.st_mode):
-            if there.st_uid not in (0, os.geteuid()):
+            if is_of_another_user(there):
                 raise SettingsError(
                     f"{str(path)!r} is another user's link, by which any file of yours could be overwritten. Name another file"
                 )
@@ -41,12 +41,17 @@ def private(path: str, flags: int) -> int:
     return descriptor
 
 
+def is_of_another_user(found: os.stat_result) -> bool:
+    """Return whether a file or link belongs to somebody other than this user and root."""
+    return found.st_uid not in (0, os.geteuid())
+
+
 def others_may_write(found: os.stat_result) -> bool:
     """Return whether another user than root may write there: the owner, everybody, or a group.
 
     A group that is this user's alone, by its name, does not count: with a umask of 0002 all files are writable for it.
     """
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
+    if is_of_another_user(found) or found.st_mode & stat.S_IWOTH:
         return True
     return bool(found.st_mode & stat.S_IWGRP) and found.st_gid != 0 and not _is_own_group(found.st_gid)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from service.errors import SettingsError
-from service.private_file import others_may_write
+from service.private_file import is_of_another_user, others_may_write
 from service.settings.section import read_toml
 from service.settings.settings import Settings, known_keys
 
@@ -69,7 +69,7 @@ def _refuse_of_others(file: Path) -> None:
         found = (file.stat(), file.lstat())
     except FileNotFoundError:
         return
-    if found[1].st_uid not in (0, os.geteuid()) or others_may_write(found[0]):
+    if is_of_another_user(found[1]) or others_may_write(found[0]):
         raise SettingsError(
             f"{str(file)!r} in this folder is another user's, or others may write to it, so it is not read unasked. `chmod go-w {file}`, "
             "or name it with --config or OUTBOX_CONFIG if it is yours to trust"

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from service.errors import SettingsError
 from service.kafka.transport import SPARK_CHANNELS, name_open_cluster
+from service.private_file import is_of_another_user
 from service.settings import JobSettings
 from spark_job.outputs.transform import share_working_directory
 from spark_job.spark import class_archive, jvm, jvm_environment
@@ -248,7 +249,7 @@ def spark_log(settings: JobSettings, folder: WorkFolder) -> str:
     """
     path = os.path.join(os.path.abspath(settings.cache), _LOG)
     with contextlib.suppress(OSError):
-        if os.lstat(path).st_uid not in (0, os.geteuid()):
+        if is_of_another_user(os.lstat(path)):
             own = str(folder.path / _LOG)
             log.warning("spark_log_elsewhere", named=path, used=own)
             return own

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from service.errors import SettingsError
-from service.private_file import check_writable, others_may_write, private
+from service.private_file import check_writable, is_of_another_user, others_may_write, private
 
 _VERSION = 6
 
@@ -55,7 +55,7 @@ def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
     """
     path = folder / "state.json"
     found = [each.stat() for each in (folder, path) if each.exists()]
-    is_planted = folder.is_symlink() and os.lstat(folder).st_uid not in (0, os.geteuid())
+    is_planted = folder.is_symlink() and is_of_another_user(os.lstat(folder))
     if is_planted or any(each.st_uid != os.geteuid() or others_may_write(each) for each in found):
         raise SettingsError(
             f"{folder} is another user's, or others may write to it: they would decide what an audit finds that keeps its state there. "
