@@ -39,8 +39,7 @@ def name_open_cluster(master: str, options: Mapping[str, str]) -> None:
     """Log a Spark cluster that spark-submit has named, with these options in all, if its connections are open."""
     is_remote_cluster = not master.startswith("local") and not _is_local_cluster(master)
     secret = (_SPARK_SECRET,) if master.startswith(_STANDALONE) else ()
-    are_on = all(options.get(name, "").lower() == "true" for name in SPARK_CHANNELS)
-    if is_remote_cluster and not (are_on and all(name in options for name in secret)):
+    if is_remote_cluster and not (_has_channels_on(options) and all(name in options for name in secret)):
         _name(
             _CLUSTER, master, f"{_OPEN} (set {', '.join((*SPARK_CHANNELS, *secret))} in spark-defaults.conf)"
         )
@@ -81,7 +80,7 @@ def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 def _consumer_dsn(settings: Settings) -> SecretStr | None:
     file = settings.console.consumer_dsn_file
-    with suppress(ValueError):  # the console says so
+    with suppress(ValueError):  # the console reports what is wrong with the file
         return None if file is None else dsn_from(file, "consumer_dsn_file")
     return None
 
@@ -94,9 +93,11 @@ def _is_protected(own: Mapping[str, str]) -> bool:
     """Whether a standalone cluster asks for a secret. `own`: `[job] spark_options`, which win over spark-defaults.conf."""
     ours = dict.fromkeys(SPARK_CHANNELS if _SPARK_SECRET in own else (), "true")
     options = _spark_defaults() | ours | dict(own)
-    return _SPARK_SECRET in options and all(
-        options.get(name, "").lower() == "true" for name in SPARK_CHANNELS
-    )
+    return _SPARK_SECRET in options and _has_channels_on(options)
+
+
+def _has_channels_on(options: Mapping[str, str]) -> bool:
+    return all(options.get(name, "").lower() == "true" for name in SPARK_CHANNELS)
 
 
 def _spark_defaults() -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""The schemas that a schema refers to, and those that they refer to. What cannot be used is told from what may still be registered."""
+"""Collects the schemas that a schema refers to, directly or through others.
+
+A reference that can never be used is one error; a schema that is missing now may still be registered.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
