@@ -41,7 +41,8 @@ class BoundTopics:
         """Raise StoppedError unless each topic has the recorded id; record the ids of new topics."""
         if any(name not in self._ids for name in ids):
             self._ids = bind_topics(self._connection(), ids)
-        check_topics(self._ids, ids)
+        else:
+            check_topics(self._ids, ids)
 
 
 def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
