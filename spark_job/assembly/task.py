@@ -128,7 +128,12 @@ class _Partition:
         self._transform = load_for_run(settings.transform)
         self._schemas = schemas_for(of.rules, settings)
         self._decode = value_decoder(of.rules.format, self._schemas)
-        self._encode_value = output_encoder(settings.registry, settings.output_schemas)
+        self._encode = partial(
+            encode,
+            max_bytes=settings.transform.max_row_bytes,
+            encode_value=output_encoder(settings.registry, settings.output_schemas),
+            allowed=settings.transform.topics,
+        )
         self._place = SessionPlace(of.topic_id, of.partition)
         self._counts = Counts()
         self._bytes = self._unusable_schema = 0
@@ -232,18 +237,8 @@ class _Partition:
         session = to_session(closed, self._of.topic, self._of.partition, self._decode)
         rules, transform = self._of.rules, self._settings.transform
         try:
-            encoded = run_transform(
-                self._transform,
-                session,
-                self._decode,
-                partial(
-                    encode,
-                    max_bytes=transform.max_row_bytes,
-                    encode_value=self._encode_value,
-                    context=context,
-                    allowed=transform.topics,
-                ),
-            )
+            encode_outputs = partial(self._encode, context=context)
+            encoded = run_transform(self._transform, session, self._decode, encode_outputs)
         except TransformRaisedError as raised:
             if transform.stop_on_error:
                 # The text names the session by its end, not its key: the outbox stores it, and an erasure would not find a key in it.

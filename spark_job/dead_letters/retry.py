@@ -84,8 +84,12 @@ class Retry:
         rules = OutputSchemaRules(
             settings.schema_registry.auto_register, settings.schema_registry.subject_name_strategy
         )
-        self._encode_value = output_encoder(self._registry, rules)
-        self._topics = OutputTopics(settings.publisher.output_topics, settings.publisher.progress_topic)
+        self._encode = partial(
+            encode,
+            max_bytes=settings.job.max_row_bytes,
+            encode_value=output_encoder(self._registry, rules),
+            allowed=OutputTopics(settings.publisher.output_topics, settings.publisher.progress_topic),
+        )
 
     def steps(self, which: Filter, letters_per_batch: int) -> list[list[int]]:
         """Return the ids for one `run_once` each: letters of one revision, no more than fit in memory."""
@@ -194,17 +198,7 @@ class Retry:
         assembly = self._assembly(letter.generation)
         decode = value_decoder(assembly.format, self._schemas(assembly))
         session = to_session(closed, letter.topic, letter.partition, decode)
-        outputs = run_transform(
-            self._transform,
-            session,
-            decode,
-            partial(
-                encode,
-                max_bytes=self._settings.job.max_row_bytes,
-                encode_value=self._encode_value,
-                allowed=self._topics,
-            ),
-        )
+        outputs = run_transform(self._transform, session, decode, self._encode)
         key = closed.key.encode()
         return SessionRow(
             key,
