@@ -12,11 +12,12 @@ from service.commands.options import Config, Json
 from service.commands.output import console, error_console, print_json
 from service.commands.times import parse_pause
 from service.errors import SettingsError, UnavailableError
+from service.kafka.reading import NamedPartition
 from service.kafka.transport import name_unprotected
 from service.lifecycle.shutdown import stop_on_handled_signals
 from service.observability import logs
 from service.settings import Settings, load_settings
-from spark_job.input.clock_records import NEEDS, Place, QuietPartitions, write_clock_records
+from spark_job.input.clock_records import NEEDS, QuietPartitions, write_clock_records
 from spark_job.input.topics import KafkaInput, kafka_input
 
 _log = structlog.get_logger()
@@ -96,7 +97,7 @@ class ClockRounds:
         quiet = self._quiet.look(ends, time.monotonic())
         return self._write(quiet) if quiet else []
 
-    def _write(self, quiet: Sequence[Place]) -> list[tuple[str, int, int]]:
+    def _write(self, quiet: Sequence[NamedPartition]) -> list[tuple[str, int, int]]:
         offsets = write_clock_records(self._settings.kafka, quiet)
         self._quiet.wrote(offsets, time.monotonic())
         return sorted((*place, offset) for place, offset in offsets.items())

@@ -11,14 +11,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from service.kafka.client import QUIET
+from service.kafka.reading import NamedPartition
 from service.kafka.rights import needing
 from service.logins.kafka import logged_in
 from service.settings import KafkaSettings
 from spark_job.input.columns import CLOCK_HEADER, CLOCK_MARK
 from spark_job.input.topics import explained
-
-Place = tuple[str, int]
-"""(topic, partition)"""
 
 KEY = CLOCK_HEADER.encode()
 """The record's key, for people: the job does not read it."""
@@ -31,9 +29,9 @@ class QuietPartitions:
 
     def __init__(self, quiet_for_s: float) -> None:
         self._quiet_for_s = quiet_for_s
-        self._seen: dict[Place, tuple[int, float]] = {}
+        self._seen: dict[NamedPartition, tuple[int, float]] = {}
 
-    def look(self, ends: Mapping[Place, int], now_s: float) -> list[Place]:
+    def look(self, ends: Mapping[NamedPartition, int], now_s: float) -> list[NamedPartition]:
         """Return the partitions whose end has not moved for `quiet_for_s`. `now_s`: of a clock that never goes back.
 
         A partition that has never had a record is left out: it has nothing that could fall silent.
@@ -47,18 +45,18 @@ class QuietPartitions:
             if end > 0 and now_s - self._seen[place][1] >= self._quiet_for_s
         ]
 
-    def wrote(self, offsets: Mapping[Place, int], now_s: float) -> None:
+    def wrote(self, offsets: Mapping[NamedPartition, int], now_s: float) -> None:
         """Note the clock records that this process has written: the next one is due when nothing follows them."""
         for place, offset in offsets.items():
             self._seen[place] = offset + 1, now_s
 
 
-def write_clock_records(kafka: KafkaSettings, places: Iterable[Place]) -> dict[Place, int]:
+def write_clock_records(kafka: KafkaSettings, places: Iterable[NamedPartition]) -> dict[NamedPartition, int]:
     """Write one record into each partition; return their offsets.
 
     Raises UnavailableError or RefusedError if one was not written; others may have been, which does no harm.
     """
-    offsets: dict[Place, int] = {}
+    offsets: dict[NamedPartition, int] = {}
     failed: list[KafkaError] = []
 
     def note(error: KafkaError | None, message: Message) -> None:

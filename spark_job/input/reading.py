@@ -5,8 +5,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from service.kafka.reading import EndNotReachedError, RangeReader, committed_consumer
-from service.kafka.reading import NamedPartition as Place
+from service.kafka.reading import EndNotReachedError, NamedPartition, RangeReader, committed_consumer
 from service.kafka.rights import needing
 
 # No group is joined, and no offset is committed; the client requires a name.
@@ -40,7 +39,7 @@ def committed_records(
 
 def committed_ranges(
     client: Mapping[str, str | int | float | bool],
-    ranges: Mapping[Place, tuple[int, int]],
+    ranges: Mapping[NamedPartition, tuple[int, int]],
     timeout_s: float,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Any]]:

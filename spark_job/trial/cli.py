@@ -14,7 +14,7 @@ from service.commands.output import console, error_console, print_json
 from service.errors import OutboxError, RefusedError, SettingsError, UnavailableError, reason_of
 from service.formats.registry.schemas import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
-from service.kafka.reading import NamedPartition as Place
+from service.kafka.reading import NamedPartition
 from service.settings import SessionSettings, Settings, load_settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.reading import NoAnswerError, RecordsGoneError
@@ -135,7 +135,10 @@ def compared_with_outbox(
 
 
 def newest_sessions(
-    runner: TransformRunner, newest: NewestRecords, last: int, since: Mapping[Place, int] | None = None
+    runner: TransformRunner,
+    newest: NewestRecords,
+    last: int,
+    since: Mapping[NamedPartition, int] | None = None,
 ) -> list[WholeSession]:
     """Return the sessions that ended last, in the order of their ends; `since`: only those that closed at these offsets or later."""
     froms = since or {}
@@ -181,7 +184,7 @@ def begun_within(
     return found
 
 
-def by_name(offsets: Offsets, topics: InputTopics) -> dict[Place, int]:
+def by_name(offsets: Offsets, topics: InputTopics) -> dict[NamedPartition, int]:
     """Return the offsets by topic and partition."""
     return {(topics.names[where.topic_id], where.partition): offset for where, offset in offsets.items()}
 

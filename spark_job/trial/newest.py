@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.kafka.reading import NamedPartition as Place
+from service.kafka.reading import NamedPartition
 from service.settings import KafkaSettings
 from spark_job.input.reading import NoAnswerError, committed_ranges
 
@@ -28,10 +28,10 @@ class NewestRecords:
     def __init__(
         self,
         kafka: KafkaSettings,
-        starts: Mapping[Place, int],
-        ends: Mapping[Place, int],
+        starts: Mapping[NamedPartition, int],
+        ends: Mapping[NamedPartition, int],
         limits: ReadLimits,
-        wholes: Mapping[Place, int] | None = None,
+        wholes: Mapping[NamedPartition, int] | None = None,
     ) -> None:
         """`starts`: the first offset of each partition that Kafka has, or that is asked for; `ends`: after its last committed record.
 
@@ -44,7 +44,7 @@ class NewestRecords:
         self._wholes = wholes or {}
         self._width = -(-_FIRST // max(1, len(ends)))
         self._until = time.monotonic() + limits.timeout_s
-        self.records: dict[Place, list[Any]] = {place: [] for place in ends}
+        self.records: dict[NamedPartition, list[Any]] = {place: [] for place in ends}
         """The records read of each partition, in offset order."""
         self.n_records = 0
         self.n_bytes = 0
@@ -68,7 +68,7 @@ class NewestRecords:
             self.limited_by = f"--max-bytes {self._limits.max_bytes}"
         if not ranges or self.limited_by is not None:
             return False
-        found: dict[Place, list[Any]] = {place: [] for place in ranges}
+        found: dict[NamedPartition, list[Any]] = {place: [] for place in ranges}
         try:
             for some in committed_ranges(
                 self._kafka.client(), ranges, self._kafka.request_timeout_s, self._is_late
@@ -93,7 +93,7 @@ class NewestRecords:
             self.n_records += len(messages)
         return True
 
-    def is_whole(self, place: Place) -> bool:
+    def is_whole(self, place: NamedPartition) -> bool:
         """Return whether no session of a partition had begun before the records that were read."""
         return self._low[place] == self._wholes.get(place, 0)
 

@@ -10,9 +10,9 @@ import pytest
 import structlog
 
 from service.errors import RefusedError, SettingsError, UnavailableError
+from service.kafka.reading import NamedPartition
 from service.observability import logs
 from spark_job.commands import clock
-from spark_job.input.clock_records import Place
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 
@@ -22,7 +22,7 @@ class Kafka:
 
     def __init__(self, looks: int, fails: dict[int, Exception] | None = None) -> None:
         self.ends = [5, 7]
-        self.written: list[Place] = []
+        self.written: list[NamedPartition] = []
         self._looks, self._fails, self._seen = looks, fails or {}, 0
 
     def describe(self) -> InputTopics:
@@ -38,7 +38,7 @@ class Kafka:
         self.ends[1] += 1
         return Offsets({TopicPartition("id", number): end for number, end in enumerate(self.ends)})
 
-    def write(self, _settings: object, places: Iterable[Place]) -> dict[Place, int]:
+    def write(self, _settings: object, places: Iterable[NamedPartition]) -> dict[NamedPartition, int]:
         found = {}
         for topic, partition in places:
             found[topic, partition] = self.ends[partition]

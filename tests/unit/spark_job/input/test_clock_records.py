@@ -4,9 +4,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from service.errors import RefusedError, UnavailableError
+from service.kafka.reading import NamedPartition
 from service.settings import KafkaSettings
 from spark_job.input import clock_records
-from spark_job.input.clock_records import Place, QuietPartitions, write_clock_records
+from spark_job.input.clock_records import QuietPartitions, write_clock_records
 
 A, B, NEW = ("in", 0), ("in", 1), ("in", 2)
 
@@ -100,7 +101,7 @@ class _Message:
         return 7 + self._partition
 
 
-def write(monkeypatch: pytest.MonkeyPatch, errors: dict[int, KafkaError]) -> dict[Place, int]:
+def write(monkeypatch: pytest.MonkeyPatch, errors: dict[int, KafkaError]) -> dict[NamedPartition, int]:
     monkeypatch.setattr(clock_records, "Producer", lambda _options: _Producer(errors))
     return write_clock_records(KafkaSettings(bootstrap_servers="localhost:1"), [A, B])
 

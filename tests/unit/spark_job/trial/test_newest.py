@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.kafka.reading import NamedPartition as Place
+from service.kafka.reading import NamedPartition
 from service.settings import KafkaSettings
 from spark_job.input.reading import NoAnswerError
 from spark_job.trial import newest
@@ -18,7 +18,7 @@ SIZE = 10
 
 @dataclass(frozen=True)
 class Message:
-    place: Place
+    place: NamedPartition
     number: int
 
     def topic(self) -> str:
@@ -38,13 +38,13 @@ class Log:
     """Stands for Kafka: every offset has a record. `asked`: the ranges, one entry for each reading."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[Place, tuple[int, int]]] = []
+        self.asked: list[dict[NamedPartition, tuple[int, int]]] = []
         self.before_each: Callable[[], None] = lambda: None
 
     def __call__(
         self,
         _client: object,
-        ranges: Mapping[Place, tuple[int, int]],
+        ranges: Mapping[NamedPartition, tuple[int, int]],
         _timeout_s: float,
         _give_up: Callable[[], bool],
     ) -> Iterator[list[Any]]:
