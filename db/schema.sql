@@ -1476,7 +1476,7 @@ BEGIN
     END IF;
     needed_by := CASE
         WHEN gone.to_batch >= (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b) THEN 'batches may still come into it'
-        -- As `decide` in publisher/retention/plan.py, which also says what to do about each.
+        -- As `needed_by` in publisher/retention/plan.py, which also says what to do about each.
         WHEN EXISTS (
             SELECT FROM outbox.lane_position p
             WHERE greatest(p.from_batch, gone.from_batch) <= least(p.to_batch, gone.to_batch)

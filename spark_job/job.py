@@ -29,7 +29,7 @@ from spark_job.input.topics import KafkaInput
 from spark_job.ledger import ownership, requests, runs, savepoints
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest, WithdrawnError
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.outputs import transform
 from spark_job.outputs.settings import OutputSchemaRules, TransformOf
 from spark_job.recovery.findings import AcceptedRisks
@@ -63,28 +63,28 @@ def run(
     check_registry(settings.schema_registry.client())
     fault_points.arm(settings.testing.fault_file)
     plan = AttemptPlan(accepted=accepted, take_over=take_over)
-    condition = Condition(settings.metrics.hung_s)
+    health = JobHealth(settings.metrics.hung_s)
     with ExitStack() as cleanup:
         cleanup.push(_log_end)  # the first, so that it is called last
-        cleanup.enter_context(endpoint.served(settings, condition))
-        cleanup.enter_context(condition.watched())
+        cleanup.enter_context(endpoint.served(settings, health))
+        cleanup.enter_context(health.watched())
         stop = threading.Event()
         cleanup.enter_context(stop_on_handled_signals(stop))
         spark = LazySession(settings.job, settings.transform.function)
         cleanup.callback(spark.stop)
-        restarts = Restarts(settings.restart, spark, stop, condition, standby=standby)
-        waiting = Standby(settings, spark, stop, condition) if standby else None
+        restarts = Restarts(settings.restart, spark, stop, health, standby=standby)
+        waiting = Standby(settings, spark, stop, health) if standby else None
         while not stop.is_set():
             try:
                 if waiting is not None and not waiting.wait(plan.runs):
                     break
-                following = attempt(settings, plan, spark, stop, fingerprint, condition)
+                following = attempt(settings, plan, spark, stop, fingerprint, health)
             except OutboxError as error:
                 following = restarts.after(plan, error)
             if following is None:
                 break
             plan = following
-        condition.stopping()
+        health.stopping()
 
 
 def attempt(
@@ -93,14 +93,14 @@ def attempt(
     spark: LazySession,
     stop: threading.Event,
     transform_fingerprint: str,
-    condition: Condition,
+    health: JobHealth,
 ) -> AttemptPlan | None:
     """Make one run, from taking the outbox over to its end. Return the plan of the next attempt; None if the job ends.
 
     Raises OutboxError if it failed; `plan` then holds what the next attempt still has to do or accept.
     """
     run_id = plan.run_id
-    condition.starting(plan.attempt)
+    health.starting(plan.attempt)
     reach("start.begins")
     with ExitStack() as cleanup, explained():
         connection = cleanup.enter_context(connect(settings.postgres, "spark-job", autocommit=True))
@@ -144,7 +144,7 @@ def attempt(
             settings.job.heartbeat_s,
             on_fenced=interruption.fence,
             on_request=interruption.ask,
-            condition=condition,
+            health=health,
         )
         with heartbeat:
             run = RunContext(
@@ -163,17 +163,17 @@ def attempt(
                     max_row_bytes=settings.job.max_row_bytes,
                 ),
                 kafka,
-                Backpressure(connection, run_id, settings.job, condition),
+                Backpressure(connection, run_id, settings.job, health),
                 started.begun.resumes_at if plan.may_differ else Offsets(),
             )
             begun = started.begun
-            loop = QueryLoop(run, begun.resumes_at, started.size, stop, interruption, condition)
-            condition.running(_shown(started, run_id))
+            loop = QueryLoop(run, begun.resumes_at, started.size, stop, interruption, health)
+            health.running(_shown(started, run_id))
             reach("start.before_query")
             try:
                 request = loop.run()
             finally:
-                plan.ended(has_committed=condition.has_committed)
+                plan.ended(has_committed=health.has_committed)
         if request is None:
             return None
         log.info("request_accepted", kind=request.kind, arguments=request.arguments)

@@ -23,7 +23,7 @@ from service.settings import JobSettings, PostgresSettings
 from spark_job.ledger import requests, runs
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring import metrics
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 
 _RUNS = queries("spark_job", "runs")
 _WRITER = queries("spark_job", "writer")
@@ -198,10 +198,10 @@ class OwnerHeartbeat:
         *,
         on_fenced: Callable[[], None],
         on_request: Callable[[JobRequest], None],
-        condition: Condition,
+        health: JobHealth,
     ) -> None:
-        """`condition` records each beat."""
-        self._condition = condition
+        """`health` records each beat."""
+        self._health = health
         self._postgres, self._run_id, self._interval_s = postgres, run_id, interval_s
         self._on_fenced, self._on_request = on_fenced, on_request
         self._stopped = threading.Event()
@@ -217,7 +217,7 @@ class OwnerHeartbeat:
 
     def _run(self) -> None:
         within_s = self._interval_s + 2 * longest_wait_s(self._postgres)
-        with self._condition.loops.loop("heartbeat", within_s) as loop:
+        with self._health.loops.loop("heartbeat", within_s) as loop:
             self._keep_beating(loop)
 
     def _keep_beating(self, loop: Loop) -> None:
@@ -228,7 +228,7 @@ class OwnerHeartbeat:
             except (UnavailableError, psycopg.Error) as error:
                 # The sink fails if the server is unreachable; the heartbeat only logs it and tries again.
                 log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
-                self._condition.heartbeat_failed(reason_of(error))
+                self._health.heartbeat_failed(reason_of(error))
             self._stopped.wait(self._interval_s)
 
     def _beat(self, loop: Loop) -> None:
@@ -236,7 +236,7 @@ class OwnerHeartbeat:
             while not self._stopped.is_set():
                 loop.turn()
                 beat = connection.execute(_WRITER["heartbeat"], {"run_id": self._run_id})
-                self._condition.heartbeat_written()
+                self._health.heartbeat_written()
                 if beat.rowcount == 0:
                     log.error("fenced", run=str(self._run_id))
                     self._on_fenced()

@@ -12,7 +12,7 @@ from psycopg.rows import TupleRow, class_row
 
 from db.statements import queries
 from service.settings import JobSettings
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 
 _LEDGER = queries("spark_job", "ledger")
 _WRITER = queries("spark_job", "writer")
@@ -78,10 +78,10 @@ class Backpressure:
     """Holds the job back at the limits `[job] max_backlog_events` and `max_backlog_bytes`; 0 is no limit."""
 
     def __init__(
-        self, connection: Connection, run_id: UUID, settings: JobSettings, condition: Condition
+        self, connection: Connection, run_id: UUID, settings: JobSettings, health: JobHealth
     ) -> None:
-        """`condition` records while the job is held back."""
-        self._connection, self._run_id, self._condition = connection, run_id, condition
+        """`health` records while the job is held back."""
+        self._connection, self._run_id, self._health = connection, run_id, health
         self._backlog = BacklogReader(connection)
         self._max_events, self._max_bytes = settings.max_backlog_events, settings.max_backlog_bytes
 
@@ -111,5 +111,5 @@ class Backpressure:
         return None
 
     def _note(self, reason: str | None) -> None:
-        self._condition.held_back(reason)
+        self._health.held_back(reason)
         self._connection.execute(_WRITER["hold_back"], {"run_id": self._run_id, "because": reason})

@@ -10,32 +10,32 @@ from service.observability.gauges import Gauges, LiveGauges, Sample
 from service.observability.verdict import HealthVerdict
 from service.settings import Settings
 from spark_job.monitoring import metrics
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.monitoring.readiness import judge
 from spark_job.status.input_lag import InputLag
 from spark_job.status.outbox_metrics import JobOutboxMetrics
 
 
-def ready(settings: Settings, condition: Condition) -> HealthVerdict:
+def ready(settings: Settings, health: JobHealth) -> HealthVerdict:
     """Return the answer of `/readyz`."""
     return judge(
-        condition.snapshot(),
+        health.snapshot(),
         progress_s=settings.metrics.progress_s,
         owner_timeout_s=settings.job.owner_timeout_s,
     )
 
 
 @contextmanager
-def served(settings: Settings, condition: Condition) -> Iterator[None]:
+def served(settings: Settings, health: JobHealth) -> Iterator[None]:
     """Serve as `[metrics]` configures until the block ends. Raises SettingsError if the port cannot be opened."""
     port = settings.metrics.port_of_job()
     if port == 0:
         yield
         return
     outbox = JobOutboxMetrics(max_age_s(settings.metrics), InputLag(settings.kafka).read)
-    process = process_metrics(settings, condition)
+    process = process_metrics(settings, health)
     pages = endpoint.pages(
-        [metrics.REGISTRY, outbox, process], condition.loops.verdict, lambda: ready(settings, condition)
+        [metrics.REGISTRY, outbox, process], health.loops.verdict, lambda: ready(settings, health)
     )
     with (
         endpoint.served(
@@ -49,14 +49,14 @@ def served(settings: Settings, condition: Condition) -> Iterator[None]:
         yield
 
 
-def process_metrics(settings: Settings, condition: Condition) -> LiveGauges:
+def process_metrics(settings: Settings, health: JobHealth) -> LiveGauges:
     """Return this process' state as metrics."""
-    return LiveGauges(_GAUGES, partial(_samples, settings, condition))
+    return LiveGauges(_GAUGES, partial(_samples, settings, health))
 
 
-def _samples(settings: Settings, condition: Condition) -> Iterator[Sample]:
-    seen = condition.snapshot()
-    yield "outbox_ready", (), int(ready(settings, condition).holds)
+def _samples(settings: Settings, health: JobHealth) -> Iterator[Sample]:
+    seen = health.snapshot()
+    yield "outbox_ready", (), int(ready(settings, health).holds)
     yield "outbox_heartbeat_age_seconds", (), seen.heartbeat_s_ago
     yield "outbox_held_back", (), int(seen.held_back is not None)
     yield "outbox_attempt", (), seen.attempt

@@ -22,7 +22,7 @@ from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.ledger.slice_building import slices_of
 from spark_job.monitoring import metrics
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.sink.backpressure import Backpressure
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
@@ -63,15 +63,15 @@ def _task_count(run: RunContext, options: Mapping[str, str]) -> TaskCount:
 class BatchSteps:
     """The batches of a run, over all its queries."""
 
-    def __init__(self, run: RunContext, start: Offsets, commits: CommitThread, condition: Condition) -> None:
-        """`start`: where the first batch begins. `condition` records each batch."""
+    def __init__(self, run: RunContext, start: Offsets, commits: CommitThread, health: JobHealth) -> None:
+        """`start`: where the first batch begins. `health` records each batch."""
         self.run = run
         self.read_to = start
         """Where the next batch begins."""
         self.before = 0
         """Batches of the run's earlier queries: Spark counts each query's from 0."""
         self._commits = commits
-        self._condition = condition
+        self._health = health
         self._committed = run.reader.expected
         """A committed position, at most one batch behind the outbox's."""
         self._next_number = 0
@@ -126,7 +126,7 @@ class BatchSteps:
         ):
             return events  # the run ends: the batch before was not committed
         self._committed = at  # the batch before is committed, or the hand-over would have failed
-        self._condition.batch_computed(number)
+        self._health.batch_computed(number)
         self.read_to, self._next_number = Offsets({**self.read_to, **planned.end}), number + 1
         if self._successes_to_grow is not None:
             self._successes_to_grow -= 1
@@ -156,7 +156,7 @@ class BatchSteps:
                 metrics.action(action_s)
             run.kafka.show_progress(planned.end, run.topics)
             self.largest = max(self.largest, events)
-            self._condition.batch_committed(number)
+            self._health.batch_committed(number)
             reach("query.after_batch")
         except BaseException as error:  # noqa: BLE001 - the main thread raises it
             ending.fail(FailedPart.COMMIT, error)

@@ -62,7 +62,7 @@ from spark_job.ledger import ownership
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring import metrics
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed_batch import BatchRange
 from spark_job.spark.session import load_added_jars
@@ -91,19 +91,19 @@ class QueryLoop:
         size: BatchSize,
         stop: threading.Event,
         interruption: Interruption,
-        condition: Condition,
+        health: JobHealth,
     ) -> None:
         """`start`: where Spark begins. `size`: of its batches. `stop`: set from outside, to stop before the next batch.
 
-        `condition` records how the query is.
+        `health` records how the query is.
         """
         self._run = run
         self._size = size
         self._stop = stop
         self._interruption = interruption
-        self._condition = condition
+        self._health = health
         self._commits = CommitThread()
-        self._batches = BatchSteps(run, start, self._commits, condition)
+        self._batches = BatchSteps(run, start, self._commits, health)
 
     def run(self) -> JobRequest | None:
         """Run until the end; return the request that ended it; None if `stop` did.
@@ -166,7 +166,7 @@ class QueryLoop:
 
     def _watch(self, query: StreamingQuery, ending: QueryEnding) -> None:
         """Return when the state has left RUNNING, or Spark has ended the query."""
-        status = QueryStatus(query, self._condition, self._batches.before)
+        status = QueryStatus(query, self._health, self._batches.before)
         while ending.state is State.RUNNING and query.isActive:
             status.poll()
             self._stop.wait(_POLL_S)
@@ -174,9 +174,9 @@ class QueryLoop:
     def _drain(self, query: StreamingQuery, ending: QueryEnding) -> None:
         """Return when no batch is computed or committed any more. After a failure, `_end` waits for the commit, for a bounded time."""
         if ending.ends_run:
-            self._condition.query_ending()
+            self._health.query_ending()
         while query.isActive and not ending.parked.is_set() and query.status["isTriggerActive"]:
-            self._condition.query_polled()
+            self._health.query_polled()
             time.sleep(_POLL_S)
         while True:
             if not query.isActive and ending.failure is None:
@@ -185,12 +185,12 @@ class QueryLoop:
                     ending.fail(FailedPart.SPARK, JobFailedError("Spark ended the query by itself"))
             if ending.state is State.FAILED or self._commits.settle(_POLL_S):
                 return
-            self._condition.query_polled()
+            self._health.query_polled()
 
     def _end(self, query: StreamingQuery, ending: QueryEnding) -> None:
         """Stop the query and wait for the callback and the commit: nothing may be writing when the process cleans up."""
         if ending.ends_run:
-            self._condition.query_ending()
+            self._health.query_ending()
         # The JVM may be gone, or slow to stop; only the callback's end matters.
         with contextlib.suppress(Py4JError, OSError):
             query.stop()

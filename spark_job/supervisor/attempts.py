@@ -23,7 +23,7 @@ from service.lifecycle.tracebacks import release_frames
 from service.settings import RestartSettings
 from spark_job.ledger.requests import JobRequest
 from spark_job.monitoring import metrics
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.spark import jvm
 from spark_job.spark.lazy_session import LazySession
@@ -87,17 +87,17 @@ class Restarts:
         settings: RestartSettings,
         spark: LazySession,
         stop: threading.Event,
-        condition: Condition,
+        health: JobHealth,
         *,
         standby: bool = False,
     ) -> None:
-        """`stop`: set from outside, ends the wait for the next attempt. `condition` records it. `standby`: losing the outbox to
+        """`stop`: set from outside, ends the wait for the next attempt. `health` records it. `standby`: losing the outbox to
         another run ends the attempt and not the process.
         """
         self._strategy = RestartStrategy(settings)
         self._spark = spark
         self._stop = stop
-        self._condition = condition
+        self._health = health
         self._standby = standby
         self._repeated = ("", 0)
         """The newest defect, and how often it came in succession without a commit in between."""
@@ -130,7 +130,7 @@ class Restarts:
             log.error("job_gives_up", because=answer.because, failure=because)
             raise error
         log.warning("job_restarting", attempt=answer.attempt, in_s=round(answer.in_s, 3), because=because)
-        self._condition.restarting(because, answer.in_s)
+        self._health.restarting(because, answer.in_s)
         if not self._spark.renew(tidy=isinstance(error, DiskFullError)):
             raise error
         metrics.restarted(error)
@@ -144,7 +144,7 @@ class Restarts:
             self._repeated = ("", 0)
             return False
         text, count = _NUMBER.sub("#", str(error)), 1
-        if text == self._repeated[0] and not self._condition.has_committed:
+        if text == self._repeated[0] and not self._health.has_committed:
             count += self._repeated[1]
         self._repeated = (text, count)
         return count >= _SAME_DEFECTS

@@ -20,7 +20,7 @@ from service.errors import WRONG_AT_THE_START, SparkLostError, UnavailableError
 from service.settings import Settings
 from spark_job.failures.explain import explained
 from spark_job.ledger.ownership import Connection, Owner, read_owner
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.spark.lazy_session import LazySession
 from spark_job.stream.warm_up import warm_up
 
@@ -33,13 +33,13 @@ class Standby:
     """Waits between the attempts of a job that was started with `--standby`."""
 
     def __init__(
-        self, settings: Settings, spark: LazySession, stop: threading.Event, condition: Condition
+        self, settings: Settings, spark: LazySession, stop: threading.Event, health: JobHealth
     ) -> None:
-        """`stop`: set from outside, ends the wait. `condition` records the wait."""
+        """`stop`: set from outside, ends the wait. `health` records the wait."""
         self._settings = settings
         self._spark = spark
         self._stop = stop
-        self._condition = condition
+        self._health = health
         self._warm: SparkSession | None = None
 
     def wait(self, own: Collection[UUID]) -> bool:
@@ -59,7 +59,7 @@ class Standby:
                 if isinstance(error, WRONG_AT_THE_START) and not has_connected:
                     raise
                 log.warning("standby_without_postgres", because=" ".join(str(error).split()))
-                self._condition.owner_unknown(
+                self._health.owner_unknown(
                     "cannot find out which run owns the outbox: Postgres is unreachable"
                 )
                 self._stop.wait(self._settings.job.heartbeat_s)
@@ -79,7 +79,7 @@ class Standby:
                 if not self._spark.renew():
                     raise SparkLostError("Spark's JVM is gone, and only spark-submit can start another one")
                 self._warm_up()
-            self._condition.standing_by(f"{who} owns the outbox")
+            self._health.standing_by(f"{who} owns the outbox")
             if self._stop.wait(_POLL_S):
                 return False
         if waited:

@@ -25,7 +25,7 @@ from service.lifecycle import fault_points
 from service.lifecycle.fault_points import FaultPlan, InjectedFaultError
 from service.settings import Settings
 from spark_job.job import attempt
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.outputs import transform
 from spark_job.spark.lazy_session import LazySession
 from spark_job.supervisor.attempts import AttemptPlan, Restarts
@@ -139,9 +139,9 @@ class Measured:
         self._folder = folder
         self._fingerprint = transform.fingerprint(transform.load(settings.transform.function))
         self._stop = threading.Event()
-        self._condition = Condition(settings.metrics.hung_s)
+        self._health = JobHealth(settings.metrics.hung_s)
         self.spark = LazySession(settings.job, settings.transform.function)
-        self._restarts = Restarts(settings.restart, self.spark, self._stop, self._condition)
+        self._restarts = Restarts(settings.restart, self.spark, self._stop, self._health)
         self._plan = AttemptPlan()
         self._committed = 0
 
@@ -175,7 +175,7 @@ class Measured:
         print(json.dumps({"after": after} | asdict(Held.now(self.spark.get(), self._folder))), flush=True)
 
     def _attempt(self, settings: Settings) -> None:
-        attempt(settings, self._plan, self.spark, self._stop, self._fingerprint, self._condition)
+        attempt(settings, self._plan, self.spark, self._stop, self._fingerprint, self._health)
 
 
 def main(

@@ -29,7 +29,7 @@ from spark_job.job import task_settings
 from spark_job.ledger import ownership, requests, runs
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.ledger.requests import JobRequest
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.outputs import transform
 from spark_job.recovery import outbox_behind
 from spark_job.recovery.findings import AcceptedRisks
@@ -243,7 +243,7 @@ class History:
         nothing: Any = None
         spark: Any = _Spark()
         free = Backpressure(
-            connection, run_id, JobSettings(max_backlog_events=0, max_backlog_bytes=0), Condition()
+            connection, run_id, JobSettings(max_backlog_events=0, max_backlog_bytes=0), JobHealth()
         )
         run = RunContext(
             run_id, self.settings, spark, nothing, topics, told, reader, sink, kafka, free, accept_at

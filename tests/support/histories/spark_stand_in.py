@@ -17,7 +17,7 @@ from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.batch_size import BatchSize
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
@@ -58,7 +58,7 @@ class MemoryLoop:
     def __init__(self, run: RunContext, start: Offsets, size: BatchSize) -> None:
         self._size = size
         self._commits = CommitsInTurn()
-        self._steps = BatchSteps(run, start, self._commits, Condition())
+        self._steps = BatchSteps(run, start, self._commits, JobHealth())
         self._begin_query()
 
     @property

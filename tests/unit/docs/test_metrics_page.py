@@ -13,9 +13,9 @@ import publisher.status.outbox_metrics
 import spark_job.monitoring.metrics
 import spark_job.status.endpoint
 import spark_job.status.outbox_metrics
-from publisher.monitoring.health import ProcessHealth as PublisherCondition
+from publisher.monitoring.health import ProcessHealth
 from service.settings import Settings
-from spark_job.monitoring.condition import Condition as JobCondition
+from spark_job.monitoring.health import JobHealth
 from tests.support.monitoring.prometheus import alerts
 from tests.support.paths import ROOT
 
@@ -26,12 +26,12 @@ SERVICES: dict[str, list[Collector]] = {
     "publisher": [
         publisher.monitoring.metrics.REGISTRY,
         publisher.status.outbox_metrics.PublisherOutboxMetrics(1),
-        publisher.status.endpoint.process_metrics(SETTINGS, PublisherCondition()),
+        publisher.status.endpoint.process_metrics(SETTINGS, ProcessHealth()),
     ],
     "job": [
         spark_job.monitoring.metrics.REGISTRY,
         spark_job.status.outbox_metrics.JobOutboxMetrics(1, lambda _ends: []),
-        spark_job.status.endpoint.process_metrics(SETTINGS, JobCondition()),
+        spark_job.status.endpoint.process_metrics(SETTINGS, JobHealth()),
     ],
 }
 

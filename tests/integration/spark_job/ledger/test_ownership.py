@@ -12,7 +12,7 @@ from service.errors import FencedError, UnavailableError
 from service.settings import JobSettings, PostgresSettings
 from spark_job import OutputEvent
 from spark_job.ledger import ownership
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.sink import ledger_rows
 from tests.support.sink.batches import SinkRun, session
 from tests.support.waiting import wait_until
@@ -83,7 +83,7 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
                 0.05,
                 on_fenced=fenced.set,
                 on_request=print,
-                condition=Condition(),
+                health=JobHealth(),
             ),
         ):
             first = ownership.read_owner(observer).heartbeat_at
@@ -99,7 +99,7 @@ def test_the_heartbeat_reports_a_takeover(database: str, connection: Connection)
     sink_run, fenced = SinkRun(connection), threading.Event()
     run_id = sink_run.run_id
     with ownership.OwnerHeartbeat(
-        as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print, condition=Condition()
+        as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print, health=JobHealth()
     ):
         own(connection, force=True)
         assert fenced.wait(10)

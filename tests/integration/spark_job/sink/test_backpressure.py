@@ -10,7 +10,7 @@ from psycopg.rows import TupleRow
 from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.ledger import ownership
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.sink import backpressure
 from spark_job.sink.backpressure import Backlog, BacklogReader, Backpressure
 from tests.support.sink.batches import SinkRun, session
@@ -118,7 +118,7 @@ def test_an_epoch_that_is_through_does_not_count(sink_run: SinkRun) -> None:
 def test_the_job_is_held_back_says_so_and_continues_by_itself(
     sink_run: SinkRun, database: str, settings: JobSettings, because: str
 ) -> None:
-    held = Backpressure(sink_run.connection, sink_run.run_id, settings, Condition())
+    held = Backpressure(sink_run.connection, sink_run.run_id, settings, JobHealth())
     waiting = threading.Thread(target=held.wait, args=(lambda: False,))
     with psycopg.connect(database, autocommit=True) as observer:
         waiting.start()
@@ -133,11 +133,11 @@ def test_the_job_is_held_back_says_so_and_continues_by_itself(
 
 
 def test_a_stop_ends_the_wait(sink_run: SinkRun) -> None:
-    Backpressure(sink_run.connection, sink_run.run_id, JobSettings(max_backlog_events=1), Condition()).wait(
+    Backpressure(sink_run.connection, sink_run.run_id, JobSettings(max_backlog_events=1), JobHealth()).wait(
         lambda: True
     )
 
 
 def test_without_a_bound_nothing_is_asked(sink_run: SinkRun) -> None:
     sink_run.connection.close()
-    Backpressure(sink_run.connection, sink_run.run_id, JobSettings(), Condition()).wait(lambda: False)
+    Backpressure(sink_run.connection, sink_run.run_id, JobSettings(), JobHealth()).wait(lambda: False)

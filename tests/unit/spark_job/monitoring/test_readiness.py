@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.monitoring.readiness import JobSnapshot, judge
 
 RUN = {"generation": 3}
@@ -95,47 +95,45 @@ def test_a_batch_may_take_as_long_as_the_setting_says() -> None:
 
 
 def test_the_condition_is_what_the_threads_said_last() -> None:
-    condition = Condition()
-    condition.starting(1)
-    assert reasons(condition.snapshot()) == ["attempt 1 has been starting for 0 s"]
-    condition.running(RUN)
-    condition.query_described("Getting offsets", between_triggers=False)
-    assert reasons(condition.snapshot()) == [
-        "the query began 0 s ago and has done nothing yet: Getting offsets"
-    ]
-    condition.query_described("Waiting for data to arrive", between_triggers=True)
-    assert reasons(condition.snapshot()) == []
-    condition.batch_computed(0)
-    condition._progress_at = -1_000.0
-    condition.query_described("Waiting for data to arrive", between_triggers=True)
-    assert "no batch" in reasons(condition.snapshot())[0], "its commit hangs"
-    condition.batch_committed(0)
-    assert reasons(condition.snapshot()) == []
-    condition.held_back("500 events wait")
-    assert reasons(condition.snapshot()) == ["held back: 500 events wait"]
-    condition.held_back(None)
-    condition.heartbeat_failed("refused")
-    assert reasons(condition.snapshot()) == ["the heartbeat cannot be written: refused"]
-    condition.heartbeat_written()
-    assert reasons(condition.snapshot()) == []
-    condition.query_ending()
-    assert reasons(condition.snapshot()) == ["the job is stopping"]
-    condition.restarting("UnavailableError: away", 5)
-    assert reasons(condition.snapshot())[0].startswith("attempt 1 failed")
-    condition.starting(2)
-    condition.running(RUN)
+    health = JobHealth()
+    health.starting(1)
+    assert reasons(health.snapshot()) == ["attempt 1 has been starting for 0 s"]
+    health.running(RUN)
+    health.query_described("Getting offsets", between_triggers=False)
+    assert reasons(health.snapshot()) == ["the query began 0 s ago and has done nothing yet: Getting offsets"]
+    health.query_described("Waiting for data to arrive", between_triggers=True)
+    assert reasons(health.snapshot()) == []
+    health.batch_computed(0)
+    health._progress_at = -1_000.0
+    health.query_described("Waiting for data to arrive", between_triggers=True)
+    assert "no batch" in reasons(health.snapshot())[0], "its commit hangs"
+    health.batch_committed(0)
+    assert reasons(health.snapshot()) == []
+    health.held_back("500 events wait")
+    assert reasons(health.snapshot()) == ["held back: 500 events wait"]
+    health.held_back(None)
+    health.heartbeat_failed("refused")
+    assert reasons(health.snapshot()) == ["the heartbeat cannot be written: refused"]
+    health.heartbeat_written()
+    assert reasons(health.snapshot()) == []
+    health.query_ending()
+    assert reasons(health.snapshot()) == ["the job is stopping"]
+    health.restarting("UnavailableError: away", 5)
+    assert reasons(health.snapshot())[0].startswith("attempt 1 failed")
+    health.starting(2)
+    health.running(RUN)
     # What an earlier attempt did does not count.
-    assert "has done nothing yet" in reasons(condition.snapshot())[0]
-    condition.batch_committed(0)
-    assert reasons(condition.snapshot()) == []
+    assert "has done nothing yet" in reasons(health.snapshot())[0]
+    health.batch_committed(0)
+    assert reasons(health.snapshot()) == []
 
 
 def test_a_long_wait_for_the_next_attempt_is_no_hung_thread() -> None:
-    condition = Condition(hung_s=60)
-    with condition.watched():
-        condition.starting(1)
-        condition.restarting("away", 3_600)
-        assert condition.loops.verdict().details["loops"]["main"]["allowed_s"] == 3_660
-        condition.running(RUN)
-        condition.query_polled()
-        assert condition.loops.verdict().details["loops"]["main"]["allowed_s"] == 120
+    health = JobHealth(hung_s=60)
+    with health.watched():
+        health.starting(1)
+        health.restarting("away", 3_600)
+        assert health.loops.verdict().details["loops"]["main"]["allowed_s"] == 3_660
+        health.running(RUN)
+        health.query_polled()
+        assert health.loops.verdict().details["loops"]["main"]["allowed_s"] == 120

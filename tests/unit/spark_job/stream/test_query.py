@@ -19,7 +19,7 @@ from spark_job.input.offsets import Offsets
 from spark_job.ledger import ownership
 from spark_job.ledger.batch_size import BatchSize
 from spark_job.ledger.requests import JobRequest
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed_batch import BatchRange
 from spark_job.stream import query
@@ -97,7 +97,7 @@ class Steps:
     computed: ClassVar[list[int]]
     fails_at: ClassVar[int | None]
 
-    def __init__(self, run: Any, start: Offsets, commits: CommitThread, _condition: Condition) -> None:
+    def __init__(self, run: Any, start: Offsets, commits: CommitThread, _health: JobHealth) -> None:
         self.run, self.read_to, self.before, self.columns = run, start, 0, None
         self.largest = 0
         self._commits = commits
@@ -165,7 +165,7 @@ class Run:
             run_id=None,
         )
         self.loop = QueryLoop(
-            run, Offsets(), BatchSize(max_events, MOST), self.stop, self.interruption, Condition()
+            run, Offsets(), BatchSize(max_events, MOST), self.stop, self.interruption, JobHealth()
         )
         self.result: JobRequest | BaseException | None = None
         self._thread = threading.Thread(target=self._run)

@@ -7,7 +7,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from spark_job.monitoring import metrics
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.stream.query_status import QueryStatus
 
 IDLE = {"latestOffset": 3, "triggerExecution": 4}
@@ -33,24 +33,24 @@ def times(phase: str) -> tuple[float, float]:
     )
 
 
-def watched(query: Any, batches: int = 0) -> tuple[QueryStatus, Condition]:
+def watched(query: Any, batches: int = 0) -> tuple[QueryStatus, JobHealth]:
     """`batches`: of the run's earlier queries."""
-    condition = Condition()
-    condition.running({})
-    return QueryStatus(query, condition, batches), condition
+    health = JobHealth()
+    health.running({})
+    return QueryStatus(query, health, batches), health
 
 
 def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_for_that_batch() -> None:
     query = Query()
-    status, condition = watched(query)
+    status, health = watched(query)
     before, (triggers, _) = times("addBatch"), times("triggerExecution")
-    condition.batch_computed(0)
+    health.batch_computed(0)
     query.reports(0, {"addBatch": 2_000, "triggerExecution": 2_100})
     status.poll()
     query.reports(1, IDLE)
     status.poll()
     # The next batch's tasks are through, and Spark has not reported it yet.
-    condition.batch_computed(1)
+    health.batch_computed(1)
     status.poll()
     query.reports(1, {"addBatch": 4_000, "triggerExecution": 4_100})
     status.poll()
@@ -63,13 +63,13 @@ def test_what_an_idle_query_reports_under_the_next_batchs_number_is_not_taken_fo
 
 def test_the_batches_of_a_runs_second_query_are_timed_though_spark_counts_them_from_zero_again() -> None:
     query = Query()
-    status, condition = watched(query, batches=4)
+    status, health = watched(query, batches=4)
     before = times("addBatch")[0]
     query.reports(0, {"addBatch": 1_000, "triggerExecution": 1_100})
-    condition.batch_computed(3)
+    health.batch_computed(3)
     status.poll()
     assert times("addBatch")[0] == before, "it is the first query's batch 3 that was computed"
-    condition.batch_computed(4)
+    health.batch_computed(4)
     status.poll()
     assert times("addBatch")[0] == before + 1
 
@@ -78,12 +78,12 @@ def test_the_batches_of_a_runs_second_query_are_timed_though_spark_counts_them_f
 @pytest.mark.parametrize("answer", [{}, {"isTriggerActive": False}, None])
 def test_an_answer_that_cannot_be_read_ends_nothing(answer: Any) -> None:
     query = Query()
-    status, condition = watched(query)
+    status, health = watched(query)
     query.status = answer
     query.reports(0, {"addBatch": "soon"})  # type: ignore[dict-item]
-    condition.batch_computed(0)
+    health.batch_computed(0)
     status.poll()
-    assert condition.snapshot().doing == ""
+    assert health.snapshot().doing == ""
 
 
 def test_a_jvm_that_is_gone_is_said() -> None:

@@ -20,7 +20,7 @@ from service.errors import (
 )
 from service.settings import JobSettings, RestartSettings
 from spark_job.ledger.requests import JobRequest
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.spark import jvm
 from spark_job.spark.lazy_session import LazySession
@@ -32,7 +32,7 @@ AWAY = UnavailableError("away")
 
 def after(plan: AttemptPlan, error: OutboxError, settings: RestartSettings = AT_ONCE) -> AttemptPlan | None:
     """The plan after an attempt that failed."""
-    return Restarts(settings, LazySession(JobSettings()), threading.Event(), Condition()).after(plan, error)
+    return Restarts(settings, LazySession(JobSettings()), threading.Event(), JobHealth()).after(plan, error)
 
 
 def test_a_lost_jvm_that_is_not_this_processes_child_cannot_be_replaced(
@@ -149,7 +149,7 @@ def test_what_never_worked_ends_the_process_and_what_has_worked_before_is_waited
 
 
 def test_a_standby_that_loses_the_outbox_continues_to_its_next_attempt() -> None:
-    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), Condition(), standby=True)
+    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), JobHealth(), standby=True)
     first = AttemptPlan()
     second = restarts.after(first, FencedError("x"))
     assert second is not None
@@ -159,7 +159,7 @@ def test_a_standby_that_loses_the_outbox_continues_to_its_next_attempt() -> None
 def test_a_failure_after_a_stop_was_asked_for_ends_the_process_in_order() -> None:
     stop = threading.Event()
     stop.set()
-    restarts = Restarts(RestartSettings(strategy="none"), LazySession(JobSettings()), stop, Condition())
+    restarts = Restarts(RestartSettings(strategy="none"), LazySession(JobSettings()), stop, JobHealth())
     assert restarts.after(AttemptPlan(), AWAY) is None
     with pytest.raises(FencedError):
         restarts.after(AttemptPlan(), FencedError("x"))
@@ -184,7 +184,7 @@ def test_a_failed_attempt_holds_nothing_of_its_work_while_the_job_waits_for_the_
             assert held[0]() is None
             return super().wait(timeout)
 
-    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), Waiting(), Condition())
+    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), Waiting(), JobHealth())
     try:
         attempt()
     except UnavailableError as error:
@@ -193,14 +193,14 @@ def test_a_failed_attempt_holds_nothing_of_its_work_while_the_job_waits_for_the_
 
 
 def test_a_defect_ends_the_process_when_it_comes_a_third_time_without_a_commit_between() -> None:
-    condition = Condition()
-    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), condition)
+    health = JobHealth()
+    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), health)
     plan = AttemptPlan()
 
     def fail(error: OutboxError, *, commits: bool = False) -> None:
-        condition.starting(1)
+        health.starting(1)
         if commits:
-            condition.batch_committed(0)
+            health.batch_committed(0)
         assert restarts.after(plan, error) is not None
 
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_a_defect_ends_the_process_when_it_comes_a_third_time_without_a_commit_b
 
 
 def test_a_defect_is_the_same_whatever_offsets_and_addresses_its_message_has() -> None:
-    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), Condition())
+    restarts = Restarts(AT_ONCE, LazySession(JobSettings()), threading.Event(), JobHealth())
     for address in ("0x7f3a12", "0x55bc0d"):
         error = DefectError(f"TypeError: <Session object at {address}> is no str")
         assert restarts.after(AttemptPlan(), error) is not None
@@ -226,7 +226,7 @@ def test_a_defect_is_the_same_whatever_offsets_and_addresses_its_message_has() -
 
 def test_losing_a_race_is_no_failure_of_a_standby_whatever_the_strategy() -> None:
     none = RestartSettings(strategy="none")
-    restarts = Restarts(none, LazySession(JobSettings()), threading.Event(), Condition(), standby=True)
+    restarts = Restarts(none, LazySession(JobSettings()), threading.Event(), JobHealth(), standby=True)
     first = AttemptPlan()
     second = restarts.after(first, FencedError("x"))
     assert second is not None

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from service.errors import WRONG_AT_THE_START, UnavailableError
 from service.settings import JobSettings, PostgresSettings, Settings
-from spark_job.monitoring.condition import Condition
+from spark_job.monitoring.health import JobHealth
 from spark_job.monitoring.readiness import judge
 from spark_job.spark.lazy_session import LazySession
 from spark_job.supervisor import standby as standby_module
@@ -21,19 +21,19 @@ from tests.support.waiting import wait_until
 
 
 def test_a_standby_is_not_ready_while_postgres_is_away() -> None:
-    stop, condition = threading.Event(), Condition()
+    stop, health = threading.Event(), JobHealth()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # and nobody listens
         dsn = f"postgresql://127.0.0.1:{unused.getsockname()[1]}/outbox"
         settings = Settings.model_construct(
             postgres=PostgresSettings(dsn=SecretStr(dsn)), job=JobSettings(heartbeat_s=0.2)
         )
-        standby = Standby(settings, LazySession(settings.job), stop, condition)
+        standby = Standby(settings, LazySession(settings.job), stop, health)
         waiting = threading.Thread(target=standby.wait, args=((),))
         waiting.start()
         try:
-            wait_until(lambda: condition.snapshot().phase != "starting", "a word of the standby")
-            verdict = judge(condition.snapshot(), progress_s=60, owner_timeout_s=30)
+            wait_until(lambda: health.snapshot().phase != "starting", "a word of the standby")
+            verdict = judge(health.snapshot(), progress_s=60, owner_timeout_s=30)
         finally:
             stop.set()
             waiting.join()
@@ -50,14 +50,14 @@ def test_settings_that_are_wrong_at_the_start_end_a_standby_and_are_waited_for_l
     monkeypatch.setattr(standby_module, "connect", refuse)
     stop = threading.Event()
     settings = Settings.model_construct(job=JobSettings(heartbeat_s=0.2), postgres=None)
-    condition = Condition()
-    standby = Standby(settings, LazySession(settings.job), stop, condition)
+    health = JobHealth()
+    standby = Standby(settings, LazySession(settings.job), stop, health)
     with pytest.raises(wrong):
         standby.wait((uuid4(),))
     waiting = threading.Thread(target=standby.wait, args=((uuid4(), uuid4()),))
     waiting.start()
     try:
-        wait_until(lambda: condition.snapshot().phase != "starting", "a word of the standby")
+        wait_until(lambda: health.snapshot().phase != "starting", "a word of the standby")
     finally:
         stop.set()
         waiting.join()
@@ -96,7 +96,7 @@ def test_a_standby_whose_jvm_dies_warms_up_another_one_before_it_is_needed(
     monkeypatch.setattr(standby_module, "_POLL_S", 0.01)
     settings: Any = SimpleNamespace(postgres=None, job=JobSettings())
     lazy: Any = spark
-    standby = Standby(settings, lazy, stop, Condition())
+    standby = Standby(settings, lazy, stop, JobHealth())
     waiting = threading.Thread(target=standby.wait, args=((),))
     waiting.start()
     try:

@@ -17,7 +17,7 @@ _QUERY_S = 60.0
 _END_S = 240.0
 
 
-class Condition:
+class JobHealth:
     """Thread-safe: each value is replaced as a whole."""
 
     def __init__(self, hung_s: float = 60.0) -> None:
