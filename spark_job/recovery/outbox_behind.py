@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from contract.progress import Progress, lane_of_key
 from db.statements import queries
 from service.errors import ContinuityError, UnavailableError
-from service.kafka.client import KafkaAdmin, admin_client
+from service.kafka.client import KafkaAdmin, admin_client, no_answer
 from service.kafka.reading import RangeReader, committed_consumer
 from service.kafka.rights import needing
 from service.kafka.topics import existing_topics, partition_offsets
@@ -81,7 +81,7 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
                 return _read_newest(reader, topic, bounds)
     except KafkaException as error:
         raise UnavailableError(
-            f"the progress topic {topic} cannot be read: {error.args[0].str()}. Check [kafka] bootstrap_servers and [kafka.options]"
+            f"the progress topic {topic} cannot be read: {no_answer(settings.kafka, error.args[0])}"
         ) from error
     except ValueError as error:
         raise ContinuityError(
