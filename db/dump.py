@@ -25,9 +25,10 @@ from service.settings import PostgresSettings, load_settings
 
 HEADER = "-- What `outbox-migrate up` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.\n\n"
 
-# Lines that depend on the versions of pg_dump and server, not on the schema.
+# Lines that depend on the versions of pg_dump and server, not on the schema. Postgres 17.12 gives each column an option `pg_attver`.
 _NOISE = re.compile(
-    r"^(\\(un)?restrict .*|SET .*|SELECT pg_catalog\.set_config\(.*|-- Dumped .*)\n", re.MULTILINE
+    r"^(\\(un)?restrict .*|SET .*|SELECT pg_catalog\.set_config\(.*|-- Dumped .*|ALTER TABLE .* SET \(pg_attver=\d+\);)\n",
+    re.MULTILINE,
 )
 _NOT_NULL_NAME = re.compile(r" CONSTRAINT \w+_not_null NOT NULL")
 _FRAME = re.compile(r"^--\n-- PostgreSQL database dump( complete)?\n--\n", re.MULTILINE)
