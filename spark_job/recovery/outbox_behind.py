@@ -48,9 +48,14 @@ class Delivered(NamedTuple):
 
 
 def delivered_batches(connection: Connection, settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
-    """Return what `newest_delivered` does. If Kafka does not answer, raise if the database may have lost batches, else return nothing."""
+    """Return what `newest_delivered` does. If Kafka cannot say it, raise if the database may have lost batches, else return nothing."""
     try:
-        return newest_delivered(settings, outbox_uuid)
+        delivered = newest_delivered(settings, outbox_uuid)
+        if not delivered and _has_delivered(connection):
+            raise UnavailableError(
+                f"the progress topic {_topic(settings, outbox_uuid)} is gone or has no record, and the outbox has deliveries: "
+                "`publisher status` shows how its lanes stopped, `publisher resume` writes the records again"
+            )
     except UnavailableError as error:
         run = runs.newest(connection)
         if run is not None and run.server_changed:
@@ -61,6 +66,17 @@ def delivered_batches(connection: Connection, settings: Settings, outbox_uuid: U
             ) from error
         log.warning("delivered_unknown", because=str(error))
         return []
+    return delivered
+
+
+def _has_delivered(connection: Connection) -> bool:
+    row = connection.execute(_LEDGER["has_delivered"]).fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+def _topic(settings: Settings, outbox_uuid: UUID) -> str:
+    return f"{settings.publisher.progress_topic}-{outbox_uuid}"
 
 
 def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
@@ -68,7 +84,7 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
 
     Raises UnavailableError when Kafka does not answer or refuses, ContinuityError for a record that no publisher of this version wrote.
     """
-    topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
+    topic = _topic(settings, outbox_uuid)
     group = f"{topic}-look"  # never committed; the client requires one
     try:
         with needing("Read", "topic", topic), needing("Describe", "consumer group", group):

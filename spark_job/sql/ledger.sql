@@ -83,6 +83,10 @@ SELECT (SELECT min(batch_id) FROM outbox.batch) AS first, (SELECT max(batch_id) 
     (SELECT jsonb_agg(a) FROM outbox.generation g CROSS JOIN LATERAL jsonb_array_elements(g.accepted_deliveries) a) AS accepted,
     (SELECT min(epoch) FROM outbox.lane_epoch) AS first_epoch
 
+-- name: has_delivered
+-- Whether a publisher has recorded a transaction of any lane.
+SELECT EXISTS (SELECT FROM outbox.lane WHERE seq > 0)
+
 -- name: backlog_bounds
 -- The last batch that every lane is through with, and the newest one. A lane that no publisher has run yet stands before its epoch's first batch.
 SELECT coalesce((SELECT min(p.through_batch) FROM outbox.lane_position p WHERE NOT p.ended), n.newest), n.newest

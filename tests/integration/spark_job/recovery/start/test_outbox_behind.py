@@ -109,3 +109,28 @@ def test_output_kafka_away_is_waited_for_only_where_the_server_is_another(
     with pytest.raises(UnavailableError, match="was promoted or restored"):
         start(connection)
     assert everything(connection) == before
+
+
+@pytest.mark.guarantee(81)
+@pytest.mark.parametrize("is_promoted", [True, False])
+def test_a_progress_topic_that_is_gone_cannot_say_what_was_delivered(
+    sink_run: SinkRun,
+    connection: Connection,
+    database: str,
+    delivered: list[Delivered],
+    capsys: pytest.CaptureFixture[str],
+    is_promoted: bool,
+) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("INSERT INTO outbox.lane (epoch, lane, seq) VALUES (1, 0, 7)")
+        if is_promoted:
+            owner.execute("UPDATE outbox.run SET timeline = timeline - 1")
+    assert not delivered
+    before = everything(connection)
+    if is_promoted:
+        with pytest.raises(UnavailableError, match="is gone or has no record, and the outbox has deliveries"):
+            start(connection)
+        assert everything(connection) == before
+    else:
+        start(connection)
+        assert "delivered_unknown" in capsys.readouterr().out
