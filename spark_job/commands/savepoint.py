@@ -1,10 +1,10 @@
-"""`spark-job savepoint`: name positions of the ledger, see how long they will live, go back to one."""
+"""`spark-job savepoint`: name positions of the ledger, see which can be restored, go back to one."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,11 @@ from service.settings import Settings, load_settings
 from spark_job.commands.common import Timeout, errors, outbox, outbox_uuid, writer_lock
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import savepoints
-from spark_job.ledger.savepoints import Savepoint, SavepointValidity
+from spark_job.ledger.generations import Connection
+from spark_job.ledger.savepoints import Savepoint
+
+if TYPE_CHECKING:
+    from spark_job.recovery.savepoint_restore import Restorability
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -89,28 +93,28 @@ def _before(settings: Settings, moment: datetime) -> tuple[Offsets, list[str], M
 
 @app.command("list")
 def list_savepoints(config: Config = None, as_json: Json = False) -> None:
-    """List the savepoints, oldest first, and whether Kafka still has what each of them needs."""
+    """List the savepoints, oldest first, and whether each can be restored, with which flag."""
     settings = load_settings(config)
     with outbox(settings, "savepoint") as connection:
-        found = savepoints.all(connection)
-    lives = _lives(settings, found) if found else []
+        known = savepoints.all(connection)
+        found = list(zip(known, _restorability(connection, settings, known), strict=True))
     if as_json:
-        rows: list[dict[str, Any]] = [
-            savepoint.to_json() | state.to_json() for savepoint, state in zip(found, lives, strict=True)
-        ]
+        rows: list[dict[str, Any]] = [savepoint.to_json() | now.to_json() for savepoint, now in found]
         print_json(rows)
         return
     table = Table(["created (UTC)", "generation", "batch", "events since", "state", "name"])
-    for savepoint, state in zip(found, lives, strict=True):
-        reads_from = f"reads from {', '.join(savepoint.safe.named(savepoint.topics))}"
+    for savepoint, now in found:
+        notes = [f"reads from {', '.join(savepoint.safe.named(savepoint.topics))}", *now.reasons]
+        if now.reasons and now.state != "unknown":
+            notes.append(f"restore it with {' '.join(now.flags)}" if now.flags else "no flag restores it")
         table.add(
             savepoint.created_at,
             str(savepoint.generation),
             str(savepoint.batch_id or "start"),
-            state.events,
-            state.state,
+            now.events,
+            now.state,
             savepoint.name,
-            note="\n".join([reads_from, *state.reasons]),
+            note="\n".join(notes),
         )
     table.print(console())
 
@@ -202,15 +206,22 @@ def restore(
     )
 
 
-def _lives(settings: Settings, found: list[Savepoint]) -> list[SavepointValidity]:
-    """Ask Kafka for the bounds. If it does not answer, the list is shown without them."""
+def _restorability(
+    connection: Connection, settings: Settings, known: list[Savepoint]
+) -> "list[Restorability]":
+    """Compare each savepoint with Kafka and the settings. If Kafka does not answer, the list is shown without that."""
+    if not known:
+        return []
     from spark_job.input.topics import kafka_input
+    from spark_job.recovery.savepoint_restore import Restorability, greatest_position, restorability
+    from spark_job.recovery.start import read_input
 
+    read = greatest_position(connection).end
     try:
         with kafka_input(settings) as kafka:
-            topics = kafka.describe()
-            earliest, latest = kafka.bounds(topics, "earliest"), kafka.bounds(topics, "latest")
+            # After the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
+            now = read_input(settings, kafka, kafka.describe())
     except (UnavailableError, SettingsError) as error:
         errors.print(f"Whether they can be restored is unknown: {error}")
-        return [SavepointValidity("unknown", [str(error)], None)] * len(found)
-    return [savepoint.life(topics.ids, earliest, latest) for savepoint in found]
+        return [Restorability("unknown", [str(error)])] * len(known)
+    return [restorability(each, now, read) for each in known]

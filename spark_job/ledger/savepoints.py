@@ -1,11 +1,14 @@
-"""Savepoints: named positions. No open session is copied; one lives as long as Kafka keeps its safe offsets."""
+"""Savepoints: named positions. No open session is copied: a restore reads its safe offsets in Kafka again.
+
+recovery/savepoint_restore.py decides whether one can be restored.
+"""
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
@@ -13,11 +16,11 @@ from psycopg.types.json import Jsonb
 from db import operations
 from db.statements import queries
 from service.errors import SettingsError
-from spark_job.input.offsets import Offsets, TopicPartition
+from spark_job.input.offsets import Offsets
 from spark_job.ledger.generations import Connection
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
-from spark_job.ledger.position import InputPosition, deleted, read, read_before, with_added
+from spark_job.ledger.position import InputPosition, read, read_before
 
 _SAVEPOINTS = queries("spark_job", "savepoints")
 
@@ -72,17 +75,6 @@ class Savepoint:
             f"batch {self.batch_id}" if self.batch_id else "its start"
         )
 
-    def missing(self, earliest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-        """Return {partition: (where reading would begin, the first offset that Kafka still has)} if records in between are deleted.
-
-        `earliest`: the first offset of each partition of the input now. A partition that was added later is needed from 0 on.
-        """
-        return deleted(with_added(self.end, self.topics, earliest), self.open, earliest)
-
-    def replaced(self, topic_ids: Mapping[str, str]) -> list[str]:
-        """Return its topics that no longer exist under the id they had. `topic_ids`: {topic: id} of the input now."""
-        return sorted(topic for topic_id, topic in self.topics.items() if topic_ids.get(topic) != topic_id)
-
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON-ready values; offsets as `{topic id: {partition: offset}}`."""
         return {
@@ -96,43 +88,6 @@ class Savepoint:
             "safe_offsets": self.safe.to_json(),
             "open_sessions": sum(each.sessions for each in self.open.values()),
         }
-
-    def expired(self, topic_ids: Mapping[str, str], earliest: Offsets) -> list[str]:
-        """Return why it cannot be restored whole, one line a reason; empty if it can."""
-        return [
-            *(
-                f"topic {topic!r} was deleted or created again, or is no input now"
-                for topic in self.replaced(topic_ids)
-            ),
-            *(
-                f"{self.topics[where.topic_id]}/{where.partition}: needs offset {needed}, Kafka's first is {first}"
-                for where, (needed, first) in self.missing(earliest).items()
-            ),
-        ]
-
-    def life(self, topic_ids: Mapping[str, str], earliest: Offsets, latest: Offsets) -> "SavepointValidity":
-        """Return whether it can be restored, from the input's topic ids and bounds now."""
-        reasons = self.expired(topic_ids, earliest)
-        events = sum(
-            max(0, end - max(self.end.at(where), earliest.at(where)))
-            for where, end in latest.items()
-            if where.topic_id in self.topics
-        )
-        return SavepointValidity("expired" if reasons else "alive", reasons, events)
-
-
-@dataclass(frozen=True)
-class SavepointValidity:
-    """Whether Kafka still has what a savepoint needs."""
-
-    state: Literal["alive", "expired", "unknown"]
-    reasons: Sequence[str]
-    events: int | None
-    """Offsets from its position on that Kafka has; None if unknown."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON-ready values."""
-        return {"state": self.state, "reasons": list(self.reasons), "events_after": self.events}
 
 
 def create(connection: Connection, name: str, before: Offsets | None = None) -> Savepoint:

@@ -120,7 +120,7 @@ def continuation(
     Raises ContinuityError if a risk must be accepted first.
     """
     begin = replace(here(at), read=read or Offsets())
-    found = [*findings, *_of_input(begin, now)]
+    found = [*findings, *of_input(begin, now)]
     if not found:
         text = f"continues at the ledger's position, {_place(at)}"
         return Resumption(_named(begin.end, now), begin.open, text)
@@ -141,7 +141,7 @@ def open_wanted(
 
     Raises ContinuityError if a risk must be accepted first.
     """
-    found = [finding, *_of_input(begin, now)]
+    found = [finding, *of_input(begin, now)]
     opening = _opening(begin, now, accepted, found, greatest_revision=greatest_revision, command=command)
     return replace(opening, savepoint=savepoint)
 
@@ -225,7 +225,8 @@ def _opening(
     )
 
 
-def _of_input(begin: From, now: Input) -> list[Finding]:
+def of_input(begin: From, now: Input) -> list[Finding]:
+    """Return what a generation that begins there finds in Kafka and in the settings."""
     found = [
         Finding(
             "new_topic",
@@ -329,14 +330,23 @@ _WEIGHT = (
 )
 
 
+def flags_of_commands(found: Sequence[Finding]) -> list[str] | None:
+    """Return the flags with which a restore or a fork accepts these findings; None if it has no flag for one of them."""
+    flags = _flags(found)
+    return flags if all(flag in _OF_COMMANDS for flag in flags) else None
+
+
+def _flags(found: Sequence[Finding]) -> list[str]:
+    return list(dict.fromkeys(finding.flag for finding in found if finding.flag is not None))
+
+
 def _require(found: Sequence[Finding], accepted: AcceptedRisks, command: str = "") -> None:
     """Raise ContinuityError unless each finding with a flag was accepted. `command`: what asked for it, empty for a start."""
     refused = [f for f in found if f.flag is not None and not getattr(accepted, _FLAGS[f.flag])]
     if refused:
-        flags = " ".join(dict.fromkeys(finding.flag for finding in refused if finding.flag))
         what = "the request was not carried out" if command else "the job does not start by itself"
-        way = f"Repair the cause, or continue as described with: {command or 'spark-job run'} {flags}"
-        if command and not all(finding.flag in _OF_COMMANDS for finding in refused):
+        way = f"Repair the cause, or continue as described with: {command or 'spark-job run'} {' '.join(_flags(refused))}"
+        if command and flags_of_commands(refused) is None:
             way = "No flag accepts that here; `spark-job run` reports how the outbox itself continues"
         raise ContinuityError(
             f"{what}, and nothing was written. " + ". ".join(finding.text for finding in refused) + f". {way}"

@@ -1,6 +1,9 @@
-"""Where a requested restore begins: at a savepoint, or, with the policy `skip`, at the greatest position of all time."""
+"""Where a requested restore begins: at a savepoint, or, with the policy `skip`, at the greatest position of all time.
 
-from collections.abc import Mapping
+`spark-job savepoint list` asks `restorability` what a reissue from each savepoint would be answered.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,6 +17,7 @@ from spark_job.ledger.generations import Connection, greatest_revision
 from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition
+from spark_job.ledger.savepoints import Savepoint
 from spark_job.recovery import findings
 from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input, Opening
 
@@ -68,16 +72,7 @@ def open_restored(connection: Connection, at: InputPosition, asked: Restore, now
                 "a reissue needs a savepoint to go back to: name one, `spark-job savepoint list` shows them"
             )
         found = savepoints.get(connection, asked.savepoint)
-        begin = From(
-            position.with_added(found.end, found.topics, now.earliest),
-            found.open,
-            found.lineage,
-            found.topics,
-            found.assembly,
-            "reissue",
-            revision + 1,
-            greatest.end,
-        )
+        begin = _reissue_from(found, now, revision=revision + 1, read=greatest.end)
         finding = Finding("savepoint", f"restored from savepoint {found.name!r} (reissue)")
     return findings.open_wanted(
         begin,
@@ -87,6 +82,59 @@ def open_restored(connection: Connection, at: InputPosition, asked: Restore, now
         greatest_revision=revision,
         savepoint=asked.savepoint,
         command=asked.command,
+    )
+
+
+@dataclass(frozen=True)
+class Restorability:
+    """Whether a reissue from a savepoint would be accepted now."""
+
+    state: Literal["alive", "changed", "expired", "unknown"]
+    """alive: without a flag. changed: Kafka has all that it needs; the [session] settings differ. expired: Kafka no longer has that."""
+    reasons: Sequence[str] = ()
+    """Why it is not alive."""
+    flags: Sequence[str] | None = None
+    """With which flags it would be accepted; None if no flag accepts each reason, or if that is unknown."""
+    events: int | None = None
+    """Offsets from its position on that Kafka has; None if unknown."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return {
+            "state": self.state,
+            "reasons": list(self.reasons),
+            "flags": None if self.flags is None else list(self.flags),
+            "events_after": self.events,
+        }
+
+
+def restorability(found: Savepoint, now: Input, read: Offsets) -> Restorability:
+    """Return what `open_restored` would answer to a reissue from a savepoint. `read`: how far `greatest_position` has read."""
+    begin = _reissue_from(found, now, revision=0, read=read)
+    against = [finding for finding in findings.of_input(begin, now) if finding.flag is not None]
+    settings_alone = all(finding.reason == "changed_assembly" for finding in against)
+    return Restorability(
+        "alive" if not against else "changed" if settings_alone else "expired",
+        [finding.text for finding in against],
+        findings.flags_of_commands(against),
+        sum(
+            max(0, end - max(found.end.at(where), now.earliest.at(where)))
+            for where, end in now.latest.items()
+            if where.topic_id in found.topics
+        ),
+    )
+
+
+def _reissue_from(found: Savepoint, now: Input, *, revision: int, read: Offsets) -> From:
+    return From(
+        position.with_added(found.end, found.topics, now.earliest),
+        found.open,
+        found.lineage,
+        found.topics,
+        found.assembly,
+        "reissue",
+        revision,
+        read,
     )
 
 

@@ -132,16 +132,27 @@ def test_a_savepoint_is_shown_with_what_kafka_still_has_of_it(outbox: JobOutbox)
     assert found["safe_offsets"] == outbox.offsets(31, 20)
     assert found["end_offsets"] == outbox.offsets(40, 20)
     assert found["open_sessions"] == 1
-    assert (found["state"], found["reasons"], found["events_after"]) == ("alive", [], 2 * RECORDS - 40 - 20)
+    assert (found["state"], found["reasons"], found["flags"]) == ("alive", [], [])
+    assert found["events_after"] == 2 * RECORDS - 40 - 20
 
     outbox.delete_before(0, 31)
     assert run_json("savepoint", "list")[0]["state"] == "alive"
     outbox.delete_before(0, 50)
     (found,) = run_json("savepoint", "list")
     assert found["state"] == "expired"
-    assert found["reasons"] == [f"{outbox.topic}/0: needs offset 31, Kafka's first is 50"]
+    (reason,) = found["reasons"]
+    assert f"{outbox.topic}/0: offsets 31 to 49 (19)" in reason
     assert found["events_after"] == 2 * RECORDS - 50 - 20
-    assert "expired" in run("savepoint", "list")
+    shown = run("savepoint", "list")
+    assert "expired" in shown
+    assert f"  {reason}\n  restore it with {found['flags'][0]}\n" in shown
+
+    outbox.connection.execute("SET ROLE NONE")
+    outbox.connection.execute(
+        "UPDATE outbox.savepoint SET topics = jsonb_build_object('former-id', %s::text)", [outbox.topic]
+    )
+    assert run_json("savepoint", "list")[0]["flags"] is None
+    assert "  no flag restores it\n" in run("savepoint", "list")
 
 
 def test_the_list_is_shown_although_kafka_does_not_answer(

@@ -1,14 +1,17 @@
-"""The greatest position of all time: where each partition got to, and who judges what is open there."""
+"""The greatest position of all time: where each partition got to, and who judges what is open there. What is said of a savepoint."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
-from spark_job.recovery.savepoint_restore import greatest_of
+from spark_job.ledger.savepoints import Savepoint
+from spark_job.recovery.findings import Input
+from spark_job.recovery.savepoint_restore import greatest_of, restorability
 
-P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
+P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 A, B = {"timeout_s": 1}, {"timeout_s": 2}
 Places = Mapping[TopicPartition, int]
 
@@ -70,3 +73,24 @@ def test_descriptions_that_judged_nothing_that_is_open_are_forgotten() -> None:
     found = greatest_of([first, second])
     assert [each.assembly for each in found.lineage.former] == [A, B]
     assert found.lineage.since(P1, 55, found.end, B) == [(40, B), (60, B)]
+
+
+def test_a_savepoint_is_shown_with_what_kafka_has_after_it_and_with_what_a_restore_needs() -> None:
+    end, opened = Offsets({P0: 15, P1: 20}), OpenPartitions({P0: OpenPartition(10, 2, 4, 90, "2-digest")})
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    savepoint = Savepoint("x", 2, 7, end, opened, Lineage(), A, {"id": "in"}, 0, made)
+    earliest, latest = Offsets({P0: 10, P1: 0}), Offsets({P0: 18, P1: 25})
+    found = restorability(savepoint, Input({"in": "id"}, earliest, latest, A), end)
+    assert found.to_json() == {"state": "alive", "reasons": [], "flags": [], "events_after": 3 + 5}
+
+    earliest, latest = Offsets({P0: 0, P1: 0, P2: 3}), Offsets({P0: 18, P1: 20, P2: 7})
+    found = restorability(savepoint, Input({"in": "id"}, earliest, latest, B), end)
+    assert (found.state, found.flags, found.events) == (
+        "expired",
+        ["--accept-data-loss", "--accept-changed-assembly"],
+        3 + 0 + 4,
+    ), "the first records of a partition added later are gone"
+    assert [text.split(":")[0] for text in found.reasons] == [
+        "Kafka has deleted input that is still needed",
+        "the assembly rules have changed",
+    ]
