@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from service.lifecycle.fault_points import reach
 from spark_job.assembly.schemas import RegistryBudget, judged_again, schemas_for
-from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
+from spark_job.assembly.slices import AppliedRules, Slice, TaskSettings
 from spark_job.input.reading import committed_records
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.result import DeadLetter
@@ -104,7 +104,7 @@ def _difference(of: Slice, found: Rebuilt) -> str:
     )
 
 
-def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[RulesFrom, pa.Table]]:
+def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[AppliedRules, pa.Table]]:
     """Yield the records of [safe, start) in bounded pieces, each with the rules that apply to it.
 
     Of a record only the columns that the rules name are kept: its key and headers may be a thousand times as large as its value.
@@ -118,13 +118,13 @@ def _pieces(of: Slice, task: TaskSettings) -> Iterator[tuple[RulesFrom, pa.Table
         while records:
             mine = bisect_left(records, borders[number], key=methodcaller("offset"))
             if mine:
-                piece.append(of.lineage[number].columns.table(records[:mine]))
+                piece.append(of.lineage[number].applied.columns.table(records[:mine]))
                 events, size = events + mine, size + piece[-1].nbytes
             records = records[mine:]
             if records or events >= PIECE_EVENTS or size > _PIECE_BYTES:
                 if piece:
-                    yield of.lineage[number], pa.concat_tables(piece)
+                    yield of.lineage[number].applied, pa.concat_tables(piece)
                 events, size, piece = 0, 0, []
             number += bool(records)
     if piece:
-        yield of.lineage[number], pa.concat_tables(piece)
+        yield of.lineage[number].applied, pa.concat_tables(piece)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from spark_job.assembly.refused_ids import NOTHING_REFUSED, RefusedIds
 from spark_job.input.columns import RecordColumns
@@ -10,13 +11,19 @@ from spark_job.outputs.settings import OutputSchemaRules, TransformOf
 from spark_job.sessions.settings import AssemblySettings
 
 
+class AppliedRules(NamedTuple):
+    """Assembly rules as a task applies them."""
+
+    rules: AssemblySettings
+    columns: RecordColumns
+
+
 @dataclass(frozen=True)
 class RulesFrom:
     """Assembly rules, and the offset from which on they apply."""
 
     from_offset: int
-    rules: AssemblySettings
-    columns: RecordColumns
+    applied: AppliedRules
 
 
 @dataclass(frozen=True)
@@ -54,13 +61,13 @@ class Slice:
     @property
     def names_before(self) -> list[tuple[int, int, Sequence[str]]]:
         """Return (from, to, names of the kinds), by offset, for events to which other rules than the slice's apply."""
-        names = [(each.from_offset, each.rules.names) for each in self.lineage]
+        names = [(each.from_offset, each.applied.rules.names) for each in self.lineage]
         return [(low, high, each) for (low, each), (high, _) in pairwise(names) if each != self.rules.names]
 
     @property
     def rules(self) -> AssemblySettings:
         """The rules that apply to the slice."""
-        return self.lineage[-1].rules
+        return self.lineage[-1].applied.rules
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ A generation stores its rules as JSON; its lineage has those of earlier generati
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from service.settings import SessionSettings, Settings
-from spark_job.assembly.slices import RulesFrom
+from spark_job.assembly.slices import AppliedRules, RulesFrom
 from spark_job.input.columns import CLOCK_HEADER, RecordColumns
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.generations import Generation
-from spark_job.sessions.settings import RULES, AssemblySettings
+from spark_job.sessions.settings import RULES_VERSION, AssemblySettings
 
 _SINCE_RULES_2 = {"max_open_bytes"}
 _LATER: dict[str, Any] = {"on_timeout": "dead_letter", "clock_records": False}
@@ -26,7 +26,7 @@ def stored_rules(settings: Settings) -> dict[str, Any]:
             del assembly[name]
     if isinstance(assembly["entry"], tuple):
         assembly["entry"] = list(assembly["entry"])
-    assembly["rules"] = RULES
+    assembly["rules"] = RULES_VERSION
     # The rules of JSON input are stored without the format, so that they equal the rules stored before other formats existed.
     if settings.source.format != "json":
         assembly |= settings.source.model_dump(include={"format", "schema_id"})
@@ -47,13 +47,6 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def has_newer_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Return whether `now` has a newer version of the rules than `before`: this release will apply it."""
     return bool(now.get("rules", 1) > before.get("rules", 1))
-
-
-class AppliedRules(NamedTuple):
-    """Assembly rules as a task applies them."""
-
-    rules: AssemblySettings
-    columns: RecordColumns
 
 
 def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
@@ -79,7 +72,7 @@ def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
         format=assembly.get("format", "json"),
         schema_id_in_header=schema_id != "payload",
         max_open_bytes=assembly.get("max_open_bytes"),
-        rules=assembly.get("rules", 1),
+        rules_version=assembly.get("rules", 1),
     )
     columns = {"key": session.key, "type": session.type, "event_id": session.event_id, "schema_id": schema_id}
     sources = {
@@ -95,7 +88,7 @@ def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
 def rules_since(generation: Generation, where: TopicPartition, safe: int) -> tuple[RulesFrom, ...]:
     """Return the rules for a partition's events from `safe` on, by offset. The last entry applies to new events."""
     entries = generation.lineage.since(where, safe, generation.start, generation.assembly)
-    return tuple(RulesFrom(begin, *applied_rules(assembly)) for begin, assembly in entries)
+    return tuple(RulesFrom(begin, applied_rules(assembly)) for begin, assembly in entries)
 
 
 def _path(setting: str | None) -> tuple[str, ...] | None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from service.formats.writer import NO_SCHEMAS, Schemas
 from spark_job.sessions.anomalies import Anomalies, find_anomalies
 from spark_job.sessions.clock import NEVER
-from spark_job.sessions.event_rules import EventRules, NewEvents, OpenSession
+from spark_job.sessions.event_rules import EventJudge, NewEvents, OpenSession
 from spark_job.sessions.events import Events
 from spark_job.sessions.groups import Groups
 from spark_job.sessions.parsing.clock_records import without_clock_records
@@ -51,7 +51,7 @@ def assemble(
 def _assemble(
     state: OpenState, new: pa.Table, settings: AssemblySettings, schemas: Schemas
 ) -> AssembledSessions:
-    if settings.rules >= 2 and state.last is None:
+    if settings.rules_version >= 2 and state.last is None:
         state = state.from_first_rules()
     new, clock_records = without_clock_records(new, settings)
     records = read_records(new, settings, schemas)
@@ -61,14 +61,14 @@ def _assemble(
     segments = groups.segments
     plain = ~anomalies.groups[segments.group]
     closing = np.flatnonzero(plain & segments.ends)
-    closed = _closed(groups, closing, settings) + odd.rules.closed
-    counts = odd.rules.counts
+    closed = _closed(groups, closing, settings) + odd.judge.closed
+    counts = odd.judge.counts
     counts.events = len(new)
     counts.sessions = len(closed)
     counts.malformed = len(records.letters)
     return AssembledSessions(
         sorted(closed, key=lambda session: session.closing_offset),
-        sorted(records.letters + odd.rules.letters, key=_letter_order),
+        sorted(records.letters + odd.judge.letters, key=_letter_order),
         _still_open(
             groups, state, np.flatnonzero(plain & ~segments.ends), segments.continues[closing], odd, settings
         ).with_last(groups.last),
@@ -122,19 +122,19 @@ class _Odd:
         size = groups.past[odd] - groups.first[odd]
         rows = ranges(groups.first[odd], size)
         self.n_before = len(before)
-        self.rules = EventRules(
+        self.judge = EventJudge(
             settings, Events.concat([before.events, groups.events.take(rows)]), groups.clock
         )
         keys: list[str] = groups.key_of(odd).to_pylist()
         keys += sessions.key.take(pa.array(silent)).to_pylist()
         new = _new_events(
-            groups, odd, rows, len(silent), self.rules.events, self.n_before, anomalies.clock_matters
+            groups, odd, rows, len(silent), self.judge.events, self.n_before, anomalies.clock_matters
         )
         self.still_open: list[tuple[str, OpenSession]] = []
         for key, place, events in zip(keys, self.places.tolist(), new, strict=True):
-            session = _restored(sessions, place, before, self.rules.events) if place >= 0 else None
-            self.rules.counts.per_event += len(events.rows)
-            session = self.rules.run(key, session, events)
+            session = _restored(sessions, place, before, self.judge.events) if place >= 0 else None
+            self.judge.counts.per_event += len(events.rows)
+            session = self.judge.run(key, session, events)
             if session is not None:
                 self.still_open.append((key, session))
         self.still_open.sort(key=lambda entry: entry[1].start)
@@ -286,7 +286,7 @@ def _new_of(odd: _Odd) -> EventChunk:
     if not with_new:
         return EventChunk.empty()
     first = np.cumsum([0, *(len(mine) for _, mine in with_new)])
-    taken = odd.rules.events.take(np.concatenate([np.array(mine, np.int64) for _, mine in with_new]))
+    taken = odd.judge.events.take(np.concatenate([np.array(mine, np.int64) for _, mine in with_new]))
     return EventChunk(np.array([start for start, _ in with_new], np.int64), first, taken)
 
 

@@ -5,7 +5,7 @@ about an interval of the log, never about the wall clock or another partition. N
 together with the newest earlier one of a different key, unless the broker has set its time (docs/decisions/0032). A clock record counts as
 one of a key that no other record has (docs/decisions/0047).
 Sparse tables (maxima of all runs of 1, 2, 4, … records) answer the question for all events of a batch at once.
-event_rules.py decides (`EventRules._end_if_silent`), and whether the session makes outputs or a dead letter (`_time_out`); anomalies.py
+event_rules.py decides (`EventJudge._end_if_silent`), and whether the session makes outputs or a dead letter (`_time_out`); anomalies.py
 only selects the keys.
 """
 

@@ -28,7 +28,7 @@ class OpenSession:
     last: int
     max_ts: int
     rows: list[int]
-    """Indexes of its events in `EventRules.events`; empty for a tombstone."""
+    """Indexes of its events in `EventJudge.events`; empty for a tombstone."""
     n_bytes: int
     irregular: bool = False
     """Whether duplicates were dropped."""
@@ -66,7 +66,7 @@ class NewEvents:
     latest time and their range of places on the clock."""
 
 
-class EventRules:
+class EventJudge:
     """Judges the events of one key after another, and collects the results."""
 
     def __init__(self, settings: AssemblySettings, events: Events, clock: Clock) -> None:
@@ -150,7 +150,7 @@ class EventRules:
     def _drop(self, session: OpenSession, offset: int, ts: int, kind: int) -> None:
         """Drop an event. Note a dropped start: a rebuild that begins after the session's start must not take it for the session's start."""
         self._extend(session, offset, ts)
-        if kind == START and self.settings.rules >= 2:
+        if kind == START and self.settings.rules_version >= 2:
             session.repeated = offset
 
     def _extend(self, session: OpenSession, offset: int, ts: int) -> None:
@@ -281,7 +281,7 @@ class EventRules:
         """
         if kind == START and self._repeats(session, row, event_id):
             return True
-        return event_id in session.ids and (kind == ENTRY or self.settings.rules < 2)
+        return event_id in session.ids and (kind == ENTRY or self.settings.rules_version < 2)
 
     def _repeats(self, session: OpenSession, row: int, event_id: bytes | None) -> bool:
         """Return whether a start event repeats the session's start. A session that other assembly rules began may have none."""

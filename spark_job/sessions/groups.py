@@ -44,7 +44,7 @@ class Groups:
         clock_records: Ticks | None = None,
     ) -> None:
         """`clock_records`: the clock records among the records, with codes from 0 on."""
-        alone = settings.rules < 2
+        alone = settings.rules_version < 2
         before = state.last
         self._any_opens = not settings.start
         rows = np.flatnonzero(records.well_formed)

@@ -13,7 +13,7 @@ MIN_TS_MS = -62_135_596_800_000
 MAX_TS_MS = 253_402_300_799_999
 
 
-RULES = 2
+RULES_VERSION = 2
 """The version of the assembly rules in this code. A generation stores the version that judged its input; a rebuild applies that version.
 
 1: ISO 8601 times have seconds; any one record of another key shows silence; `max_open_bytes` stops the job. 2: as docs/sessions.md says.
@@ -61,7 +61,7 @@ class AssemblySettings:
     """The values' schema ids are in the input column `schema_id`, and not in front of the values."""
     max_open_bytes: int | None = None
     """Limit on the bytes of a partition's open sessions; above it the oldest end. None: no limit, as in a rebuild and under rules 1."""
-    rules: int = RULES
+    rules_version: int = RULES_VERSION
 
     def __post_init__(self) -> None:
         named = [name for name in (self.start, *self.entries, self.end) if name]

@@ -13,8 +13,9 @@ from service.settings import Settings, load_settings
 from spark_job.api import Session
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.schemas import RegistryBudget, judged
+from spark_job.assembly.slices import AppliedRules
 from spark_job.input.columns import RecordColumns
-from spark_job.ledger.assembly_rules import AppliedRules, applied_rules, stored_rules
+from spark_job.ledger.assembly_rules import applied_rules, stored_rules
 from spark_job.outputs.encoding import EncodeValue, encode
 from spark_job.outputs.trace_context import TraceContext, trace_contexts
 from spark_job.outputs.transform import Transform

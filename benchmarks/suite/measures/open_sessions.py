@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.assembly.rows import PARTITION
-from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
+from spark_job.assembly.slices import AppliedRules, RulesFrom, Slice, TaskSettings
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.outputs import transform
@@ -43,7 +43,7 @@ class Partition:
         self._next = np.zeros(sessions, np.int64)
         """Of each open session: the number of its next event."""
         self._life = np.zeros(sessions, np.int64)
-        rules = RulesFrom(0, AssemblySettings(timeout_ms=_TIMEOUT_MS), RecordColumns())
+        rules = RulesFrom(0, AppliedRules(AssemblySettings(timeout_ms=_TIMEOUT_MS), RecordColumns()))
         topic_id = f"{number:022}"
         self.slice = Slice(
             "bench", topic_id, number, start=0, end=0, safe=0, digest="", tombstones=b"", lineage=(rules,)

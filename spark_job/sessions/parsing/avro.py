@@ -70,7 +70,8 @@ class AvroReader:
         if texts.any():
             which = np.flatnonzero(texts)
             ms, right = iso8601_ms(
-                _texts(data, kept, rows[which]).cast(pa.string()), common_only=self._settings.rules < 2
+                _texts(data, kept, rows[which]).cast(pa.string()),
+                common_only=self._settings.rules_version < 2,
             )
             values[which] = ms
             found[which] = right

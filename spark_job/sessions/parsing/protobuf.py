@@ -34,7 +34,7 @@ class ProtobufReader:
 
     def __init__(self, settings: AssemblySettings) -> None:
         self._texts_are_times = settings.time_format == "iso8601"
-        self._common_times_only = settings.rules < 2
+        self._common_times_only = settings.rules_version < 2
         self._kept = wanted_fields(settings)
         self.wanted: Mapping[FieldPath, pa.DataType] = {
             path: pa.large_string() if kept == "text" else pa.int64() for path, kept in self._kept.items()

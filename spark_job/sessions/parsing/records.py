@@ -136,7 +136,7 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
         text("key", settings.key_path is None),
         text("type", settings.type_path is None),
         text("event_id", settings.event_id_path is None and "event_id" in new.column_names),
-        _by_broker(new) if settings.rules >= 2 else None,
+        _by_broker(new) if settings.rules_version >= 2 else None,
     )
 
 
@@ -174,7 +174,7 @@ class _Wide:
         column = self._fields.column(settings.time_path)
         if not pa.types.is_integer(column.type):
             texts = self.text(settings.time_path).cast(pa.string())
-            return iso8601_ms(texts, common_only=settings.rules < 2)
+            return iso8601_ms(texts, common_only=settings.rules_version < 2)
         column = column if self._spread is None else column.take(self._spread)
         return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), _true(column.is_valid())
 

@@ -20,7 +20,7 @@ from devstack.topics import create_topics
 from service.settings import JobSettings, KafkaSettings
 from spark_job.assembly import rows
 from spark_job.assembly.record_readers import DirectReader
-from spark_job.assembly.slices import RulesFrom, Slice
+from spark_job.assembly.slices import AppliedRules, RulesFrom, Slice
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import CLOCK_HEADER, CLOCK_MARK, RecordColumns
 from spark_job.input.source import read_records
@@ -218,7 +218,7 @@ def read_both_ways(stand: Stand, topic: str) -> tuple[list[dict[str, Any]], bool
     bootstrap = stand.kafka.bootstrap_servers
     kafka = KafkaSettings(bootstrap_servers=bootstrap)
     end = end_offsets(bootstrap, [topic], committed=True)[topic, 0]
-    of = Slice(topic, "id", 0, 0, end, 0, "", b"", (RulesFrom(0, RULES, COLUMNS),))
+    of = Slice(topic, "id", 0, 0, end, 0, "", b"", (RulesFrom(0, AppliedRules(RULES, COLUMNS)),))
     task = AssemblyTask(task_settings(stand.folder / topic, kafka=kafka.client()), {0: of})
     action, tables = BatchAction(COLUMNS), list[pa.Table]()
 

@@ -16,7 +16,7 @@ from spark_job import OutputEvent, Session
 from spark_job.assembly import known_files, rows
 from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.assembly.known_files import KnownFiles
-from spark_job.assembly.slices import RulesFrom, Slice, TaskSettings
+from spark_job.assembly.slices import AppliedRules, RulesFrom, Slice, TaskSettings
 from spark_job.assembly.task import AssemblyTask
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
@@ -91,7 +91,7 @@ def slice_of(partition: int = 0, rules: AssemblySettings | None = None, **change
     sources = {"key": ""} if rules.key_path is None else {}
     sources |= {"type": "type"} if rules.type_path is None else {}
     sources |= {"schema_id": "schema_id"} if rules.schema_id_in_header else {}
-    lineage = (RulesFrom(0, rules, RecordColumns(sources)),)
+    lineage = (RulesFrom(0, AppliedRules(rules, RecordColumns(sources))),)
     return replace(Slice("in", "id", partition, 0, 1 << 40, 0, "", b"", lineage), **changed)
 
 
@@ -99,7 +99,7 @@ def batches(
     of: Slice, source: int, records: Sequence[Record], size: int = 1_000, *, traced: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """A partition's records as Spark gives them to a task, at most so many at once; `traced`: with `[tracing] propagate`."""
-    wanted = of.lineage[-1].columns
+    wanted = of.lineage[-1].applied.columns
     wanted = wanted.with_trace_context() if traced else wanted
     for at in range(0, len(records), size):
         table = wanted.table([Message(record) for record in records[at : at + size]])

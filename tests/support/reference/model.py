@@ -18,7 +18,7 @@ import orjson
 
 from spark_job.api import EndedBy
 from spark_job.sessions.partition_limits import MAX_TOMBSTONES_BYTES
-from spark_job.sessions.settings import RULES, AssemblySettings
+from spark_job.sessions.settings import RULES_VERSION, AssemblySettings
 
 MAX_KEY_BYTES = 1024
 _COMMON_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?[0-5]\d)?")
@@ -168,13 +168,13 @@ def expected_sessions(
             open_now |= tombstones
             tombstones, later_parts = {}, {}
         judge = settings if isinstance(settings, AssemblySettings) else settings(record)
-        if judge.rules >= 2 > rules.get(record.source, 2):
+        if judge.rules_version >= 2 > rules.get(record.source, 2):
             for session in open_now.values():
                 if session.source == record.source and (session.dropped or session.tombstone):
                     session.repeated = (
                         session.last_offset
                     )  # older rules did not say where: there, at the latest
-        rules[record.source] = judge.rules
+        rules[record.source] = judge.rules_version
         if judge.clock_records and is_clock_record(record):
             ticks = clocks.setdefault(record.source, [])
             ticks.append(
@@ -197,11 +197,11 @@ def expected_sessions(
             )
             continue
         ticks = clocks.setdefault(record.source, [])
-        by_broker = record.by_broker and judge.rules >= 2
+        by_broker = record.by_broker and judge.rules_version >= 2
         at = min(parsed.event.ts, record.ts) if by_broker else parsed.event.ts
         ticks.append(_Tick(record.offset, parsed.key, at, by_broker))
         _silence(expected, open_now, record.source, ticks, judge)
-        if judge.rules < 2:
+        if judge.rules_version < 2:
             ticks.clear()  # nothing that older rules read agrees with what newer ones do
         part = later_parts.get((record.source, parsed.key))
         if part is None or record.offset >= part.start_offset:
@@ -239,7 +239,7 @@ def _silence(
         if session.source != source or session.key == tick.key:
             continue
         late = session.latest + settings.timeout_ms + settings.grace_ms
-        alone = settings.rules < 2 or tick.by_broker
+        alone = settings.rules_version < 2 or tick.by_broker
         agrees = other is not None and other.offset > session.last_offset and other.ts > late
         if tick.ts > late and (alone or agrees):
             _time_out(expected, open_now, session, tick.offset, settings)
@@ -338,12 +338,12 @@ def _judge(
             parsed.event_id is not None and parsed.event_id == session.first_id
         )
         same_start = kind == "start" and same_first and session.began_with_start
-        may_come_again = kind == "entry" or settings.rules < 2
+        may_come_again = kind == "entry" or settings.rules_version < 2
         seen = may_come_again and parsed.event_id is not None and parsed.event_id in session.ids
         if same_start or seen:
             session.last_offset = record.offset
             session.latest = max(session.latest, event.ts)
-            if (kind == "start" and settings.rules >= 2) or not settings.start:
+            if (kind == "start" and settings.rules_version >= 2) or not settings.start:
                 session.repeated = record.offset
             if session.tombstone:
                 expected.swallowed += 1
@@ -532,7 +532,7 @@ def parse(record: Record, settings: AssemblySettings, event_ids_in_header: bool 
         event_id = _at(document, settings.event_id_path)
     ts = record.ts
     if settings.time_path is not None:
-        found = epoch_ms(_at(document, settings.time_path), settings.time_format, settings.rules)
+        found = epoch_ms(_at(document, settings.time_path), settings.time_format, settings.rules_version)
         if found is None:
             return None
         ts = found
@@ -591,7 +591,7 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
     return document
 
 
-def epoch_ms(value: Any, time_format: str, rules: int = RULES) -> int | None:
+def epoch_ms(value: Any, time_format: str, rules: int = RULES_VERSION) -> int | None:
     """What a time field says; None where it is no time."""
     if time_format == "epoch_ms":
         return value if type(value) is int and -(2**63) <= value < 2**63 else None

@@ -96,7 +96,7 @@ def test_the_last_judge_of_a_slice_is_the_generations_own_and_those_before_judge
     )
     of = generation(now, Lineage((Former(before, Offsets({P0: 0})),)), p0=10)
     found = rules_since(of, P0, 7)
-    assert [(each.from_offset, each.rules.timeout_ms) for each in found] == [(0, 1_000), (10, 2_000)]
+    assert [(each.from_offset, each.applied.rules.timeout_ms) for each in found] == [(0, 1_000), (10, 2_000)]
     assert [each.from_offset for each in rules_since(of, P0, 10)] == [10]
 
 
@@ -141,7 +141,9 @@ def test_a_description_says_everything_that_decides_what_a_session_is() -> None:
 def test_a_description_of_an_older_version_has_the_defaults_of_what_it_lacks_and_no_use_for_what_is_gone() -> (
     None
 ):
-    assert applied_rules({"timeout_s": 5, "buckets": 8}).rules == AssemblySettings(timeout_ms=5_000, rules=1)
+    assert applied_rules({"timeout_s": 5, "buckets": 8}).rules == AssemblySettings(
+        timeout_ms=5_000, rules_version=1
+    )
     assert applied_rules({"key": "key"}).columns == RecordColumns({"key": ""})
 
 

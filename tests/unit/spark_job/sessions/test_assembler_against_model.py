@@ -116,7 +116,7 @@ VARIANTS = {
     "few bytes": replace(TIGHT, max_events=1000, max_bytes=300),
     "no grace": replace(TIGHT, grace_ms=0, timeout_ms=10),
     "patient": replace(TIGHT, timeout_ms=100_000, max_events=4),
-    "first rules": replace(TIGHT, rules=1),
+    "first rules": replace(TIGHT, rules_version=1),
     "emitted": replace(TIGHT, on_timeout="emit"),
     "emitted with event ids": replace(
         TIGHT, on_timeout="emit", event_id_path=("event_id",), max_events=1000, timeout_ms=30, grace_ms=0
@@ -283,7 +283,7 @@ def test_at_every_offset_what_is_open_under_a_tight_bound_is_found_again(
     for module in (partition_limits, model):
         monkeypatch.setattr(module, "MAX_TOMBSTONES_BYTES", 500)
     rules, rng = VARIANTS[variant], random.Random(variant)
-    older = replace(rules, rules=1, max_open_bytes=None)
+    older = replace(rules, rules_version=1, max_open_bytes=None)
 
     def judge(record: Record) -> AssemblySettings:
         return older if record.offset < upgraded_at else rules
@@ -339,9 +339,12 @@ def test_rules_that_change_twice_on_the_way_leave_the_same_open_wherever_the_log
     variants = [each for each in VARIANTS.values() if (each.event_id_path is not None) == has_ids]
     first, second, third = (rng.choice(variants) for _ in range(3))
     generations = [
-        (0, replace(first, rules=1, max_open_bytes=None)),
-        (rng.randrange(10, 40), replace(second, rules=2)),
-        (rng.randrange(40, 70), replace(third, rules=2, max_open_bytes=rng.choice([400, 900, 1 << 30]))),
+        (0, replace(first, rules_version=1, max_open_bytes=None)),
+        (rng.randrange(10, 40), replace(second, rules_version=2)),
+        (
+            rng.randrange(40, 70),
+            replace(third, rules_version=2, max_open_bytes=rng.choice([400, 900, 1 << 30])),
+        ),
     ]
     records = as_log(busy_steps(rng), not has_ids) if seed % 4 < 2 else crowded_log(rng, not has_ids)
 

@@ -115,7 +115,7 @@ def test_a_start_or_an_end_with_the_id_of_an_entry_is_no_duplicate(
     version: int, ended: list[tuple[int, int]]
 ) -> None:
     """By rules 1 it was one, which a generation of theirs still says."""
-    rules = replace(RULES, event_id_path=("id",), rules=version)
+    rules = replace(RULES, event_id_path=("id",), rules_version=version)
     events = [("start", "x"), ("entry", "y"), ("end", "y"), ("entry", "y")]
     events += [("start", "x"), ("entry", "z"), ("entry", "z"), ("end", "w")]
     found = outcome([record(n, kind, n, id=event_id) for n, (kind, event_id) in enumerate(events)], rules)
@@ -185,7 +185,7 @@ def test_no_single_key_can_move_the_clock_however_many_records_it_sends() -> Non
     assert {session.key for session in found.sessions} == set(healthy)
     assert not [letter for letter in found.letters if letter.key != "hostile"]
     # By the first rules one record was enough.
-    before = assembled([log], replace(rules, rules=1))
+    before = assembled([log], replace(rules, rules_version=1))
     assert {letter.reason for letter in before.letters if letter.key != "hostile"} == {
         "timed_out",
         "no_start",
