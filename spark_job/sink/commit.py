@@ -3,7 +3,7 @@
 1. The writer lock: from here on no other run can write, and a zombie stops.
 2. Continuity: the ledger must end where this batch starts. A reissue leaves out erased sessions.
 3. One row for each session key and part, by binary COPY.
-4. Insert the new dead letters, and resolve those that the rows cover.
+4. Resolve the dead letters that the rows cover, then insert the new ones.
 5. The ledger row last: the publisher follows it.
 
 A batch that an earlier attempt committed is never retried: each start reads the ledger's end (`recovery/start.py`), and Spark begins
