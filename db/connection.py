@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow, tuple_row
 
 from db.refused import NO_CLEAR_PASSWORD, failed_connection
 from db.statements import queries
-from service.errors import DatabaseMissingError, SettingsError
+from service.errors import DatabaseMissingError, SettingsError, UnavailableError
 from service.lifecycle.tracebacks import release_frames
 from service.logins.postgres import by_login
 from service.settings import PostgresSettings
@@ -27,6 +27,8 @@ _ALWAYS_THERE = ("postgres", "template1")
 # The first libpq with `require_auth`.
 _REQUIRES_AUTH = 160_000
 
+Connection = psycopg.Connection[TupleRow]
+
 _proven: set[str] = set()
 """DSNs that lead through a pooler which keeps a server connection for each client."""
 _proving = threading.Lock()
@@ -38,7 +40,7 @@ def longest_wait_s(settings: PostgresSettings) -> float:
     return settings.connect_timeout_s * hosts + max(_GONE_S, settings.lock_timeout_ms / 1000)
 
 
-def connect(settings: PostgresSettings, application: str, **options: Any) -> psycopg.Connection[TupleRow]:
+def connect(settings: PostgresSettings, application: str, **options: Any) -> Connection:
     """Open a connection that pg_stat_activity shows as `application`. Reads `dsn_file` again, so a new password needs no restart.
 
     Raises UnavailableError if the server does not answer, or its subclass: CredentialsRefusedError if the server refuses the login or a
@@ -49,7 +51,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> psy
     settings = settings.reread()
     login = by_login(settings)
 
-    def open_one(**others: Any) -> psycopg.Connection[TupleRow]:
+    def open_one(**others: Any) -> Connection:
         return psycopg.connect(
             settings.dsn.get_secret_value(),
             application_name=application,
@@ -114,6 +116,21 @@ def _of_tls(settings: PostgresSettings, error: psycopg.Error) -> str:
 
 
 @contextmanager
+def confirmed_transaction(connection: Connection) -> Iterator[None]:
+    """Run the block in a transaction that is known to be committed when the block ends without an error.
+
+    If the connection was closed meanwhile, psycopg ends a transaction without COMMIT and without an error. That must not pass for success.
+    """
+    with connection.transaction() as transaction:
+        yield
+    if transaction.status is not transaction.Status.COMMITTED:
+        raise UnavailableError(
+            "the connection to Postgres was closed during a transaction: it is unknown whether the transaction was committed. The next "
+            "start of the job, or the command run again, finds out"
+        )
+
+
+@contextmanager
 def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
     """A transaction in which every query sees one state of the outbox and none can write. Raises psycopg.Error."""
     with connection.transaction():
@@ -149,7 +166,7 @@ def _is_missing(settings: PostgresSettings, error: psycopg.Error, login: dict[st
 def _begin_session(
     connection: psycopg.Connection[Any],
     settings: PostgresSettings,
-    open_another: Callable[[], psycopg.Connection[TupleRow]],
+    open_another: Callable[[], Connection],
 ) -> None:
     """Set the session's parameters, and check in another transaction that they are kept. Raises SettingsError, psycopg.Error."""
     (wanted,) = _row(
@@ -171,7 +188,7 @@ def _prove_sessions(
     connection: psycopg.Connection[Any],
     settings: PostgresSettings,
     pid: int,
-    open_another: Callable[[], psycopg.Connection[TupleRow]],
+    open_another: Callable[[], Connection],
 ) -> None:
     """Check, once for each process, that the pooler gives this connection's server to no other client. Raises SettingsError, psycopg.Error.
 

@@ -6,12 +6,10 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-import psycopg
 import structlog
-from psycopg.rows import TupleRow
 
 from contract.output_topics import OutputTopics
-from db.connection import connect
+from db.connection import Connection, connect
 from db.migrate import require_current
 from service.errors import OutboxError
 from service.lifecycle import fault_points
@@ -206,9 +204,7 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
     )
 
 
-def _stop_as_asked(
-    connection: psycopg.Connection[TupleRow], run_id: UUID | None, request: JobRequest
-) -> bool:
+def _stop_as_asked(connection: Connection, run_id: UUID | None, request: JobRequest) -> bool:
     """Create the savepoint, if one was requested, after this run's last commit, and answer the request in the same transaction.
 
     `run_id`: None between two attempts, when this process does not own the outbox. Return False if that fails: the

@@ -8,14 +8,13 @@ from uuid import UUID
 import psycopg
 import typer
 
-from db.connection import connect
+from db.connection import Connection, connect
 from db.migrate import require_current
 from db.statements import queries
 from service.commands.output import error_console
 from service.errors import UnavailableError
 from service.settings import Settings
 from spark_job.ledger import ownership, position
-from spark_job.ledger.generations import Connection
 
 _LEDGER = queries("spark_job", "ledger")
 

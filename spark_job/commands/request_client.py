@@ -10,12 +10,13 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import class_row
 
+from db.connection import Connection
 from db.statements import queries
 from service.errors import OutboxError, UnavailableError
 from service.settings import JobSettings
 from spark_job.ledger import ownership, requests
 from spark_job.ledger.ownership import Owner
-from spark_job.ledger.requests import Connection, Kind
+from spark_job.ledger.requests import Kind
 
 _REQUESTS = queries("spark_job", "requests")
 

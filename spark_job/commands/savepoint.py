@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from db import operations
+from db.connection import Connection
 from service.commands.options import Config, DryRun, Json, Yes
 from service.commands.output import console, document, print_json
 from service.commands.tables import Table
@@ -19,7 +20,6 @@ from service.settings import Settings, load_settings
 from spark_job.commands.common import Timeout, errors, outbox, outbox_uuid, writer_lock
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import savepoints
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.savepoints import Savepoint
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from db import operations
+from db.connection import Connection
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
 from service.errors import SettingsError
@@ -13,7 +14,6 @@ from service.settings import load_settings
 from spark_job.commands import request_client
 from spark_job.commands.common import Timeout, outbox, progress, writer_lock
 from spark_job.ledger import runs, savepoints
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.savepoints import Savepoint
 
 _ATTEMPT_S = 20.0  # longer than an attempt takes to connect and look for requests

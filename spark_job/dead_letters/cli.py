@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import psycopg
 import typer
 
-from db.connection import connect
+from db.connection import Connection, connect
 from db.migrate import require_current
 from service.commands.confirm import confirm
 from service.commands.options import Config, DryRun, Json, Limit, Yes
@@ -23,7 +23,6 @@ from service.settings import Settings, load_settings
 from spark_job.dead_letters import shown, store
 from spark_job.dead_letters.store import Filter
 from spark_job.ledger import generations
-from spark_job.ledger.generations import Connection
 
 if TYPE_CHECKING:
     from spark_job.dead_letters.outcome import RetryOutcome

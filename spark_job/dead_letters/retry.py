@@ -20,6 +20,7 @@ from psycopg.rows import dict_row
 from contract.output_topics import OutputTopics
 from contract.session_keys import lane_hash
 from db import operations, windows
+from db.connection import Connection, confirmed_transaction
 from db.statements import queries
 from db.windows import Window
 from service.errors import RefusedError, SettingsError, UnavailableError
@@ -36,7 +37,6 @@ from spark_job.dead_letters.store import Filter, LetterToRetry, StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger import generations, ownership, position
 from spark_job.ledger.assembly_rules import applied_rules
-from spark_job.ledger.generations import Connection
 from spark_job.outputs import transform
 from spark_job.outputs.encoding import encode
 from spark_job.outputs.schemas import OutputSchemaRefusedError, output_encoder
@@ -216,7 +216,7 @@ class Retry:
         connection = self._connection
         ahead = ledger_rows.read_state(connection).next_batch
         ledger_rows.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)
-        with ownership.confirmed_transaction(connection):
+        with confirmed_transaction(connection):
             ownership.lock(connection)
             refusals = self._refusals([letter for one in ready for letter in one.letters])
             events = [one for one in ready if one.letter.reason == "malformed"]

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from psycopg.rows import class_row, dict_row
 
 from db import operations
+from db.connection import Connection, confirmed_transaction
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger import ownership
-from spark_job.ledger.generations import Connection
 
 _LETTERS = queries("spark_job", "letters")
 
@@ -142,7 +142,7 @@ def discard(connection: Connection, which: Filter) -> list[int]:
     discarded: list[int] = []
     while found := connection.execute(_LETTERS["to_discard"], which.parameters() | step).fetchall():
         ids = [letter_id for (letter_id,) in found]
-        with ownership.confirmed_transaction(connection):
+        with confirmed_transaction(connection):
             ownership.lock(connection)
             done = connection.execute(_LETTERS["discard"], {"ids": ids}).fetchall()
             now = [letter_id for (letter_id,) in done]

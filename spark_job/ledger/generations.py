@@ -9,18 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import UUID
 
-import psycopg
-from psycopg.rows import TupleRow, dict_row
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from db.connection import Connection
 from db.statements import queries
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 
 _GENERATIONS = queries("spark_job", "generations")
-
-Connection = psycopg.Connection[TupleRow]
 
 
 @dataclass(frozen=True)

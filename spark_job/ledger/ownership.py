@@ -3,17 +3,16 @@
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 import psycopg
 import structlog
-from psycopg.rows import TupleRow, class_row
+from psycopg.rows import class_row
 
-from db.connection import connect, longest_wait_s
+from db.connection import Connection, connect, longest_wait_s
 from db.statements import queries
 from service.errors import FencedError, MovedError, OutboxError, UnavailableError, reason_of
 from service.lifecycle.process import host_name
@@ -29,8 +28,6 @@ _RUNS = queries("spark_job", "runs")
 _WRITER = queries("spark_job", "writer")
 
 log = structlog.get_logger()
-
-Connection = psycopg.Connection[TupleRow]
 
 
 @dataclass(frozen=True)
@@ -144,20 +141,6 @@ def lock(connection: Connection) -> None:
     is written. A later statement of the transaction reads what the last owner committed.
     """
     connection.execute(_WRITER["lock"])
-
-
-@contextmanager
-def confirmed_transaction(connection: Connection) -> Iterator[None]:
-    """Run the block in a transaction that is known to be committed when the block ends without an error.
-
-    If the connection was closed meanwhile, psycopg ends a transaction without COMMIT and without an error. That must not pass for success.
-    """
-    with connection.transaction() as transaction:
-        yield
-    if transaction.status is not transaction.Status.COMMITTED:
-        raise UnavailableError(
-            "the connection to Postgres was closed during a batch; the next start finds out whether the batch is there"
-        )
 
 
 def ask_disowned(postgres: PostgresSettings, run_id: UUID) -> OutboxError | None:

@@ -11,9 +11,10 @@ from typing import LiteralString
 
 from psycopg.rows import dict_row
 
+from db.connection import Connection
 from db.statements import queries
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.generations import Connection, Generation, newest_generation
+from spark_job.ledger.generations import Generation, newest_generation
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
-import psycopg
-from psycopg.rows import TupleRow, class_row
+from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from db import operations
+from db.connection import Connection
 from db.statements import queries
 from service.errors import OutboxError
 
 _REQUESTS = queries("spark_job", "requests")
 
-Connection = psycopg.Connection[TupleRow]
 Kind = Literal["stop", "restore"]
 _COMMANDS: dict[Kind, str] = {"stop": "spark-job stop", "restore": "spark-job savepoint restore"}
 

@@ -10,13 +10,14 @@ from uuid import UUID
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from db.connection import Connection
 from db.statements import queries
 from service.errors import reason_of
 from service.lifecycle.process import host_name
 from service.printable import printable
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.batch_size import PastRun
-from spark_job.ledger.generations import Connection, Generation
+from spark_job.ledger.generations import Generation
 from spark_job.ledger.open_partitions import OpenPartitions
 
 _RUNS = queries("spark_job", "runs")

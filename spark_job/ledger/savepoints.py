@@ -14,10 +14,10 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from db import operations
+from db.connection import Connection
 from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition, read, read_before

@@ -12,6 +12,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from contract.progress import Progress, lane_of_key
+from db.connection import Connection
 from db.statements import queries
 from service.errors import ContinuityError, UnavailableError
 from service.kafka.client import KafkaAdmin, admin_client, no_answer
@@ -20,7 +21,6 @@ from service.kafka.rights import needing
 from service.kafka.topics import existing_topics, partition_offsets
 from service.settings import Settings
 from spark_job.ledger import runs
-from spark_job.ledger.generations import Connection
 from spark_job.recovery.findings import Finding
 
 _LEDGER = queries("spark_job", "ledger")

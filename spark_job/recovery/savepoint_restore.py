@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from psycopg.rows import dict_row
 
+from db.connection import Connection
 from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger import position, savepoints
-from spark_job.ledger.generations import Connection, greatest_revision
+from spark_job.ledger.generations import greatest_revision
 from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition

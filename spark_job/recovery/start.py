@@ -12,6 +12,7 @@ from uuid import UUID
 import structlog
 
 from db import operations
+from db.connection import Connection
 from db.statements import queries
 from service.errors import OutboxError
 from service.lifecycle.fault_points import reach
@@ -21,7 +22,7 @@ from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.ledger import generations, ownership, position, requests, runs
 from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.batch_size import BatchSize, next_size
-from spark_job.ledger.generations import Connection, Generation
+from spark_job.ledger.generations import Generation
 from spark_job.ledger.position import InputPosition
 from spark_job.ledger.requests import JobRequest
 from spark_job.ledger.runs import Begun

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from db.connection import Connection
 from db.statements import queries
 from service.errors import SettingsError
 from service.settings import Settings
 from spark_job.input.topics import InputTopics, KafkaInput
 from spark_job.ledger import position, savepoints
-from spark_job.ledger.generations import Connection, Generation
+from spark_job.ledger.generations import Generation
 from spark_job.ledger.savepoints import Savepoint
 from spark_job.recovery.findings import Opening
 from spark_job.recovery.savepoint_restore import Restore, open_restored

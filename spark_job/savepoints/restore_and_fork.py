@@ -10,13 +10,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from db import operations
-from db.connection import connect
+from db.connection import Connection, connect
 from db.migrate import require_current
 from service.errors import SettingsError
 from service.settings import Settings
 from spark_job.input.topics import KafkaInput
 from spark_job.ledger import ownership, position
-from spark_job.ledger.generations import Connection, Generation
+from spark_job.ledger.generations import Generation
 from spark_job.recovery import findings
 from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input
 from spark_job.recovery.savepoint_restore import Restore, open_restored

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-import psycopg
 import structlog
-from psycopg.rows import TupleRow, class_row
+from psycopg.rows import class_row
 
+from db.connection import Connection
 from db.statements import queries
 from service.settings import JobSettings
 from spark_job.monitoring.health import JobHealth
@@ -19,7 +19,6 @@ _WRITER = queries("spark_job", "writer")
 
 log = structlog.get_logger()
 
-Connection = psycopg.Connection[TupleRow]
 
 _POLL_S = 1.0
 _FEW_BATCHES = 1_000

@@ -19,13 +19,13 @@ from uuid import UUID
 import psycopg
 import structlog
 
+from db.connection import Connection, confirmed_transaction
 from service.errors import ContinuityError, MovedError
 from service.lifecycle.fault_points import reach
 from service.observability import tracing
 from service.observability.best_effort import best_effort
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import ownership
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.position import InputPosition
 from spark_job.monitoring import metrics
 from spark_job.sink import batch_result, covered_letters, ledger_rows
@@ -88,7 +88,7 @@ class Sink:
         self._ensure_partitions(len(parts))
         prepared = time.perf_counter()
         reach("sink.before_transaction")
-        with ownership.confirmed_transaction(self._connection):
+        with confirmed_transaction(self._connection):
             ownership.lock(self._connection)
             reach("sink.after_lock")
             state = self._check(planned)

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from psycopg.types.json import Jsonb
 
+from db.connection import Connection
 from db.statements import queries
 from service.lifecycle.fault_points import reach
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.generations import Connection, Generation
+from spark_job.ledger.generations import Generation
 from spark_job.outputs import pgcopy
 from spark_job.sink.batch_result import Letter, OutputRow
 

@@ -6,9 +6,9 @@ makes a query.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from db.connection import Connection
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.position import InputPosition
 from spark_job.sink.batch_result import SessionRow
 

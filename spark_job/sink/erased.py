@@ -10,9 +10,9 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from db.connection import Connection
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.position import InputPosition
 from spark_job.sink.batch_result import BatchResult
 

@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
-import psycopg
-from psycopg.rows import TupleRow, class_row
+from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from db.connection import Connection
 from db.statements import queries
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.sink.batch_result import OutputRow
 
 _LEDGER = queries("spark_job", "ledger")
-
-Connection = psycopg.Connection[TupleRow]
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import psycopg
 import structlog
 from pyspark.sql import SparkSession
 
-from db.connection import connect
+from db.connection import Connection, connect
 from db.migrate import require_current
 from service.errors import WRONG_AT_THE_START, SparkLostError, UnavailableError
 from service.settings import Settings
 from spark_job.failures.explain import explained
-from spark_job.ledger.ownership import Connection, Owner, read_owner
+from spark_job.ledger.ownership import Owner, read_owner
 from spark_job.monitoring.health import JobHealth
 from spark_job.spark.lazy_session import LazySession
 from spark_job.stream.warm_up import warm_up

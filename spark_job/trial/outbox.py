@@ -7,14 +7,13 @@ from typing import Any, Literal
 from psycopg.rows import dict_row
 
 from db import windows
-from db.connection import connect, snapshot
+from db.connection import Connection, connect, snapshot
 from db.migrate import require_current
 from db.statements import queries
 from service.settings import Settings
 from spark_job.api import Session, utc
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger import position
-from spark_job.ledger.generations import Connection
 from spark_job.testing.outputs import StoredOutput, stored_headers
 
 _TRIAL = queries("spark_job", "trial")

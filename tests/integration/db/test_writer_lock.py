@@ -10,11 +10,10 @@ from psycopg import errors, sql
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
-from db.connection import connect
+from db.connection import Connection, connect
 from db.migrate import ROLES
 from service.settings import PostgresSettings
 from spark_job.ledger import ownership
-from spark_job.ledger.generations import Connection
 from tests.support.sink.batches import SinkRun, session
 
 WRITER, PUBLISHER, AUDITOR, RETENTION, _ = ROLES

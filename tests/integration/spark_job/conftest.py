@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from spark_job.ledger.generations import Connection
+from db.connection import Connection
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from psycopg.rows import TupleRow
 from pydantic import SecretStr
 
-from db.connection import connect
+from db.connection import Connection, connect
 from service.errors import OutboxError
 from service.settings import PostgresSettings
 from spark_job import OutputEvent
@@ -14,8 +13,6 @@ from spark_job.failures.explain import explain
 from spark_job.ledger import position
 from spark_job.sink.commit import CommittedBatch
 from tests.support.sink.batches import Row, SinkRun, letter, session
-
-Connection = psycopg.Connection[TupleRow]
 
 SESSIONS, OUTPUT_BYTES = 20, 20_000
 

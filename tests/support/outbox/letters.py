@@ -5,12 +5,12 @@ from typing import Any
 
 import orjson
 
+from db.connection import Connection
 from service.settings import Settings
 from spark_job import OutputEvent, Session
 from spark_job.dead_letters.outcome import RetryOutcome
 from spark_job.dead_letters.retry import Retry
 from spark_job.dead_letters.store import Filter
-from spark_job.ledger.generations import Connection
 from spark_job.sink.commit import CommittedBatch
 from tests.support.sink.batches import Row, SinkRun, letter, still_open
 

@@ -8,12 +8,13 @@ from uuid import UUID, uuid4
 
 from psycopg.rows import dict_row
 
+from db.connection import Connection
 from service.settings import Settings
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.ledger import generations, ownership, requests, runs
-from spark_job.ledger.generations import Connection, Generation
+from spark_job.ledger.generations import Generation
 from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.ledger.requests import JobRequest
 from spark_job.recovery.findings import AcceptedRisks

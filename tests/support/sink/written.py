@@ -2,8 +2,8 @@
 
 from typing import Any, LiteralString
 
+from db.connection import Connection
 from spark_job.input.offsets import Offsets
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.monitoring import metrics
 

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from psycopg.rows import TupleRow
 from typer.testing import CliRunner
 
+from db.connection import Connection
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
@@ -33,7 +33,6 @@ from tests.support.paths import ROOT
 from tests.support.sink.batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.waiting import wait_until
 
-Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"
 RECORDS = 100
 EVENTS = [OutputEvent("out", b"1"), OutputEvent("out", b"2")]

@@ -10,13 +10,13 @@ from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
+from db.connection import Connection
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.errors import SettingsError
 from service.kafka.topic_ids import topic_id_text
 from spark_job.cli import app
 from spark_job.ledger import savepoints as savepoints
-from spark_job.ledger.generations import Connection
 from tests.support.sink.batches import SinkRun, still_open
 
 TEN = datetime(2026, 11, 24, 10, tzinfo=UTC)

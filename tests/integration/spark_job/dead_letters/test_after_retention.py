@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
+from db.connection import Connection
 from spark_job import OutputEvent
-from spark_job.ledger.generations import Connection
 from tests.support.outbox.letters import failed, retry, states
 from tests.support.sink.batches import SinkRun, session, still_open
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from db.connection import Connection
 from service.errors import OutboxError
 from spark_job.cli import app
 from spark_job.dead_letters import store
-from spark_job.ledger.generations import Connection
 from tests.support.outbox.letters import HERE, WHOLE, events, failed, states, unended, with_letters
 from tests.support.queries import query
 from tests.support.sink.batches import letter

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from db.connection import Connection
 from db.statements import queries
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import position
-from spark_job.ledger.generations import Connection
 from spark_job.sink.covered_letters import Horizon
 from tests.support.outbox.letters import failed, states, unended, with_letters
 from tests.support.sink.batches import P0, P1, SinkRun, letter, session, still_open

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from contract.session_keys import lane_hash
+from db.connection import Connection
 from spark_job import OutputEvent
 from spark_job.dead_letters import store
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import ownership, position
-from spark_job.ledger.generations import Connection
 from spark_job.outputs import transform
 from spark_job.outputs.pgcopy import nullable
 from tests.support.outbox import letters as kept_letters

@@ -7,12 +7,12 @@ import orjson
 import psycopg
 import pytest
 
+from db.connection import Connection
 from service.formats.registry import schemas
 from service.settings import Settings
 from spark_job.dead_letters.outcome import RetryOutcome
 from spark_job.dead_letters.retry import Retry
 from spark_job.dead_letters.store import Filter
-from spark_job.ledger.generations import Connection
 from spark_job.outputs.pgcopy import nullable
 from spark_job.sink import ledger_rows
 from tests.support.outbox import letters as kept_letters

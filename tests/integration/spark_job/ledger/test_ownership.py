@@ -5,9 +5,9 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from psycopg.rows import TupleRow
 from pydantic import SecretStr
 
+from db.connection import Connection
 from service.errors import FencedError, UnavailableError
 from service.settings import JobSettings, PostgresSettings
 from spark_job import OutputEvent
@@ -17,7 +17,6 @@ from spark_job.sink import ledger_rows
 from tests.support.sink.batches import SinkRun, session
 from tests.support.waiting import wait_until
 
-Connection = psycopg.Connection[TupleRow]
 SETTINGS = JobSettings(heartbeat_s=0.2, owner_timeout_s=1)
 ROLE = "-c role=outbox_writer"
 
@@ -150,7 +149,7 @@ def test_a_connection_closed_before_the_commit_is_never_reported_as_success(
         connection.close()
 
     monkeypatch.setattr(ledger_rows, "insert_rows", insert_and_lose_the_connection)
-    with pytest.raises(UnavailableError, match="was closed during a batch"):
+    with pytest.raises(UnavailableError, match="was closed during a transaction"):
         sink_run.write(0, session("a", 0, 9, [OutputEvent("t", b"v")]))
     with psycopg.connect(database) as other:
         assert other.execute("SELECT count(*) FROM outbox.batch").fetchone() == (0,)

@@ -6,15 +6,14 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from psycopg.rows import TupleRow
 
+from db.connection import Connection
 from service.errors import UnavailableError
 from service.settings import JobSettings
 from spark_job.commands import request_client
 from spark_job.ledger import ownership, requests
 from spark_job.ledger.requests import JobRequest
 
-Connection = psycopg.Connection[TupleRow]
 SETTINGS = JobSettings()
 ROLE = "-c role=outbox_writer"
 TIMEOUT_S = 60.0

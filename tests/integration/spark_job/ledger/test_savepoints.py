@@ -2,10 +2,9 @@
 
 from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg.rows import TupleRow
 
+from db.connection import Connection
 from db.statements import queries
 from service.errors import SettingsError
 from spark_job import OutputEvent
@@ -18,7 +17,6 @@ from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, session, still
 
 _WRITER = queries("spark_job", "writer")
 
-Connection = psycopg.Connection[TupleRow]
 ROLE = "-c role=outbox_writer"
 EVENT = [OutputEvent("out", b"1")]
 

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
+from db.connection import Connection
 from db.statements import queries
 from service.errors import SettingsError
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import position
 from spark_job.ledger import savepoints as savepoints
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.ledger.savepoints import Savepoint
 from tests.support.sink.batches import P0, P1, SinkRun, session, still_open

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from db.connection import Connection
 from db.statements import queries
 from service.errors import ContinuityError
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger import position, savepoints
-from spark_job.ledger.generations import Connection
 from spark_job.recovery.findings import AcceptedRisks, Input
 from spark_job.recovery.savepoint_restore import Restore, greatest_position, open_restored, restorability
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, session, still_open

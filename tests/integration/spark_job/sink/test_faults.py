@@ -7,11 +7,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from db.connection import Connection
 from service.errors import ContinuityError
 from service.lifecycle import fault_points
 from service.lifecycle.fault_points import POINTS, Action, Fault, FaultPlan, InjectedFaultError
 from spark_job import OutputEvent
-from spark_job.ledger.generations import Connection
 from tests.support.sink.batches import Row, SinkRun, letter, session, still_open
 
 SINK = [point for point in POINTS if point.startswith("sink.")]

@@ -2,10 +2,10 @@
 
 import pytest
 
+from db.connection import Connection
 from spark_job.dead_letters import store
 from spark_job.dead_letters.retry import Retry
 from spark_job.dead_letters.store import Filter, LetterToRetry
-from spark_job.ledger.generations import Connection
 from tests.support.outbox.letters import settings
 
 

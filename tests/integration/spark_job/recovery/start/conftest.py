@@ -2,9 +2,9 @@
 
 import pytest
 
+from db.connection import Connection
 from spark_job.ledger import savepoints
 from spark_job.ledger.assembly_rules import stored_rules
-from spark_job.ledger.generations import Connection
 from spark_job.recovery import outbox_behind
 from spark_job.recovery.outbox_behind import Delivered
 from tests.support.recovery.starts import OUTPUT, TOMBSTONES, leave, settings

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import psycopg
 import pytest
 
+from db.connection import Connection
 from service.errors import BatchTooLargeError, ContinuityError, UnavailableError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger import ownership, runs
 from spark_job.ledger.assembly_rules import stored_rules
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from tests.support.recovery.starts import (
     ADDED,

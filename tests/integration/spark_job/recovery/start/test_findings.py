@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from db.connection import Connection
 from service.errors import ContinuityError
 from service.settings import Settings
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.assembly_rules import stored_rules
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition
 from tests.support.recovery.starts import (
     MOST,

@@ -5,10 +5,10 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from db.connection import Connection
 from service.errors import ContinuityError, UnavailableError
 from service.settings import Settings
 from spark_job.ledger import generations
-from spark_job.ledger.generations import Connection
 from spark_job.recovery import outbox_behind
 from spark_job.recovery.outbox_behind import Delivered
 from tests.support.recovery.starts import OPEN, begins_at, everything, newest, settings, start

@@ -7,12 +7,12 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
+from db.connection import Connection
 from service.errors import ContinuityError, FencedError
 from service.settings import Settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
 from spark_job.ledger import ownership
-from spark_job.ledger.generations import Connection
 from spark_job.recovery import outbox_behind
 from spark_job.recovery.outbox_behind import Delivered
 from tests.support.queries import query

@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import pytest
 
+from db.connection import Connection
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import requests
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition
 from spark_job.recovery.outbox_behind import Delivered
 from spark_job.recovery.start import RequestRefusedError

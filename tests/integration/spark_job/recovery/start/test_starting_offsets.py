@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from db.connection import Connection
 from service.errors import SettingsError
 from spark_job.input.offsets import TopicPartition
-from spark_job.ledger.generations import Connection
 from spark_job.recovery import start as starting
 from tests.support.recovery.starts import Input, everything, newest, run_row, settings, start
 from tests.support.sink.batches import P0, P1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_job.ledger.generations import Connection
+from db.connection import Connection
 from tests.support.sink.batches import SinkRun
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from db.connection import Connection
 from service.errors import ContinuityError, MovedError
 from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
 from spark_job.input.topics import InputTopics
 from spark_job.ledger import ownership, position
-from spark_job.ledger.generations import Connection
 from spark_job.supervisor.attempts import passes_by_itself
 from tests.support.sink.batches import P0, P1, SinkRun, session
 from tests.support.sink.written import nothing_is_written, one

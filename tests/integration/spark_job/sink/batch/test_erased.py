@@ -3,10 +3,10 @@
 import psycopg
 import pytest
 
+from db.connection import Connection
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import position
-from spark_job.ledger.generations import Connection
 from spark_job.sink.erased import ErasedKeys
 from tests.support.sink.batches import P0, P1, SinkRun, letter, session
 

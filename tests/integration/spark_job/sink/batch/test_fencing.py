@@ -6,11 +6,11 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from db.connection import Connection
 from service.errors import FencedError, MovedError
 from service.settings import JobSettings
 from spark_job import OutputEvent
 from spark_job.ledger import ownership
-from spark_job.ledger.generations import Connection
 from spark_job.supervisor.attempts import passes_by_itself
 from tests.support.sink.batches import SinkRun, session
 from tests.support.sink.written import counted, nothing_is_written

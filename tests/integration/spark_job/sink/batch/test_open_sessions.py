@@ -2,12 +2,12 @@
 
 import pytest
 
+from db.connection import Connection
 from service.errors import ContinuityError, SettingsError
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.ledger import position
-from spark_job.ledger.generations import Connection
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.sink.computed_batch import BatchRange
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, session, still_open

@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 from contract.session_keys import lane_hash
+from db.connection import Connection
 from spark_job import OutputEvent
 from spark_job.dead_letters.store import REASONS
 from spark_job.input.offsets import Offsets
-from spark_job.ledger.generations import Connection
 from spark_job.sink import commit
 from spark_job.sink.copy_rows import copy_rows
 from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, letter, session, still_open

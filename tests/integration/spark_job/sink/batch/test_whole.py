@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from db.connection import Connection
 from spark_job import OutputEvent
-from spark_job.ledger.generations import Connection
 from spark_job.monitoring import metrics
 from tests.support.sink.batches import TOPIC_ID, SinkRun, session, still_open
 from tests.support.sink.written import counted, one
