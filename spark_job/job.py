@@ -26,6 +26,7 @@ from spark_job.input.offsets import Offsets
 from spark_job.input.topics import KafkaInput
 from spark_job.ledger import ownership, requests, runs, savepoints
 from spark_job.ledger.batch_size import BatchSize
+from spark_job.ledger.owner_heartbeat import OwnerHeartbeat
 from spark_job.ledger.requests import JobRequest, WithdrawnError
 from spark_job.monitoring.health import JobHealth
 from spark_job.outputs import transform
@@ -136,7 +137,7 @@ def attempt(
         _report(started, run_id, plan.attempt)
         interruption = Interruption()
         # Before Spark is ready: its start may outlast `owner_timeout_s`, after which a standby takes over from an owner without heartbeat.
-        heartbeat = ownership.OwnerHeartbeat(
+        heartbeat = OwnerHeartbeat(
             settings.postgres,
             run_id,
             settings.job.heartbeat_s,

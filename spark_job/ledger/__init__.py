@@ -1,6 +1,7 @@
 """What the ledger knows, and who may write it.
 
-- ownership.py: takes the outbox over, holds the writer lock, renews the heartbeat, notices fencing.
+- ownership.py: takes the outbox over, holds the writer lock.
+- owner_heartbeat.py: renews the heartbeat, notices fencing, reads requests.
 - position.py, open_partitions.py: the current position, and what is open there.
 - generations.py, lineage.py, assembly_rules.py: generations, which rules apply to which offset, and what the rules contain.
 - slice_building.py: the slices of the next batch.

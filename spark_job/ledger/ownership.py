@@ -1,9 +1,8 @@
-"""Who may write: the row `outbox.writer`, the writer lock, and the heartbeat that proves that the owner is alive."""
+"""Who may write: the row `outbox.writer`, and the writer lock."""
 
 import contextlib
 import os
-import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -12,17 +11,13 @@ import psycopg
 import structlog
 from psycopg.rows import class_row
 
-from db.connection import Connection, connect, longest_wait_s
+from db.connection import Connection, connect
 from db.statements import queries
-from service.errors import FencedError, MovedError, OutboxError, UnavailableError, reason_of
+from service.errors import FencedError, MovedError, OutboxError, UnavailableError
 from service.lifecycle.process import host_name
-from service.lifecycle.threads import supervised
-from service.observability.loops import Loop
 from service.settings import JobSettings, PostgresSettings
-from spark_job.ledger import requests, runs
-from spark_job.ledger.requests import JobRequest
+from spark_job.ledger import runs
 from spark_job.monitoring import metrics
-from spark_job.monitoring.health import JobHealth
 
 _RUNS = queries("spark_job", "runs")
 _WRITER = queries("spark_job", "writer")
@@ -168,62 +163,3 @@ def release(postgres: PostgresSettings, run_id: UUID, because: str) -> None:
 def give_back(connection: Connection, run_id: UUID) -> None:
     """Give the ownership back if this run still has it."""
     connection.execute(_WRITER["release"], {"run_id": run_id})
-
-
-class OwnerHeartbeat:
-    """A thread that renews the heartbeat on its own connection, and reports a takeover and what commands ask of this run."""
-
-    def __init__(
-        self,
-        postgres: PostgresSettings,
-        run_id: UUID,
-        interval_s: float,
-        *,
-        on_fenced: Callable[[], None],
-        on_request: Callable[[JobRequest], None],
-        health: JobHealth,
-    ) -> None:
-        """`health` records each beat."""
-        self._health = health
-        self._postgres, self._run_id, self._interval_s = postgres, run_id, interval_s
-        self._on_fenced, self._on_request = on_fenced, on_request
-        self._stopped = threading.Event()
-        self._thread = supervised(self._run, "heartbeat", self._stopped)
-
-    def __enter__(self) -> "OwnerHeartbeat":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join(timeout=5)
-
-    def _run(self) -> None:
-        within_s = self._interval_s + 2 * longest_wait_s(self._postgres)
-        with self._health.loops.loop("heartbeat", within_s) as loop:
-            self._keep_beating(loop)
-
-    def _keep_beating(self, loop: Loop) -> None:
-        while not self._stopped.is_set():
-            loop.turn()
-            try:
-                self._beat(loop)
-            except (UnavailableError, psycopg.Error) as error:
-                # The sink fails if the server is unreachable; the heartbeat only logs it and tries again.
-                log.warning("heartbeat_failed", error=type(error.__cause__ or error).__name__)
-                self._health.heartbeat_failed(reason_of(error))
-            self._stopped.wait(self._interval_s)
-
-    def _beat(self, loop: Loop) -> None:
-        with connect(self._postgres, "spark-job heartbeat", autocommit=True) as connection:
-            while not self._stopped.is_set():
-                loop.turn()
-                beat = connection.execute(_WRITER["heartbeat"], {"run_id": self._run_id})
-                self._health.heartbeat_written()
-                if beat.rowcount == 0:
-                    log.error("fenced", run=str(self._run_id))
-                    self._on_fenced()
-                    self._stopped.set()
-                elif (request := requests.pending(connection, self._run_id)) is not None:
-                    self._on_request(request)
-                self._stopped.wait(self._interval_s)

@@ -12,6 +12,7 @@ from service.errors import FencedError, UnavailableError
 from service.settings import JobSettings, PostgresSettings
 from spark_job import OutputEvent
 from spark_job.ledger import ownership
+from spark_job.ledger.owner_heartbeat import OwnerHeartbeat
 from spark_job.monitoring.health import JobHealth
 from spark_job.sink import ledger_rows
 from tests.support.sink.batches import SinkRun, session
@@ -76,7 +77,7 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
         ownership.lock_and_check(connection, run_id)
         with (
             psycopg.connect(database, autocommit=True) as observer,
-            ownership.OwnerHeartbeat(
+            OwnerHeartbeat(
                 as_postgres(database),
                 run_id,
                 0.05,
@@ -97,7 +98,7 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
 def test_the_heartbeat_reports_a_takeover(database: str, connection: Connection) -> None:
     sink_run, fenced = SinkRun(connection), threading.Event()
     run_id = sink_run.run_id
-    with ownership.OwnerHeartbeat(
+    with OwnerHeartbeat(
         as_postgres(database), run_id, 0.05, on_fenced=fenced.set, on_request=print, health=JobHealth()
     ):
         own(connection, force=True)
