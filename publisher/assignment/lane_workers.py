@@ -107,7 +107,7 @@ class LaneWorkers:
             reasons.append(f"lane {lane[1]}: {worker.stopped}")
         return reasons or None
 
-    def stalled_lanes(self, epoch: Epoch) -> set[int]:
+    def stopped_lanes(self, epoch: Epoch) -> set[int]:
         """Return this epoch's lanes that stay stopped until somebody acts: another process could not deliver them either."""
         return {
             lane

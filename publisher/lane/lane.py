@@ -149,12 +149,18 @@ class Lane:
         if self._lease is not None:
             self._lease.renew(self._connection.get())
 
-    def show_stopped(self, explanation: str | None, reason: StopReason | None = None) -> None:
-        """Show in `outbox.lane` why the lane is stopped, None once it runs. Does nothing unless this process holds the lane."""
+    def show_stopped(self, explanation: str, reason: StopReason | None = None) -> None:
+        """Show in `outbox.lane` why the lane is stopped; without a reason, why it retries. Does nothing unless the lane is held."""
+        self._show(explanation, reason, runs=False)
+
+    def show_running(self, explanation: str | None) -> None:
+        """Show in `outbox.lane` that the lane runs, and why in smaller transactions, None if it does not."""
+        self._show(explanation, None, runs=True)
+
+    def _show(self, explanation: str | None, reason: StopReason | None, *, runs: bool) -> None:
         if self._lease is not None:
-            self._connection.get().execute(
-                _LANES["set_stopped"], self._lease.parameters | {"explanation": explanation, "reason": reason}
-            )
+            shown = {"explanation": explanation, "reason": reason, "runs": runs}
+            self._connection.get().execute(_LANES["set_stopped"], self._lease.parameters | shown)
 
     def discard(self) -> None:
         """Close the producer, whatever it was doing, and drop the chunk that was read ahead; the next `open` reads the outcome."""

@@ -154,7 +154,7 @@ class Worker:
         slow = self._lane.sender.size.reason
         reason = None if slow is None else f"retrying: {slow}"
         if self._shown != reason:
-            self._lane.show_stopped(reason)
+            self._lane.show_running(reason)
             self._shown = reason
 
     def _moved(self) -> None:
