@@ -18,21 +18,17 @@ from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
-from publisher.lane.parking import Parking, parked_after
+from publisher.lane.parking import Parking
 from publisher.lane.read_ahead import ReadAhead
 from publisher.lane.reader import LaneChunk, LaneReader
 from publisher.lane.stray_rows import StrayRows
 from publisher.monitoring import latency
-from publisher.outbox.deliveries import (
-    commit_id_at,
-    parked_up_to,
-    parked_within,
-    record_delivery,
-    record_resume,
-)
+from publisher.outbox.deliveries import record_delivery, record_resume
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.outbox.ledger import commit_id_at
 from publisher.outbox.loading import read_repeated_arrays
+from publisher.outbox.parked import parked_after, parked_up_to, parked_within
 from publisher.outbox.topic_ids import BoundTopics
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.history_check import (
@@ -252,7 +248,7 @@ class Lane:
 
     def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         read_repeated_arrays(connection)
-        parked = parked_after(self._connection, self._held(), position.cursor)
+        parked = parked_after(self._connection.get, self._held(), position.cursor)
         self._admission.begin(ExcludedRows(parked), BoundTopics(self._connection.get))
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
         self.sender.begin(self.lane)
