@@ -1086,6 +1086,18 @@ CREATE TABLE outbox.lane (
 );
 
 --
+-- Name: COLUMN lane.stopped_reason; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.lane.stopped_reason IS 'why the lane is stopped, with the commands that mend it; without stopped_why: why it retries by itself';
+
+--
+-- Name: COLUMN lane.stopped_why; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.lane.stopped_why IS 'the reason as a word; null while the lane is not stopped';
+
+--
 -- Name: COLUMN lane.pruned_seq; Type: COMMENT; Schema: outbox; Owner: -
 --
 
@@ -4930,7 +4942,7 @@ CREATE VIEW outbox.audit_undelivered AS
  SELECT l.epoch,
     l.lane,
         CASE
-            WHEN (l.stopped_reason IS NOT NULL) THEN 'stopped'::text
+            WHEN (l.stopped_why IS NOT NULL) THEN 'stopped'::text
             WHEN l.held THEN 'running'::text
             WHEN (l.epoch > ( SELECT min(f.epoch) AS min
                FROM outbox.lane_position f
@@ -5012,7 +5024,7 @@ COMMENT ON COLUMN outbox.audit_undelivered.waiting_rows IS 'rows that wait. Coun
 -- Name: COLUMN audit_undelivered.stopped_reason; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.audit_undelivered.stopped_reason IS 'why the lane does not go on, and the commands that mend it';
+COMMENT ON COLUMN outbox.audit_undelivered.stopped_reason IS 'why the lane is stopped, and the commands that mend it; of one that is not stopped: why it retries by itself';
 
 --
 -- Name: audit_undelivered_row; Type: VIEW; Schema: outbox; Owner: -

@@ -73,7 +73,7 @@ class Relay:
         """Deliver until `stop` is set.
 
         Raises ContinuityError when this outbox must not be published from here or every lane is stopped and no other
-        process lives, SchemaError, SettingsError, UnavailableError.
+        process lives (`LaneShare.check`), SchemaError, SettingsError, UnavailableError.
         """
         clients.check_options(self._settings.kafka, self._settings.publisher.transaction_timeout_ms)
         context = self._start()

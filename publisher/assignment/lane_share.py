@@ -68,7 +68,7 @@ class LaneShare:
             if view.epoch != epoch:
                 return
         living = [process.process_id for process in view.living]
-        assignment = assign(me, living, view.holders, rather_keep=workers.stalled_lanes(epoch))
+        assignment = assign(me, living, view.holders, rather_keep=workers.stopped_lanes(epoch))
         mine = {lane for lane, holder in view.holders.items() if holder == me}
         if not self._can_deliver(connection, epoch, view, stands_by=not mine and not assignment.claim):
             assignment = Assignment((), tuple(mine) if self._withdrawal.reason else ())

@@ -55,7 +55,7 @@ class LaneWorkers:
         )
 
         def run() -> None:
-            # In every line of this thread.
+            # Every log line of this thread has its epoch and lane.
             structlog.contextvars.bind_contextvars(epoch=epoch.epoch, lane=lane)
             try:
                 with self._health.loops.loop(
@@ -98,7 +98,7 @@ class LaneWorkers:
         return done
 
     def stopped(self, lanes: Iterable[LaneId]) -> list[str] | None:
-        """Return why each of these lanes is stopped; None if one of them is not, or without any lane."""
+        """Return why each of these lanes is stopped; None if one of them is not stopped, or if there are no lanes."""
         reasons: list[str] = []
         for lane in sorted(lanes):
             worker = self._workers.get(lane)
@@ -107,7 +107,7 @@ class LaneWorkers:
             reasons.append(f"lane {lane[1]}: {worker.stopped}")
         return reasons or None
 
-    def stalled_lanes(self, epoch: Epoch) -> set[int]:
+    def stopped_lanes(self, epoch: Epoch) -> set[int]:
         """Return this epoch's lanes that stay stopped until somebody acts: another process could not deliver them either."""
         return {
             lane
@@ -116,7 +116,7 @@ class LaneWorkers:
         }
 
     def end(self, grace_s: float) -> list[LaneId]:
-        """Have every lane given up; return those that were not within `grace_s`."""
+        """Have every lane given up; return the lanes that were not given up within `grace_s`."""
         self.leave(self._workers)
         deadline = time.monotonic() + grace_s
         for thread in self._threads.values():

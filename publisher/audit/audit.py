@@ -134,7 +134,7 @@ def _undelivered(connection: psycopg.Connection[Any]) -> Check:
     check = Check("undelivered", "Do rows wait to be delivered?", fails=False)
     for lane in read_status(connection).lanes:
         if lane.lag_rows:
-            stopped = f"; stopped: {lane.stopped_reason}" if lane.stopped_reason else ""
+            stopped = f"; stopped: {lane.stopped_reason}" if lane.is_stopped else ""
             check.add(
                 f"epoch {lane.epoch}, lane {lane.lane}: {lane.lag_rows} rows, the oldest for {lane.oldest_undelivered_s or 0:.1f} s"
                 f"{stopped}",

@@ -52,8 +52,10 @@ def print_status(out: Console, found: PublisherStatus) -> None:
             f"{rate.events_per_second:,.1f} events/s"
         )
     for lane in found.lanes:
-        if lane.stopped_reason is not None:
+        if lane.is_stopped:
             out.print(f"lane {lane.lane} stopped: {lane.stopped_reason}", style="red")
+        if lane.is_retrying:
+            out.print(f"lane {lane.lane} {lane.stopped_reason}", style="yellow")
         if lane.abandoned:
             out.print(
                 f"lane {lane.lane} of epoch {lane.epoch}: {lane.lag_rows} rows wait and nobody delivers them. Start "
@@ -88,10 +90,12 @@ def _delivered(lane: LaneStatus) -> str:
 
 
 def _state(lane: LaneStatus) -> Text:
-    if lane.stopped_reason is not None:
+    if lane.is_stopped:
         return Text("stopped", "red")
     if lane.abandoned:
         return Text("not held", "red")
+    if lane.is_retrying:
+        return Text("retrying", "yellow")
     return Text("waiting" if lane.waiting else "not held" if lane.holder is None else "held")
 
 

@@ -84,5 +84,5 @@ def _lag(lanes: Sequence[LaneStatus]) -> dict[str, Any]:
         "oldest_s": max((lane.oldest_undelivered_s or 0.0 for lane in lanes), default=0.0),
         "lanes": len(lanes),
         "held": sum(lane.holder is not None for lane in lanes),
-        "stopped": sum(lane.stopped_reason is not None for lane in lanes),
+        "stopped": sum(lane.is_stopped for lane in lanes),
     }

@@ -18,21 +18,17 @@ from publisher.delivery.sender import Connection, Sender, StepOutcome, Tenure
 from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.progress_reader import Newest, later_than, newest_of, partition_records
-from publisher.lane.parking import Parking, parked_after
+from publisher.lane.parking import Parking
 from publisher.lane.read_ahead import ReadAhead
 from publisher.lane.reader import LaneChunk, LaneReader
 from publisher.lane.stray_rows import StrayRows
 from publisher.monitoring import latency
-from publisher.outbox.deliveries import (
-    commit_id_at,
-    parked_up_to,
-    parked_within,
-    record_delivery,
-    record_resume,
-)
+from publisher.outbox.deliveries import record_delivery, record_resume
 from publisher.outbox.identity import check_cluster
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.outbox.ledger import commit_id_at
 from publisher.outbox.loading import read_repeated_arrays
+from publisher.outbox.parked import parked_after, parked_up_to, parked_within
 from publisher.outbox.topic_ids import BoundTopics
 from publisher.protocol.epochs import Epoch
 from publisher.protocol.history_check import (
@@ -149,12 +145,18 @@ class Lane:
         if self._lease is not None:
             self._lease.renew(self._connection.get())
 
-    def show_stopped(self, explanation: str | None, reason: StopReason | None = None) -> None:
-        """Show in `outbox.lane` why the lane is stopped, None once it runs. Does nothing unless this process holds the lane."""
+    def show_stopped(self, explanation: str, reason: StopReason | None = None) -> None:
+        """Show in `outbox.lane` why the lane is stopped; without a reason, why it retries. Does nothing unless the lane is held."""
+        self._show(explanation, reason, runs=False)
+
+    def show_running(self, explanation: str | None) -> None:
+        """Show in `outbox.lane` that the lane runs, and why in smaller transactions, None if it does not."""
+        self._show(explanation, None, runs=True)
+
+    def _show(self, explanation: str | None, reason: StopReason | None, *, runs: bool) -> None:
         if self._lease is not None:
-            self._connection.get().execute(
-                _LANES["set_stopped"], self._lease.parameters | {"explanation": explanation, "reason": reason}
-            )
+            shown = {"explanation": explanation, "reason": reason, "runs": runs}
+            self._connection.get().execute(_LANES["set_stopped"], self._lease.parameters | shown)
 
     def discard(self) -> None:
         """Close the producer, whatever it was doing, and drop the chunk that was read ahead; the next `open` reads the outcome."""
@@ -246,7 +248,7 @@ class Lane:
 
     def _begin(self, connection: Connection, position: DeliveryPosition) -> None:
         read_repeated_arrays(connection)
-        parked = parked_after(self._connection, self._held(), position.cursor)
+        parked = parked_after(self._connection.get, self._held(), position.cursor)
         self._admission.begin(ExcludedRows(parked), BoundTopics(self._connection.get))
         self._stray_rows = StrayRows(self._epoch, self.lane, position)
         self.sender.begin(self.lane)

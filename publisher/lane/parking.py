@@ -1,11 +1,9 @@
 """Parks rows of a lane instead of sending them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import structlog
 
-from contract.cursor import Cursor
-from db.statements import queries
 from publisher.delivery.outbox_connection import OutboxConnection
 from publisher.kafka.topics import Topics
 from publisher.monitoring import metrics
@@ -17,22 +15,7 @@ from publisher.protocol.refusals import Refusal
 from publisher.protocol.remediation import park_command
 from publisher.protocol.stop_reasons import TopicMissingError
 
-_PARKED = queries("publisher", "parked")
-
-_READ_ROWS = 10_000
-"""Parked rows that are read at a time."""
-
 _log = structlog.get_logger()
-
-
-def parked_after(connection: OutboxConnection, lease: Lease, cursor: Cursor) -> Iterator[RowKey]:
-    """Yield the parked rows of the lane beyond the cursor, in order, so that a retry skips the same rows. Raises psycopg.Error."""
-    after: tuple[int, str] | None = cursor.exclusive_bound()
-    while after is not None:
-        bounds = {"from_batch": after[0], "from_key": after[1], "rows": _READ_ROWS}
-        found = connection.get().execute(_PARKED["ahead"], lease.parameters | bounds).fetchall()
-        yield from map(RowKey._make, found)
-        after = found[-1] if len(found) == _READ_ROWS else None
 
 
 class Parking:

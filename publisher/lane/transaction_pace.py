@@ -1,4 +1,4 @@
-"""Limits how often the lanes of a process begin a transaction because a batch was committed. The caller waits."""
+"""Limits how often committed batches make the lanes of a process begin a transaction. The caller waits."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ _BURST_S = 1.0
 
 
 class TransactionPace:
-    """Limits a process to `per_second` transactions a second, with bursts of as many. Thread-safe.
+    """Limits a process to `per_second` transactions a second; a burst may use up one second's transactions at once. Thread-safe.
 
     Below the limit no lane waits. At the limit each lane waits for its turn, and reads its rows only then, so all batches committed
     meanwhile share one transaction: with many lanes and small batches, transactions cost more than the rows in them.
@@ -20,7 +20,7 @@ class TransactionPace:
         self._lock = threading.Lock()
         self._next = 0.0
 
-    def wait_s(self) -> float:
+    def take_turn(self) -> float:
         """Take a turn; return the seconds until it comes."""
         with self._lock:
             now = self._clock()

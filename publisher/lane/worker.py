@@ -154,7 +154,7 @@ class Worker:
         slow = self._lane.sender.size.reason
         reason = None if slow is None else f"retrying: {slow}"
         if self._shown != reason:
-            self._lane.show_stopped(reason)
+            self._lane.show_running(reason)
             self._shown = reason
 
     def _moved(self) -> None:
@@ -166,7 +166,7 @@ class Worker:
     def _sleep(self, seconds: float) -> None:
         """Wait for a wake-up, at most `seconds`. A wake-up during the last step is not lost; several count as one."""
         if not self._leave.is_set() and self._wake.wait(seconds):
-            self._leave.wait(self._pace.wait_s())
+            self._leave.wait(self._pace.take_turn())
         # Before the step reads, so that it reads everything that was committed until then.
         self._wake.clear()
 

@@ -3,6 +3,7 @@
 - identity.py: whether outbox, server, cluster and prefix are the bound ones.
 - topic_ids.py: whether each output topic is still the one that was written first.
 - lease.py: which process works on a lane.
+- ledger.py: reads the job's ledger.
 - deliveries.py: records a transaction after Kafka's commit.
 - sent_offsets.py: reads the offsets of such a record.
 - parked.py, parked_topics.py: rows, and missing topics whose rows are parked.

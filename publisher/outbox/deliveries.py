@@ -13,8 +13,6 @@ from db.statements import queries
 from publisher.outbox.lease import Lease, LeaseLostError
 
 _DELIVERIES = queries("publisher", "deliveries")
-_LEDGER = queries("publisher", "ledger")
-_PARKED = queries("publisher", "parked")
 
 
 def record_delivery(
@@ -79,34 +77,6 @@ def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: P
             f"the resume of lane {progress.lane} is in Kafka, but the lane's row in Postgres is another holder's by now; "
             "that one records it"
         )
-
-
-def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> int:
-    """Return how many of the rows that a transaction passed are parked in Postgres."""
-    from_batch, from_key = progress.after.exclusive_bound()
-    to_batch, to_key = progress.cursor.exclusive_bound()
-    row = connection.execute(
-        _PARKED["within"],
-        lease.parameters
-        | {"from_batch": from_batch, "from_key": from_key, "to_batch": to_batch, "to_key": to_key},
-    ).fetchone()
-    return 0 if row is None else row[0]
-
-
-def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cursor: Cursor) -> int:
-    """Return how many rows of a lane were parked up to a cursor."""
-    batch, key = cursor.exclusive_bound()
-    row = connection.execute(
-        _PARKED["up_to"],
-        {"epoch": epoch, "lane": lane, "to_batch": batch, "to_key": key},
-    ).fetchone()
-    return 0 if row is None else row[0]
-
-
-def commit_id_at(connection: psycopg.Connection[Any], batch_id: int) -> UUID | None:
-    """Return the commit id of a batch, None where the ledger has no such row."""
-    row = connection.execute(_LEDGER["commit_id"], {"batch_id": batch_id}).fetchone()
-    return None if row is None else row[0]
 
 
 def _cursor(prefix: str, cursor: Cursor) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parks rows that Kafka refuses for themselves, and requeues or discards them once the cause is corrected.
+"""Parks rows that Kafka refuses for themselves, tells lanes which are parked, and requeues or discards them once the cause is corrected.
 
 A requeue copies rows into new batches of the ledger (function `outbox.requeue`), so that a lane delivers them exactly once like every
 other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.
@@ -11,18 +11,23 @@ from uuid import UUID, uuid4
 
 import psycopg
 
+from contract.cursor import Cursor
+from contract.progress import Progress
 from contract.session_keys import lane_hash
 from db import operations, windows
 from db.statements import queries
 from db.windows import Window
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.outbox.ledger import newest_lane_count
 from publisher.protocol.records import RowKey
 from publisher.protocol.refusals import Refusal
 from service.errors import ContinuityError
 from service.lifecycle.fault_points import reach
 
-_LEDGER = queries("publisher", "ledger")
 _PARKED = queries("publisher", "parked")
+
+_READ_ROWS = 10_000
+"""Parked rows of a lane that are read at a time."""
 
 # Rows and bytes that one batch copies while the job waits for the writer lock.
 _BATCH_ROWS = 1_000
@@ -31,7 +36,10 @@ _BATCH_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen parked rows: those named, those of some reasons, or (both None) all. Only of batches up to `to_batch`."""
+    """The chosen parked rows: those named, those of some reasons, or (both None) all.
+
+    Only of batches up to `to_batch`, the ledger's newest one at first, so that a row that is refused again is not requeued again.
+    """
 
     to_batch: int
     rows: Sequence[RowKey] | None = None
@@ -68,9 +76,41 @@ def park(connection: psycopg.Connection[Any], lease: Lease, key: RowKey, found: 
         raise LeaseLostError("the lane was taken over by another publisher")
 
 
-def newest_batch(connection: psycopg.Connection[Any]) -> int:
-    """Return the ledger's newest batch id. Only rows up to it are chosen, so a row that is refused again is not requeued again."""
-    return _newest_batch_and_lanes(connection)[0]
+def parked_after(
+    connection: Callable[[], psycopg.Connection[Any]], lease: Lease, cursor: Cursor
+) -> Iterator[RowKey]:
+    """Yield the parked rows of the lane beyond the cursor, in order, so that a retry skips the same rows.
+
+    `connection` is called for each part. Raises psycopg.Error and what it raises.
+    """
+    after: tuple[int, str] | None = cursor.exclusive_bound()
+    while after is not None:
+        bounds = {"from_batch": after[0], "from_key": after[1], "rows": _READ_ROWS}
+        found = connection().execute(_PARKED["ahead"], lease.parameters | bounds).fetchall()
+        yield from map(RowKey._make, found)
+        after = found[-1] if len(found) == _READ_ROWS else None
+
+
+def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> int:
+    """Return how many of the rows that a transaction passed are parked in Postgres."""
+    from_batch, from_key = progress.after.exclusive_bound()
+    to_batch, to_key = progress.cursor.exclusive_bound()
+    row = connection.execute(
+        _PARKED["within"],
+        lease.parameters
+        | {"from_batch": from_batch, "from_key": from_key, "to_batch": to_batch, "to_key": to_key},
+    ).fetchone()
+    return 0 if row is None else row[0]
+
+
+def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cursor: Cursor) -> int:
+    """Return how many rows of a lane were parked up to a cursor."""
+    batch, key = cursor.exclusive_bound()
+    row = connection.execute(
+        _PARKED["up_to"],
+        {"epoch": epoch, "lane": lane, "to_batch": batch, "to_key": key},
+    ).fetchone()
+    return 0 if row is None else row[0]
 
 
 def count_chosen(connection: psycopg.Connection[Any], choice: Choice) -> tuple[int, int]:
@@ -143,7 +183,7 @@ def _next_step(
 def _requeue_step(
     connection: psycopg.Connection[Any], choice: Choice, step: Sequence[RowKey], run_id: UUID
 ) -> int:
-    lanes = _newest_batch_and_lanes(connection)[1]
+    lanes = newest_lane_count(connection)
     if lanes is None:
         raise ContinuityError("there are no lanes yet: the job makes the first ones when it starts")
     with connection.transaction():
@@ -161,11 +201,6 @@ def _requeue_step(
         done = {"rows": len(step), "batch": row[0]}
         operations.record(connection, "publisher parked requeue", choice.asked(), done)
     return int(row[0])
-
-
-def _newest_batch_and_lanes(connection: psycopg.Connection[Any]) -> tuple[int, int | None]:
-    row = connection.execute(_LEDGER["newest_batch_and_lanes"]).fetchone()
-    return (0, None) if row is None else (row[0], row[1])
 
 
 def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:

@@ -1,6 +1,7 @@
 """Sends delivered outputs once more on request, exactly once: filters select them, a target receives them, beside the lanes.
 
-- starting.py, selection.py: plan and create a replay; which rows its filters select.
+- starting.py: plans and creates a replay.
+- selection.py: which rows its filters select, and how it never overtakes live publishing.
 - target.py: the cluster that it sends to.
 - runner.py: runs it, and opens it again after a failure. delivery.py: the steps of the protocol (publisher/delivery).
 - reader.py, archived.py: the next rows, from Postgres and from the archive.

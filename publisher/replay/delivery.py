@@ -23,8 +23,8 @@ from publisher.delivery.transaction import ProgressRecord
 from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.clients import committed_reader
 from publisher.kafka.progress_reader import progress_records
-from publisher.outbox.deliveries import commit_id_at
 from publisher.outbox.lease import LeaseLostError
+from publisher.outbox.ledger import commit_id_at
 from publisher.outbox.loading import read_repeated_arrays
 from publisher.protocol import remediation
 from publisher.protocol.chunk_limits import ChunkLimits

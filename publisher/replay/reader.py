@@ -11,6 +11,7 @@ import psycopg
 from contract.cursor import Cursor
 from db.connection import snapshot
 from db.statements import queries
+from publisher.outbox.ledger import commit_id_at
 from publisher.protocol.chunk_limits import ChunkLimits, FetchSize
 from publisher.protocol.history_check import DeliveryPosition, check_ledger
 from publisher.protocol.outgoing import Outgoing
@@ -19,7 +20,6 @@ from publisher.protocol.remediation import Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 from publisher.replay.store import Replay
 
-_LEDGER = queries("publisher", "ledger")
 _REPLAYS = queries("publisher", "replays")
 
 # Rows listed at once.
@@ -60,11 +60,11 @@ class ReplayReader:
         """Return the rows after `position`. Raises StoppedError, psycopg.Error."""
         with snapshot(connection), connection.cursor(binary=True) as cursor:
             if position.commit_id is not None:
-                check_ledger(position, _commit_id(cursor, position.cursor.batch_id), self._remediation)
+                check_ledger(position, commit_id_at(cursor, position.cursor.batch_id), self._remediation)
             if self._taken == len(self._listed_rows):
                 self._list(cursor)
             fetched, end = self._fetch(cursor, limits)
-            commit_id = _commit_id(cursor, end.batch_id)
+            commit_id = commit_id_at(cursor, end.batch_id)
         if commit_id is None:
             raise StoppedError(
                 StopReason.DATABASE_RESTORED,
@@ -157,8 +157,3 @@ class ReplayReader:
                 f"{self._remediation.subject} is to send: they were deleted meanwhile. {self._remediation.restored}",
             )
         return found, listed
-
-
-def _commit_id(cursor: psycopg.Cursor[Any], batch_id: int) -> UUID | None:
-    row = cursor.execute(_LEDGER["commit_id"], {"batch_id": batch_id}).fetchone()
-    return None if row is None else row[0]

@@ -1,5 +1,6 @@
 """Decides what a replay sends: its filters, the batches that they select, and how much these hold.
 
+Only batches that every lane has delivered are selected, so a replay never overtakes live publishing.
 Rows are counted in short statements, so that vacuum is not held back.
 """
 

@@ -14,8 +14,9 @@ from publisher.delivery.transaction_size import TransactionSize
 from publisher.kafka.clients import batch_bytes
 from publisher.kafka.fencing import fencing_producer
 from publisher.lane.lane import lane_transactional_id
-from publisher.outbox.deliveries import commit_id_at, record_delivery, record_resume
+from publisher.outbox.deliveries import record_delivery, record_resume
 from publisher.outbox.lease import Lease, LeaseLostError
+from publisher.outbox.ledger import commit_id_at
 from publisher.protocol.history_check import is_unrecorded
 from publisher.protocol.outgoing import Outgoing
 from publisher.protocol.refusals import RecordRefusedError, no_row_s_fault

@@ -14,7 +14,8 @@ from db import windows
 from db.statements import queries
 from publisher.kafka.progress_reader import MOST_LATER, progress_records
 from publisher.kafka.topics import Topics
-from publisher.outbox.deliveries import commit_id_at, parked_up_to
+from publisher.outbox.ledger import commit_id_at, newest_batch
+from publisher.outbox.parked import parked_up_to
 from publisher.protocol.epochs import Epoch, LaneId
 from publisher.protocol.history_check import MOST_AHEAD, Mirror
 from publisher.protocol.stop_reasons import StoppedError, StopReason
@@ -22,7 +23,6 @@ from publisher.resume.decision import LaneSurvey, ResendRange
 from service.settings import Settings
 
 _EPOCHS = queries("publisher", "epochs")
-_LEDGER = queries("publisher", "ledger")
 _RESUMES = queries("publisher", "resumes")
 _ROWS = queries("publisher", "rows")
 
@@ -63,7 +63,7 @@ def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
     """Read it."""
     epochs = [LaneEpoch(Epoch(*row[:3]), row[3]) for row in connection.execute(_EPOCHS["ranges"]).fetchall()]
     kept = connection.execute(_ROWS["kept_ranges"]).fetchall()
-    return Ledger(epochs, _one(connection, _LEDGER["end"], {})[0], kept)
+    return Ledger(epochs, newest_batch(connection), kept)
 
 
 class ResumeSurvey:

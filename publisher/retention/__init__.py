@@ -4,5 +4,4 @@
 - survey.py, plan.py: who needs which partition; decides which are dropped.
 - drop.py: drops one partition. `outbox.drop_partition` (db/schema.sql) checks again, and bounds how long others wait.
 - prune.py, delivery_pruning.py, letters.py: rows of ledger and deliveries, letters. `outbox.prune_...` (db/schema.sql) decide which stay.
-- recording.py: the operator log.
 """

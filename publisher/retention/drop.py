@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from db import operations
 from db.statements import queries
 from publisher.archive.files import ArchiveDamagedError
 from publisher.retention.plan import Partition
-from publisher.retention.recording import record
 from service.errors import UnavailableError
 from service.lifecycle.fault_points import reach
 
@@ -90,7 +90,7 @@ def _try(
     try:
         with connection.transaction():
             drop()
-            record(connection, dropped=name, **recorded)
+            operations.record(connection, "publisher retention run", {}, {"dropped": name, **recorded})
     except psycopg.errors.LockNotAvailable as error:
         if not last:
             return False

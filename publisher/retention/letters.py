@@ -5,8 +5,8 @@ from typing import Any
 
 import psycopg
 
+from db import operations
 from db.statements import queries
-from publisher.retention.recording import record
 from service.lifecycle.fault_points import reach
 from service.settings import RetentionSettings
 
@@ -73,7 +73,8 @@ def remove_letters(
                 assert row is not None
                 deleted, freed, after, more = row
                 if deleted:
-                    record(connection, letters=deleted, open=is_open, up_to=after)
+                    removal = {"letters": deleted, "open": is_open, "up_to": after}
+                    operations.record(connection, "publisher retention run", {}, removal)
             removed, excess = removed + deleted, max(0, excess - freed)
             if deleted:
                 reach("retention.during_pruning")

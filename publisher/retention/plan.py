@@ -29,7 +29,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """A lane of an epoch. `through`: the last batch that it has delivered whole; `to_batch` None: the epoch continues."""
+    """A lane of an epoch. `through`: the last batch that it has delivered whole; `to_batch` None: the epoch continues.
+
+    `stopped_reason`, `stopped_why`: as in LaneStatus.
+    """
 
     epoch: int
     lane: int
@@ -38,6 +41,7 @@ class LaneProgress:
     through: int
     holder: str | None
     stopped_reason: str | None
+    stopped_why: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +166,12 @@ def _behind(epoch: int, lanes: Sequence[LaneProgress]) -> str:
         f"not delivered: {'lane' if len(lanes) == 1 else 'lanes'} {names} of epoch {epoch}, the slowest (lane {slowest.lane}) has "
         f"delivered up to batch {slowest.through}, held by {slowest.holder or 'nobody'}"
     )
-    if slowest.stopped_reason:
+    if slowest.stopped_why is not None:
         return f"{text}, stopped: {slowest.stopped_reason}. Fix that; `publisher status` shows every lane"
     if slowest.holder is None:
         return f"{text}. Start `publisher run`"
-    return f"{text}. Wait for it; `publisher status` shows how far it is"
+    retrying = "" if slowest.stopped_reason is None else f", {slowest.stopped_reason}"
+    return f"{text}{retrying}. Wait for it; `publisher status` shows how far it is"
 
 
 def _parked(partition: Partition, parked: Mapping[int, int]) -> list[str]:

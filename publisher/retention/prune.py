@@ -5,14 +5,16 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from db import operations
 from db.statements import queries
 from publisher.retention.delivery_pruning import DeliveryPruning
 from publisher.retention.letters import remove_letters
-from publisher.retention.recording import record
 from service.lifecycle.fault_points import reach
 from service.settings import RetentionSettings
 
 _PRUNING = queries("publisher.retention", "pruning")
+
+_COMMAND = "publisher retention run"
 
 ROWS_AT_ONCE = 5_000
 """Rows that one transaction deletes at the most."""
@@ -66,7 +68,7 @@ def _prune_epochs(connection: psycopg.Connection[Any], keep_s: int) -> int:
         row = connection.execute(_PRUNING["epochs"], {"keep_s": keep_s}).fetchone()
         epochs: list[int] = [] if row is None else row[0]
         if epochs:
-            record(connection, lane_epochs=epochs)
+            operations.record(connection, _COMMAND, {}, {"lane_epochs": epochs})
     return len(epochs)
 
 
@@ -80,7 +82,7 @@ def _prune_batches(connection: psycopg.Connection[Any], keep_s: int, rows: int) 
             assert row is not None
             deleted, after, more = row
             if deleted:
-                record(connection, ledger_rows=deleted, up_to_batch=after)
+                operations.record(connection, _COMMAND, {}, {"ledger_rows": deleted, "up_to_batch": after})
         pruned += deleted
         if deleted:
             reach("retention.during_pruning")
@@ -97,7 +99,7 @@ def _repeat(
             assert row is not None
             step: int = row[0]
             if step:
-                record(connection, **{what: step})
+                operations.record(connection, _COMMAND, {}, {what: step})
         deleted += step
         if step:
             reach("retention.during_pruning")

@@ -1,4 +1,5 @@
 -- The lanes' mirrors in Postgres: where each is, and why one has stopped.
+-- A lane is stopped if it has a stopped_why; a stopped_reason alone says why one that is not stopped retries.
 
 -- name: add
 INSERT INTO outbox.lane (epoch, lane)
@@ -21,20 +22,19 @@ WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_toke
 SELECT EXISTS (SELECT FROM outbox.lane l WHERE l.seq > 0) OR EXISTS (SELECT FROM outbox.delivery)
 
 -- name: set_stopped
--- An interrupted resume stays recorded as one until the lane runs: retention reads it.
-UPDATE outbox.lane AS l SET stopped_reason = %(explanation)s, stopped_why = found.reason
+-- Without a reason the lane is not stopped: it retries by itself. An interrupted resume stays recorded as one until the lane `runs`: retention
+-- reads it.
+UPDATE outbox.lane AS l SET stopped_reason = found.explanation, stopped_why = found.reason
 FROM (
-    SELECT o.epoch, o.lane, CASE WHEN o.stopped_why = 'resuming' AND %(explanation)s::text IS NOT NULL THEN o.stopped_why ELSE %(reason)s::text END AS reason
-    FROM outbox.lane o WHERE o.epoch = %(epoch)s AND o.lane = %(lane)s
+    SELECT o.epoch, o.lane,
+           CASE WHEN r.resuming THEN 'resuming: ' || %(explanation)s::text ELSE %(explanation)s::text END AS explanation,
+           CASE WHEN r.resuming THEN o.stopped_why ELSE %(reason)s::text END AS reason
+    FROM outbox.lane o
+    CROSS JOIN LATERAL (SELECT o.stopped_why = 'resuming' AND NOT %(runs)s AS resuming) r
+    WHERE o.epoch = %(epoch)s AND o.lane = %(lane)s
 ) found
 WHERE l.epoch = found.epoch AND l.lane = found.lane AND l.lease_token = %(lease_token)s
-  AND (l.stopped_reason, l.stopped_why) IS DISTINCT FROM (%(explanation)s::text, found.reason)
-
--- name: stopped
-SELECT l.epoch, l.lane, coalesce(l.stopped_why, split_part(l.stopped_reason, ':', 1))
-FROM outbox.lane l
--- `retrying: …` is said of a lane that waits for a server, and continues by itself.
-WHERE l.stopped_reason IS NOT NULL AND (l.stopped_why IS NOT NULL OR l.stopped_reason NOT LIKE 'retrying:%')
+  AND (l.stopped_reason, l.stopped_why) IS DISTINCT FROM (found.explanation, found.reason)
 
 -- name: statuses
 -- Every lane of every epoch that is not over, also those that no publisher has run yet. `waiting`: an earlier epoch is being worked on.

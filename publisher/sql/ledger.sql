@@ -14,6 +14,5 @@ SELECT b.commit_id FROM outbox.batch b WHERE b.batch_id = %(batch_id)s
 -- name: end
 SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b
 
--- name: newest_batch_and_lanes
-SELECT (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b),
-       (SELECT e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1)
+-- name: newest_lane_count
+SELECT e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch DESC LIMIT 1

@@ -12,7 +12,6 @@ from db.statements import queries
 from publisher.status.publisher_status import LaneStatus, read_lanes
 from service.observability.gauges import Gauges, Sample
 
-_LANES = queries("publisher", "lanes")
 _PARKED = queries("publisher", "parked")
 _REPLAYS = queries("publisher", "replays")
 _STORAGE = queries("publisher", "storage")
@@ -55,12 +54,11 @@ class PublisherOutboxMetrics(PolledGauges):
             connection.execute("SET LOCAL statement_timeout = '5s'")
             lanes = read_lanes(connection, COUNT_LIMIT)
             parked = connection.execute(_PARKED["bounded_counts"], {"count_limit": COUNT_LIMIT}).fetchall()
-            stopped = connection.execute(_LANES["stopped"]).fetchall()
             replays = connection.execute(_REPLAYS["unfinished_counts"]).fetchall()
             storage = connection.execute(_STORAGE["storage"]).fetchall()
         self.keep(
             time.monotonic(),
-            [*_of_lanes(lanes), *_of_rows(parked, stopped, replays), *_of_storage(storage)],
+            [*_of_lanes(lanes), *_of_rows(parked, replays), *_of_storage(storage)],
         )
 
 
@@ -71,17 +69,16 @@ def _of_lanes(lanes: Sequence[LaneStatus]) -> Iterator[Sample]:
         yield "outbox_lag_batches", labels, status.lag_batches
         yield "outbox_lag_rows", labels, status.lag_rows
         yield "outbox_lag_seconds", labels, status.oldest_undelivered_s or 0
+        if status.stopped_why is not None:
+            yield "outbox_lane_stopped", (*labels, status.stopped_why), 1
 
 
 def _of_rows(
     parked: Sequence[tuple[str, int]],
-    stopped: Sequence[tuple[int, int, str]],
     replays: Sequence[tuple[str, int, int]],
 ) -> Iterator[Sample]:
     for reason, count in parked:
         yield "outbox_parked_rows", [reason], count
-    for epoch, lane, reason in stopped:
-        yield "outbox_lane_stopped", [str(epoch), str(lane), reason], 1
     for state, count, events in replays:
         yield "outbox_replays", [state], count
         yield "outbox_replay_events_left", [state], events

@@ -31,7 +31,8 @@ PARKED_LIMIT = 10_000
 class LaneStatus:
     """One lane. `oldest_undelivered_s` None: nothing is undelivered. `holder` None: nobody holds the lease.
 
-    `stopped_why`: the reason as a word (StopReason), None for one that passes by itself.
+    `stopped_reason`: why the lane is stopped or retries, with the commands that help; `stopped_why`: the same as a word (StopReason), only
+    while it is stopped.
     `waiting`: an earlier epoch is being worked on.
     """
 
@@ -50,6 +51,16 @@ class LaneStatus:
     lag_rows: int
     oldest_undelivered_s: float | None
     waiting: bool
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it delivers nothing until a cause is gone, or until a resume that was interrupted is complete."""
+        return self.stopped_why is not None
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether it waits for a server, or delivers in smaller transactions because larger ones failed: it continues by itself."""
+        return self.stopped_reason is not None and not self.is_stopped
 
     @property
     def abandoned(self) -> bool:
@@ -92,7 +103,7 @@ class PublisherStatus:
     @property
     def healthy(self) -> bool:
         """Whether no lane is stopped, and no rows wait without a process that delivers them."""
-        return not any(lane.stopped_reason is not None or lane.abandoned for lane in self.lanes)
+        return not any(lane.is_stopped or lane.abandoned for lane in self.lanes)
 
     def as_json(self) -> dict[str, Any]:
         """Return the status for JSON output."""

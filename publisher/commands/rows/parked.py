@@ -11,13 +11,13 @@ from psycopg.rows import dict_row
 from db.statements import queries
 from publisher.commands.common import database
 from publisher.commands.rows.park import park
+from publisher.outbox.ledger import newest_batch
 from publisher.outbox.parked import (
     Choice,
     Requeued,
     count_chosen,
     discard,
     explain_not_parked,
-    newest_batch,
     requeue,
 )
 from publisher.protocol.records import RowKey

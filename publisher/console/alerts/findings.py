@@ -80,18 +80,14 @@ def not_observable(seen: Observed) -> dict[str, str]:
 def _lanes(seen: Observed) -> Iterable[ConsoleFinding]:
     for lane in seen.lanes:
         name = f"lane {lane.lane} of epoch {lane.epoch}"
-        if lane.stopped_reason is not None and not lane.stopped_reason.startswith("retrying:"):
+        if lane.is_stopped:
             open_transaction = lane.stopped_why == StopReason.OPEN_TRANSACTION
             yield ConsoleFinding(
                 "bad",
-                f"{name} is stopped: {lane.stopped_why or 'unexpected'}",
+                f"{name} is stopped: {lane.stopped_why}",
                 "OutboxOpenTransaction" if open_transaction else "OutboxLaneStopped",
                 "publisher status",
                 "lanes",
-            )
-        elif lane.stopped_reason is not None:
-            yield ConsoleFinding(
-                "warning", f"{name} waits for a server", "OutboxLaneFails", "publisher status", "lanes"
             )
         elif lane.abandoned:
             yield ConsoleFinding(
@@ -100,6 +96,10 @@ def _lanes(seen: Observed) -> Iterable[ConsoleFinding]:
                 "OutboxLaneAbandoned",
                 "publisher run",
                 "lanes",
+            )
+        elif lane.is_retrying:
+            yield ConsoleFinding(
+                "warning", f"{name} is retrying", "OutboxLaneFails", "publisher status", "lanes"
             )
     age = max((lane.oldest_undelivered_s or 0 for lane in seen.lanes), default=0)
     if age > LAGS_S:
@@ -125,7 +125,7 @@ def _begin_nothing(seen: Observed) -> bool:
         return lane.holder is not None and lane.lag_rows > 0 and not lane.waiting
 
     quiet = seen.delivered_s_ago is None or seen.delivered_s_ago > PROGRESS_UNREAD_S
-    return quiet and any(map(is_at_work, seen.lanes)) and not any(lane.stopped_reason for lane in seen.lanes)
+    return quiet and any(map(is_at_work, seen.lanes)) and not any(lane.is_stopped for lane in seen.lanes)
 
 
 def _services(seen: Observed) -> Iterable[ConsoleFinding]:

@@ -1,7 +1,7 @@
 """A record that Kafka refuses for itself is put aside with its whole row; the lane continues."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -13,9 +13,9 @@ from contract.cursor import Cursor
 from db.statements import queries
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher.delivery.outbox_connection import OutboxConnection
-from publisher.lane import lane, parking
+from publisher.lane import lane
 from publisher.monitoring import metrics
+from publisher.outbox import parked as parked_rows
 from publisher.outbox.lease import Lease
 from publisher.protocol.records import OutputRecord, RowKey, batch_size
 from service.settings import Settings
@@ -229,15 +229,12 @@ def test_with_compression_the_broker_decides_what_is_too_large(
 class CountingConnection:
     """Counts the rows of each answer."""
 
-    def __init__(self, connection: OutboxConnection, counts: list[int]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], counts: list[int]) -> None:
         self._connection = connection
         self._counts = counts
 
-    def get(self) -> "CountingConnection":
-        return self
-
     def execute(self, *query: Any) -> SimpleNamespace:
-        found = self._connection.get().execute(*query).fetchall()
+        found = self._connection.execute(*query).fetchall()
         self._counts.append(len(found))
         return SimpleNamespace(fetchall=lambda: found)
 
@@ -246,7 +243,7 @@ def test_millions_of_parked_rows_ahead_are_read_a_part_at_a_time(
     outbox: Outbox, settings: Settings, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a resume to before a topic that was missing for a week."""
-    monkeypatch.setattr(parking, "_READ_ROWS", 7)
+    monkeypatch.setattr(parked_rows, "_READ_ROWS", 7)
     batches, keys = 20, 6
     for batch in range(1, batches + 1):
         outbox.batch(simple(batch, keys))
@@ -262,9 +259,13 @@ def test_millions_of_parked_rows_ahead_are_read_a_part_at_a_time(
     outbox.written = [each for each in outbox.written if each[2].split("/")[2] in sent]
     read: list[int] = []
 
-    def counted(connection: OutboxConnection, lease: Lease, cursor: Cursor) -> Iterator[RowKey]:
-        counting: Any = CountingConnection(connection, read)
-        return parking.parked_after(counting, lease, cursor)
+    def counted(
+        connection: Callable[[], psycopg.Connection[Any]], lease: Lease, cursor: Cursor
+    ) -> Iterator[RowKey]:
+        def counting() -> Any:
+            return CountingConnection(connection(), read)
+
+        return parked_rows.parked_after(counting, lease, cursor)
 
     monkeypatch.setattr(lane, "parked_after", counted)
     with RelayThread(settings):

@@ -8,7 +8,8 @@ import pytest
 
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
-from publisher.outbox.parked import Choice, newest_batch, requeue
+from publisher.outbox.ledger import newest_batch
+from publisher.outbox.parked import Choice, requeue
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained

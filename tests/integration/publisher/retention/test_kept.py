@@ -99,13 +99,13 @@ def test_what_a_resume_that_did_not_end_may_send_again_stays_although_the_mirror
     # What the publisher that takes the lane over says while it cannot continue yet.
     held = {"epoch": 1, "lane": 1, "lease_token": 0}
     with psycopg.connect(old.dsn, autocommit=True) as connection:
-        retrying = held | {"explanation": "retrying: Kafka is away", "reason": None}
+        retrying = held | {"explanation": "retrying: Kafka is away", "reason": None, "runs": False}
         assert connection.execute(_LANES["set_stopped"], retrying).rowcount == 1
         report = run_once(retention_settings(old.dsn, keep_ledger_s=3_600))
         assert (report.dropped, report.pruned.batches) == ([], 0)
         assert "lane 1 of epoch 1" in report.survey.refused[0].reasons[0]
         assert "retrying: Kafka is away" in report.survey.refused[0].reasons[0]
         # Once it runs.
-        connection.execute(_LANES["set_stopped"], held | {"explanation": None, "reason": None})
+        connection.execute(_LANES["set_stopped"], held | {"explanation": None, "reason": None, "runs": True})
     report = run_once(retention_settings(old.dsn))
     assert len(report.dropped) == 3

@@ -9,7 +9,7 @@ import pytest
 from contract.cursor import Cursor
 from db.statements import queries
 from publisher.audit.scope import Limits
-from publisher.outbox.deliveries import parked_up_to
+from publisher.outbox.parked import parked_up_to
 from publisher.retention.delivery_pruning import DeliveryPruning
 from publisher.retention.retention import run_once
 from publisher.status.outbox_metrics import PublisherOutboxMetrics

@@ -1,5 +1,6 @@
 """What commands print is what there is: settings and keys with brackets in them are text, not markup."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -56,6 +57,19 @@ def test_the_reason_of_a_stopped_lane_keeps_the_settings_that_it_names(
     said = printed(capsys)
     assert REASON in said
     assert KEY in said
+
+
+def test_a_lane_that_retries_is_not_called_stopped_and_its_publisher_is_healthy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    identity = OutboxIdentity(UUID(int=1), "cluster", "outbox", {}, 1, 1, 1, 1)
+    retrying = replace(LANE, stopped_reason="retrying: Kafka: timed out", stopped_why=None)
+    found = PublisherStatus(identity, [retrying], {}, [], rates=[], parked_rows={}, lanes_taken=0, replays={})
+    status.print_status(console(), found)
+    said = printed(capsys)
+    assert "lane 0 retrying: Kafka: timed out" in said
+    assert "stopped" not in said
+    assert found.healthy
 
 
 def test_a_table_keeps_names_with_brackets(capsys: pytest.CaptureFixture[str]) -> None:

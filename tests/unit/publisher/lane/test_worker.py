@@ -54,8 +54,11 @@ class FakeLane:
         if self.opened <= self._lost:
             raise LeaseLostError("taken over")
 
-    def show_stopped(self, reason: str | None, why: StopReason | None = None) -> None:
-        self.shown.append((reason, why))
+    def show_stopped(self, explanation: str, reason: StopReason | None = None) -> None:
+        self.shown.append((explanation, reason))
+
+    def show_running(self, explanation: str | None) -> None:
+        self.shown.append((explanation, None))
 
     def discard(self) -> None:
         if self._broken is not None:

@@ -113,11 +113,11 @@ def test_news_that_come_at_once_are_told_once_and_the_last_is_not_lost(
 def test_a_few_transactions_do_not_wait_and_many_wait_for_their_turn() -> None:
     now = [1_000.0]
     pace = TransactionPace(100, lambda: now[0])
-    assert [pace.wait_s() for _ in range(100)] == [0.0] * 100
+    assert [pace.take_turn() for _ in range(100)] == [0.0] * 100
     for wait in (0.01, 0.02, 0.03):
-        assert abs(pace.wait_s() - wait) < 1e-6
+        assert abs(pace.take_turn() - wait) < 1e-6
     now[0] += 10
-    assert pace.wait_s() == 0.0
+    assert pace.take_turn() == 0.0
 
 
 def test_a_steady_stream_below_the_rate_never_waits() -> None:
@@ -125,4 +125,4 @@ def test_a_steady_stream_below_the_rate_never_waits() -> None:
     pace = TransactionPace(100, lambda: now[0])
     for _ in range(1_000):
         now[0] += 1 / 90
-        assert pace.wait_s() == 0.0
+        assert pace.take_turn() == 0.0

@@ -26,7 +26,7 @@ def partition(number: int, *, age_s: float | None = 10 * HOUR, size: int = 100) 
 
 def lane(through: int, **changes: Any) -> LaneProgress:
     values: dict[str, Any] = {"epoch": 1, "lane": 0, "from_batch": 1, "to_batch": None}
-    values |= {"through": through, "holder": "host:1", "stopped_reason": None} | changes
+    values |= {"through": through, "holder": "host:1", "stopped_reason": None, "stopped_why": None} | changes
     return LaneProgress(**values)
 
 
@@ -79,7 +79,8 @@ def test_by_size_one_that_is_refused_counts_on() -> None:
     [
         (Needs(35, [lane(18)]), ["lane 0 of epoch 1", "up to batch 18", "host:1", "Wait"]),
         (Needs(35, [lane(18, holder=None)]), ["held by nobody", "Start `publisher run`"]),
-        (Needs(35, [lane(18, stopped_reason="kafka_lost: gone")]), ["stopped: kafka_lost: gone", "publisher status"]),
+        (Needs(35, [lane(18, stopped_reason="kafka_lost: gone", stopped_why="kafka_lost")]), ["stopped: kafka_lost: gone", "Fix that"]),
+        (Needs(35, [lane(18, stopped_reason="retrying: no broker")]), ["held by host:1, retrying: no broker. Wait", "publisher status"]),
         (Needs(35, [lane(35), lane(0, lane=1, holder=None)]), ["lane 1 of epoch 1", "up to batch 0"]),
         (Needs(35, [lane(35)], parked={3: 9, 12: 2, 19: 1}), ["3 parked rows", "12 to 19", "publisher parked list"]),
         (Needs(35, [lane(35)], replays=[ReplayNeed(7, "paused", 19, 30)]), ["replay 7 (paused)", "publisher replay cancel 7"]),

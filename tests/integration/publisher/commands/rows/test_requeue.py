@@ -16,7 +16,8 @@ from contract.session_keys import lane_hash
 from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from publisher.commands.rows.parked import RowError, app
-from publisher.outbox.parked import Choice, Requeued, discard, newest_batch, requeue
+from publisher.outbox.ledger import newest_batch
+from publisher.outbox.parked import Choice, Requeued, discard, requeue
 from publisher.protocol.records import RowKey
 from service.errors import SettingsError
 from service.lifecycle.fault_points import Action, Fault, FaultPlan

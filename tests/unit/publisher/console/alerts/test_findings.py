@@ -1,5 +1,6 @@
 """What the console says needs a person."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,9 +73,27 @@ def test_what_stands_still_comes_first() -> None:
     ]
 
 
-def test_a_lane_that_waits_for_a_server_is_not_called_stopped() -> None:
-    assert said(lanes=[lane(stopped_reason="retrying: no broker")]) == [
-        ("warning", "lane 3 of epoch 1 waits for a server")
+def test_a_lane_that_retries_is_not_called_stopped() -> None:
+    retrying = lane(stopped_reason="retrying: no broker", lag_rows=1)
+    assert said(lanes=[retrying]) == [("warning", "lane 3 of epoch 1 is retrying")]
+    # What a process that has ended left there does not hide that nobody delivers.
+    assert said(lanes=[replace(retrying, holder=None)]) == [
+        ("bad", "lane 3 of epoch 1: 1 rows wait and nobody delivers them")
+    ]
+
+
+def test_lanes_that_retry_do_not_hide_that_none_begins_a_transaction() -> None:
+    old = {"lag_rows": 1, "oldest_undelivered_s": 301.0}
+    late = ("warning", "the oldest undelivered row is 301 s old")
+    stopped = lane(stopped_reason="kafka_lost: …", stopped_why="kafka_lost", **old)
+    assert said(lanes=[stopped], delivered_s_ago=301.0) == [
+        ("bad", "lane 3 of epoch 1 is stopped: kafka_lost"),
+        late,
+    ]
+    assert said(lanes=[lane(stopped_reason="retrying: no broker", **old)], delivered_s_ago=301.0) == [
+        ("bad", "publishers hold lanes with work and begin no transaction"),
+        ("warning", "lane 3 of epoch 1 is retrying"),
+        late,
     ]
 
 
