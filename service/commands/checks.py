@@ -22,7 +22,7 @@ _UNUSABLE: tuple[Outcome, ...] = ("failed", "not supported")
 class CheckAnswer(NamedTuple):
     """The result of a check. `remedy`: what to do about it, empty if all is well.
 
-    `warning`: both services work, but a promise is weaker or something could not be seen. `not supported`: the server lacks the feature.
+    `warning`: both services work, but a promise is weaker or something could not be checked. `not supported`: the server lacks the feature.
     """
 
     outcome: Outcome
@@ -57,10 +57,10 @@ def run_checks(
     quiet: bool,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[CheckResult]:
-    """Return the result of each check, one after the other; a bar shows which one is asked unless `quiet`.
+    """Run the checks one after the other and return their results. A progress bar names the current check unless `quiet`.
 
-    `explain` returns a check's result for an error of the server's client; None: the error concerns all checks or is a bug, and is raised.
-    `stopped`: asked after each check, ends the list.
+    `explain` returns a check's result for an error of the server's client, or None for an error that concerns all checks or is a bug.
+    `stopped` is called after each check; True skips the remaining checks.
     """
     found = []
     with progress_bar(quiet=quiet) as progress:
@@ -82,7 +82,10 @@ def run_checks(
 
 
 def show_results(found: Sequence[CheckResult], *, json: bool) -> None:
-    """Print a line for each check with the remedy below where it is not ok, or JSON. Raises typer.Exit where the server is unusable."""
+    """Print a line for each check, and below it the remedy unless the outcome is ok; or print JSON.
+
+    Raises typer.Exit if the server is unusable.
+    """
     usable = not any(each.outcome in _UNUSABLE for each in found)
     if json:
         print_json({"usable": usable, "checks": [each._asdict() for each in found]})

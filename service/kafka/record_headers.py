@@ -1,7 +1,7 @@
-"""A record's headers as confluent-kafka gives them, also where a header's name is not UTF-8.
+"""A record's headers as confluent-kafka returns them, even if a header's name is not UTF-8.
 
 confluent-kafka 2.16 hands over C strings. A name is cut off at a NUL, and for one that is not UTF-8 `Message.headers()` returns a list with
-a hole while an exception is set. Python's specialised calls do not look for that and crash (docs/ecosystem.md#names-of-headers).
+a hole while an exception is set. Python's specialised calls do not check for it and crash (docs/ecosystem.md#names-of-headers).
 """
 
 import gc
@@ -11,7 +11,7 @@ from typing import Any
 UNREADABLE = "\ufffd"
 """Stands for a name that is not UTF-8, as Java's replacement character does."""
 
-# Called from C, the result is checked: SystemError instead of a crash.
+# `methodcaller` calls `headers()` from C, where Python checks for the pending exception and raises SystemError instead of crashing.
 _headers = methodcaller("headers")
 
 
@@ -20,11 +20,12 @@ def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
     try:
         return _headers(message) or []
     except SystemError:
-        # The message has kept the list. Its pairs lack the names that could not be decoded: only the collector may look into such a pair.
+        # The message keeps the list, so a second call returns it. A pair whose name could not be decoded has a NULL in it: only
+        # `gc.get_referents` reads it safely.
         return [_pair(gc.get_referents(pair)) for pair in _headers(message)]
 
 
 def _pair(referents: list[Any]) -> tuple[str, bytes | None]:
-    """`referents`: of a pair, its last item first."""
+    """Return a pair. `referents`: the objects that the pair refers to, last item first."""
     value, *name = referents
     return (name[0] if name else UNREADABLE), value

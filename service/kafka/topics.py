@@ -1,6 +1,6 @@
 """The existing topics and their configuration, read the same way by both services.
 
-A broker that has just started, or lags, does not know each topic yet: its answer alone makes no topic missing.
+A broker that has just started, or lags, may not know every topic: its answer alone does not prove that a topic is missing.
 """
 
 import ctypes
@@ -29,12 +29,12 @@ from service.kafka.rights import needing
 from service.lifecycle.tracebacks import without_traceback
 
 MISSING_S = 5.0
-"""Seconds that an unknown topic is asked for again where the controller may not be asked."""
+"""Seconds for which an unknown topic is looked up again if the client has no right to ask the controller."""
 _POLL_S = 0.2
 # The answer holds every setting of each topic: some kilobytes.
 _TOPICS_A_REQUEST = 500
-# The controller's errors for a topic that it does not have, and would not create: a name that differs from another one's only by `.` and
-# `_`, a policy, this number of replicas. Of an existing topic it reports that first.
+# Errors with which the controller refuses to create a missing topic: the name collides with another one (`.` equals `_`), a policy forbids
+# it, or brokers are too few. If the topic exists, the controller answers TOPIC_ALREADY_EXISTS instead.
 _REFUSES_NEW_TOPICS = (
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.POLICY_VIOLATION,
@@ -52,8 +52,9 @@ def existing_topics(
 ) -> dict[str, TopicDescription]:
     """Describe those of the topics that exist.
 
-    A topic is missing if the controller reports that or, without the right to ask it, where the brokers do not know it for `missing_s`.
-    Raises KafkaException, also for a topic that only the controller knows by then, and when `give_up` says so.
+    A topic is missing if the controller says so. A client without the right to ask the controller takes a topic as missing if the brokers
+    have not known it for `missing_s`. Raises KafkaException, also if the controller may have a topic that the brokers still do not know
+    after `missing_s`, or when `give_up` returns True.
     """
     deadline = time.monotonic() + missing_s
     while True:
@@ -97,13 +98,13 @@ def known_topics(
 
 
 _OWN_REFERENCES = 3
-"""To a topic's id: the description's, a variable's, and that of getrefcount's argument."""
+"""Expected references to a topic's id: from the description, from `topic_id`, and from getrefcount's argument."""
 
 
 def _release_id(description: TopicDescription) -> None:
     """Give up the reference that confluent-kafka 2.16 takes to a topic's id and never gives up.
 
-    Each description would leave its id in memory: some 40 MB a day where a job describes one topic in each of five batches a second.
+    Each description would leave its id in memory: some 40 MB a day if a job describes one topic in each of five batches a second.
     """
     topic_id = description.topic_id
     if isinstance(description, TopicDescription) and sys.getrefcount(topic_id) > _OWN_REFERENCES:
@@ -142,9 +143,9 @@ def partition_offsets(
     *,
     committed: bool = False,
 ) -> dict[tuple[str, int], int]:
-    """Return the first offset or the end of each partition (topic, number), by its leader. `committed`: up to the first open transaction.
+    """Return the first offset or the end of each partition (topic, number), as its leader reports it. Raises KafkaException.
 
-    Raises KafkaException.
+    `committed`: the end is where the first open transaction begins.
     """
     spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()  # type: ignore[no-untyped-call]
     return _listed(admin, partitions, spec, timeout_s, give_up, committed=committed)
@@ -156,7 +157,7 @@ def offsets_at(
     at_ms: int,
     timeout_s: float,
 ) -> dict[tuple[str, int], int | None]:
-    """Return the first committed record of each partition whose time is `at_ms` or later; None where there is none.
+    """Return the offset of each partition's first committed record of time `at_ms` or later; None if there is none.
 
     Raises KafkaException.
     """
@@ -178,7 +179,7 @@ def _listed(
     committed: bool,
     least: int = 0,
 ) -> dict[tuple[str, int], int]:
-    """The offset that each leader gives. `least`: a lower one is no answer."""
+    """Return the offset that each leader reports. `least`: a leader that returns a lower offset has not answered."""
     wanted = {TopicPartition(*partition): spec for partition in partitions}
     if not wanted:
         return {}
@@ -197,7 +198,7 @@ def _listed(
 
 
 def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultInfo]], least: int) -> None:
-    """Raise KafkaException unless they did: librdkafka 2.16 answers -1001, and names no error, where a leader has not in time."""
+    """Raise KafkaException if a leader did not answer in time: librdkafka 2.16 then returns offset -1001 without an error."""
     for partition, answer in answers.items():
         if answer.error is None and answer.result().offset < least:
             text = f"the leader of {partition.topic}/{partition.partition} does not answer"
@@ -207,9 +208,9 @@ def _leaders_answered(answers: Mapping[TopicPartition, Answer[ListOffsetsResultI
 def _is_missing(
     admin: KafkaAdmin, topic: str, timeout_s: float, give_up: Callable[[], bool], late: bool
 ) -> bool:
-    """Whether an unknown topic does not exist, by the controller's answer to a creation that it only checks.
+    """Return whether a topic unknown to the brokers does not exist: the controller validates a creation of it.
 
-    `late`: the result without the right to ask.
+    `late`: returned if the client has no right to ask.
     """
     new = NewTopic(topic, num_partitions=1, replication_factor=1)
     checked = admin.answers_within(

@@ -1,10 +1,9 @@
-"""Named points at which a test makes a service die, fail or hang. Nothing of it works outside of tests.
+"""Named points at which a test makes a service die, fail or hang. They do nothing outside of tests.
 
 A service calls `reach(name)` between two of its steps. That reads one attribute, unless `[testing] fault_file` is set, which the
-settings refuse for every database whose name does not begin with `test_`. The file is the test's plan: the faults that are still to come,
-the first one first. A fault that is due is taken out of the plan, written down beside it (`<fault_file>.fired`) and only then done, so that
-each fires once, however often the process dies and starts again; and one life of a process can meet many faults, because the plan is read
-again at every point.
+settings refuse for every database whose name does not begin with `test_`. The file is the test's plan: a list of the pending faults, in
+their order. When a fault is due, it is first appended to `<fault_file>.fired`, then removed from the plan, then executed. So each fault
+fires once, even if the process dies and restarts. A process reads the plan at every point, so it can execute several faults.
 """
 
 import difflib
@@ -30,13 +29,13 @@ POINTS = {
     "start.after_run": "after the run's record, before COMMIT",
     "start.after_commit": "after the start's COMMIT",
     "start.before_query": "before the query starts",
-    "query.before_action": "callback entered, before Spark's action",
-    "task.before_open": "task: before it takes what is open",
+    "query.before_action": "the callback is entered, before Spark's action",
+    "task.before_open": "task: before it opens its sessions",
     "task.during_rebuild": "task: in the middle of a rebuild",
-    "task.after_rebuild": "task: the open sessions were found again",
-    "task.after_assembly": "task: a partition is assembled and transformed, what is open is not kept yet",
-    "task.during_cache": "task: events of what is open are written, the table is not",
-    "task.after_cache": "task: what is open is kept",
+    "task.after_rebuild": "task: the open sessions are rebuilt",
+    "task.after_assembly": "task: a partition is assembled and transformed; its open sessions are not cached yet",
+    "task.during_cache": "task: the events of the open sessions are cached, their table is not",
+    "task.after_cache": "task: the open sessions are cached",
     "query.after_action": "after Spark's action",
     "sink.before_transaction": "before the batch's transaction",
     "sink.after_lock": "after the writer lock",
@@ -47,39 +46,39 @@ POINTS = {
     "sink.after_ledger": "after the ledger rows, before COMMIT",
     "sink.after_commit": "after COMMIT",
     "query.after_batch": "after the batch, before the next commit",
-    "delivery.before_lease": "publisher: before it asks for the lease",
+    "delivery.before_lease": "publisher: before it requests the lease",
     "delivery.after_lease": "publisher: after the lease",
     "delivery.after_fencing": "publisher: after init_transactions, before the progress is read",
     "delivery.after_progress": "publisher: after the progress was read, before it is compared",
-    "delivery.after_check": "publisher: Kafka and Postgres tell one history, a missing delivery is not recorded yet",
-    "delivery.after_filling": "publisher: the missing delivery is recorded, the lane begins",
-    "delivery.after_read": "publisher: rows were read, their topics not yet described",
-    "delivery.after_admission": "publisher: what Kafka would refuse is parked, before the transaction begins",
-    "transaction.after_begin": "publisher: Kafka's transaction has begun, nothing is sent",
+    "delivery.after_check": "publisher: Kafka and Postgres agree; a delivery that Postgres lacks is not recorded yet",
+    "delivery.after_filling": "publisher: the missing delivery is recorded; the lane begins",
+    "delivery.after_read": "publisher: rows are read; their topics are not described yet",
+    "delivery.after_admission": "publisher: rows that Kafka would refuse are parked; the transaction has not begun",
+    "transaction.after_begin": "publisher: Kafka's transaction has begun; nothing is sent",
     "transaction.during_produce": "publisher: in the middle of the rows",
     "transaction.before_progress": "publisher: after the last event, before the progress record",
-    "transaction.before_flush": "publisher: after the progress record, before all is in Kafka",
-    "transaction.before_commit": "publisher: all records are in Kafka, before its commit",
+    "transaction.before_flush": "publisher: after the progress record, before all records are in Kafka",
+    "transaction.before_commit": "publisher: all records are in Kafka, before Kafka's commit",
     "transaction.after_commit": "publisher: after Kafka's commit, before the delivery is recorded",
     "delivery.after_record": "publisher: after the delivery is recorded",
     "requeue.after_batch": "publisher parked requeue: after a batch, before the next one",
-    "archive.during_file": "retention: a part of a file of the archive is written",
-    "archive.after_file": "retention: a file of the archive is proven and has its name, the manifest is not written yet",
-    "archive.after_manifest": "retention: a partition is archived and is still there",
+    "archive.during_file": "retention: an archive file is partly written",
+    "archive.after_file": "retention: an archive file is checked and has its name; the manifest is not written yet",
+    "archive.after_manifest": "retention: a partition is archived and not dropped yet",
     "retention.before_drop": "retention: a table partition is about to be dropped",
-    "erasure.after_tombstones": "erasure: tombstones are in Kafka, their rows are not erased yet",
+    "retention.after_drop": "retention: a partition is dropped; the next one is not examined yet",
+    "retention.during_pruning": "retention: some ledger rows are deleted, others are still to be deleted",
+    "retention.after_ledger": "retention: the ledger is pruned; deliveries, processes and replays are not yet",
+    "erasure.after_tombstones": "erasure: tombstones are in Kafka; their rows are not erased yet",
     "erasure.before_commit": "erasure: rows are erased, before COMMIT",
-    "erasure.after_commit": "erasure: some rows are erased, more of the key are to go",
+    "erasure.after_commit": "erasure: some rows of a key are erased, others are still to be erased",
     "archive.before_rewrite": "erasure: the archive without the key is written, before COMMIT",
-    "archive.after_rewrite": "erasure: the archive without the key is in force, the old files are still there",
-    "retention.after_drop": "retention: the partition is gone, the next one is not looked at yet",
-    "retention.during_pruning": "retention: some ledger rows are deleted, more are to go",
-    "retention.after_ledger": "retention: the ledger is pruned, deliveries, processes and replays are not yet",
-    "resume.before_binding": "resume: every lane is moved, a new cluster, server or topic not yet recorded",
-    "replay.after_creation": "replay: it is made, nobody works on it yet",
-    "replay.before_done": "replay: everything is sent, it is not marked as done",
+    "archive.after_rewrite": "erasure: the archive without the key is in force; the old files are not deleted yet",
+    "resume.before_binding": "resume: every lane is moved; a new cluster, server or topic is not recorded yet",
+    "replay.after_creation": "replay: it is created; no process works on it yet",
+    "replay.before_done": "replay: all its rows are sent; it is not marked as done yet",
 }
-"""{name: where it is}, in the order in which a process passes them. Every name that a service reaches and a plan uses is here."""
+"""{name: where it is}. `reach` and every plan accept only these names."""
 
 _POLL_S = 0.02
 
@@ -89,17 +88,19 @@ class Action(StrEnum):
 
     KILL = "kill"  # SIGKILL to the own process
     RAISE = "raise"  # InjectedFaultError
-    PASS = "pass"  # nothing; the faults behind it in the plan count from here on
-    HOLD = "hold"  # the thread waits until the test writes another plan, which counts from this point on
+    PASS = "pass"  # nothing happens; hits of the following faults are counted from this point
+    HOLD = (
+        "hold"  # the thread waits until the test writes another plan, whose hits are counted from this point
+    )
 
 
 class InjectedFaultError(UnavailableError):
-    """A fault that a test injected. It passes by itself, like a server that was away, and is treated as one."""
+    """A fault that a test injected. The process handles it like a server outage and retries."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault of a plan: at the `hit`-th time that the point is reached while this fault is the next one."""
+    """One fault of a plan. It fires at the `hit`-th pass of `point`, counted from when it became the plan's first fault."""
 
     point: str
     action: Action
@@ -107,7 +108,7 @@ class Fault:
 
 
 class FaultPlan:
-    """A test's plan and what became of it: the file of `[testing] fault_file` and the one beside it."""
+    """A test's plan, `[testing] fault_file`, and the record of the faults that fired, the file beside it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -117,13 +118,13 @@ class FaultPlan:
         self._hits = 0
 
     def write(self, *faults: Fault) -> None:
-        """Replace the plan, whole; what waits there continues. Raises SettingsError for a name that is not in POINTS."""
+        """Replace the whole plan. Threads that wait at a HOLD continue. Raises SettingsError for a name that is not in POINTS."""
         for fault in faults:
             require_known(fault.point)
         self._replace(faults)
 
     def pending(self) -> list[Fault]:
-        """The faults that are still to come. Raises SettingsError for a point that is not in POINTS."""
+        """Return the pending faults. Raises SettingsError for a point that is not in POINTS."""
         try:
             entries = json.loads(self.file.read_text("utf-8"))
         except FileNotFoundError:
@@ -134,14 +135,14 @@ class FaultPlan:
         return faults
 
     def fired(self) -> list[tuple[Fault, int]]:
-        """(fault, pid of the process that it hit) of all that fired so far, in their order."""
+        """Return (fault, pid of the process that it hit) of each fault that has fired, in their order."""
         if not self._fired.exists():
             return []
         lines = map(json.loads, self._fired.read_text("utf-8").splitlines())
         return [(Fault(line["point"], Action(line["action"]), line["hit"]), line["pid"]) for line in lines]
 
     def reach(self, point: str) -> None:
-        """Do what is due at this point, if anything is."""
+        """Execute the fault that is due at this point, if any."""
         taken = self._take(point)
         if taken is None:
             return
@@ -157,7 +158,7 @@ class FaultPlan:
         self.reach(point)  # the new plan may begin right here
 
     def _take(self, point: str) -> "tuple[Fault, PlanVersion] | None":
-        """Count this hit. When the fault is due, take it out of the plan and write it down; return it and the plan that is left."""
+        """Count this hit. If the fault is due, record it and remove it from the plan; return it and the version of the remaining plan."""
         with self._lock, self._alone():
             version = _version(self.file)
             pending = self.pending()
@@ -168,30 +169,30 @@ class FaultPlan:
             self._hits += 1
             if self._hits < pending[0].hit:
                 return None
-            # The record before the plan: a test that sees the plan without the fault finds it recorded.
+            # Write the record before the plan: a test that reads a plan without the fault then also finds its record.
             with self._fired.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(asdict(pending[0]) | {"pid": os.getpid()}) + "\n")
             return pending[0], self._replace(pending[1:])
 
     def _replace(self, faults: Sequence[Fault]) -> "PlanVersion":
-        """Replace the plan; return the version of the new one, whatever has replaced it since."""
+        """Replace the plan; return this plan's version, even if another plan has replaced it meanwhile."""
         new = self.file.with_name(f"{self.file.name}.{os.getpid()}.new")
         new.write_text(json.dumps([asdict(fault) for fault in faults]), "utf-8")
-        # Read before the new file has its name: the test may write the next plan at any moment from then on.
+        # Read before the new file gets its name: from then on the test may replace it at any moment.
         version = _version(new)
         new.replace(self.file)
         return version
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Spark's workers are processes that follow one plan."""
+        """Hold the plan's file lock: all of Spark's workers share one plan."""
         with self.file.with_name(f"{self.file.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
 
 PlanVersion = tuple[int, int] | None
-"""The version of a plan, which differs between two plans even of the same text; None without a plan."""
+"""The version of a plan: two plans differ in it even if their text is the same. None without a plan."""
 
 
 def _version(file: Path) -> PlanVersion:
@@ -212,7 +213,7 @@ def arm(file: Path | None) -> None:
 
 
 def is_armed() -> bool:
-    """Whether a test injects faults into this process: for checks that are needless otherwise."""
+    """Return whether a test injects faults into this process, which then makes checks that are needless otherwise."""
     return _plan is not None
 
 

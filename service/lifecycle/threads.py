@@ -1,8 +1,8 @@
-"""Threads that live as long as their process does: one that fails is begun again, and the reason is in the log.
+"""Threads that live as long as their process does: one that fails is started again, and the reason is logged.
 
-Other threads report to the thread that waits for them: a lane's worker and the publisher's heartbeat to the main thread, which raises what
-ended them; the start of Spark and a commit to the thread that asks for their result. tests/unit/service/lifecycle/test_threads.py lists all
-of them.
+Every other thread reports its error to the thread that waits for it. A lane's worker and the publisher's heartbeat report to the main
+thread, which raises the error. Spark's start and a commit report to the thread that asks for the result.
+tests/unit/service/lifecycle/test_threads.py lists all threads.
 """
 
 import threading
@@ -17,9 +17,9 @@ _LEAST_PAUSE_S, _MOST_PAUSE_S = 0.1, 30.0
 
 
 def supervised(run: Callable[[], None], name: str, ended: threading.Event) -> threading.Thread:
-    """Return a thread, not started, that calls `run` until it returns, and again after a growing pause where it raises.
+    """Return a thread, not started, that calls `run` until it returns; each time it raises, a longer pause precedes the next call.
 
-    `ended` ends the pause, and with it the thread; `run` checks it itself.
+    Setting `ended` ends the pause and the thread. `run` must check `ended` itself.
     """
 
     def supervise() -> None:
@@ -29,7 +29,7 @@ def supervised(run: Callable[[], None], name: str, ended: threading.Event) -> th
             try:
                 run()
                 return
-            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would begin the thread again
+            except Exception as error:  # noqa: BLE001 - nothing else would start the thread again
                 _log.error("thread_failed", thread=name, exc_info=error)
             if time.monotonic() - began > _MOST_PAUSE_S:
                 pause_s = _LEAST_PAUSE_S

@@ -1,4 +1,4 @@
-"""AWS: signed URLs instead of a token and of a password, by botocore's chain of credentials."""
+"""AWS: URLs signed with botocore's credential chain serve as Kafka token and Postgres password."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _making = threading.Lock()
 
 
 def region_of(hosts: str) -> str:
-    """Return the region that the names of hosts have in them, else the one that the environment names. Raises ValueError."""
+    """Return the region in the host names, else that of AWS_REGION or AWS_DEFAULT_REGION. Raises ValueError."""
     found = _REGION.search(hosts)
     region = found[1] if found else os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:

@@ -45,7 +45,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def has_newer_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether `now` has a newer version of the rules than `before`: this release will apply it."""
+    """Return whether `now` has a newer rules version than `before`."""
     return bool(now.get("rules", 1) > before.get("rules", 1))
 
 

@@ -1,4 +1,4 @@
-"""Avro schemas parsed, and whole Avro values: fastavro does both."""
+"""Parses Avro schemas and decodes whole Avro values, with fastavro."""
 
 import io
 import json
@@ -33,15 +33,18 @@ def _parse(schema: WriterSchema) -> tuple[Any, dict[str, Any]]:
     try:
         for _, text in schema.references:
             parse_schema(_document(text), named_schemas=named)
-        # A type that is only a name is one of the references.
+        # A schema that is only a name refers to a type of the references.
         return parse_schema(_document(schema.text), named_schemas=named), named
-    except Exception as error:  # of fastavro, for documents that nobody has checked
+    except Exception as error:  # fastavro raises many kinds of errors for an unchecked document
         raise SchemaUnusableError(fault(error, "not an Avro schema")) from error
 
 
 def _document(text: str) -> Any:
-    """A schema's JSON. Nested deeper than MOST_SCHEMA_LEVELS it is refused, and not where Python's stack happens to end; so it is with a
-    name that would be part of the names of a hundred thousand others, or in a value however often without taking any of its bytes.
+    """Return a schema's JSON.
+
+    Raises SchemaUnusableError if it nests deeper than MOST_SCHEMA_LEVELS, so that the limit does not depend on Python's stack, or if a name
+    exceeds MOST_NAME_CHARS: fastavro repeats a namespace in every full name, and a decoded value repeats field names that take no bytes in
+    the record.
     """
     document = json.loads(text)
     level, below = 0, [document]
@@ -65,9 +68,9 @@ def _has_long_name(document: dict[str, Any]) -> bool:
 
 
 def decode(schema: WriterSchema, body: bytes) -> Any:
-    """Return a whole value, logical types as Python has them.
+    """Return a whole value; logical types are converted to Python's.
 
-    Raises ValueError where it is not one of the schema, SchemaUnusableError.
+    Raises ValueError if `body` is not a value of the schema, SchemaUnusableError.
     """
     from fastavro import schemaless_reader
 
