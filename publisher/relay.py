@@ -131,7 +131,7 @@ class Relay:
         try:
             cluster_id = topics.cluster_id()
         except KafkaException as error:
-            raise UnavailableError(kafka_client.no_answer(settings.kafka, error.args[0])) from error
+            raise kafka_client.failure_of(settings.kafka, error) from error
         identity = bind(connection, cluster_id, settings.publisher.transactional_id_prefix)
         tracing.about(identity.outbox_uuid)
         timelines = Timelines(identity.timeline)

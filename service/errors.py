@@ -53,6 +53,13 @@ class ReadOnlyServerError(UnavailableError):
     """No server takes writes that the DSN names: a standby is not promoted yet, or an administrator has made the server read-only."""
 
 
+READ_ONLY = (
+    "this Postgres is a standby or read-only: {what}. Name every server in [postgres] dsn (OUTBOX_POSTGRES__DSN), with "
+    "target_session_attrs=read-write"
+)
+"""The message for a statement that such a server refuses."""
+
+
 class DatabaseMissingError(SchemaError, UnavailableError):
     """The server answers and has no such database. At the start it has to be made; later it may be on its way back from a backup."""
 
@@ -63,6 +70,10 @@ class SecretUnreadableError(SettingsError, UnavailableError):
 
 class HostUnknownError(SettingsError, UnavailableError):
     """No host of that name exists. At the start the name is wrong; later the name server may be."""
+
+
+class OptionsRefusedError(SettingsError, UnavailableError):
+    """Kafka's client refuses its options. At the start they are wrong; later a file that they name may be about to be replaced."""
 
 
 class MovedError(ContinuityError):
@@ -81,7 +92,13 @@ class CredentialsRefusedError(RefusedError, UnavailableError):
     """A server refuses the credentials or the certificate. At the start they are wrong; later they may be about to be replaced."""
 
 
-WRONG_AT_THE_START = (DatabaseMissingError, SecretUnreadableError, CredentialsRefusedError, HostUnknownError)
+WRONG_AT_THE_START = (
+    DatabaseMissingError,
+    SecretUnreadableError,
+    CredentialsRefusedError,
+    HostUnknownError,
+    OptionsRefusedError,
+)
 """Wrong settings in a process that has never started. Later, a database may be being restored, or a secret about to change."""
 
 

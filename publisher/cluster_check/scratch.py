@@ -12,8 +12,8 @@ from publisher.kafka.clients import batch_bytes, committed_reader, reading
 from publisher.kafka.fencing import fencing_producer
 from publisher.kafka.topics import Topics
 from publisher.protocol.stop_reasons import StoppedError
-from service.errors import RefusedError, UnavailableError
-from service.kafka.client import UNAUTHORISED, admin_client, no_answer
+from service.errors import RefusedError
+from service.kafka.client import admin_client, failure_class, failure_of
 from service.kafka.topics import partition_offsets
 from service.settings import Settings
 
@@ -61,11 +61,11 @@ class Scratch:
                 self._create_plain()
         except KafkaException as error:
             told = error.args[0]
-            if told.code() in UNAUTHORISED:
+            if failure_class(told) is RefusedError:
                 raise RefusedError(
                     f"the scratch topic {self.topic} cannot be made: {told.str()} (docs/ecosystem.md#rights-in-kafka)"
                 ) from error
-            raise UnavailableError(no_answer(self.settings.kafka, told)) from error
+            raise failure_of(self.settings.kafka, error) from error
         return cluster_id
 
     def remove(self) -> str | None:

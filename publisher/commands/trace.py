@@ -24,7 +24,7 @@ from publisher.trace.positions import find_matches
 from publisher.trace.records import Copy, StoredRecord, record_at
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json
-from service.errors import SettingsError, UnavailableError
+from service.errors import RefusedError, SettingsError, UnavailableError
 from service.settings import Settings, load_settings
 
 _Topic = Annotated[
@@ -255,7 +255,7 @@ def _of_record(
     record, unread = None, ""
     try:
         record = record_at(settings.kafka, *wanted)
-    except UnavailableError as error:
+    except (UnavailableError, RefusedError) as error:
         unread = str(error)
     sent = None if record is None else _output_of(record)
     outputs = [] if sent is None else outputs_of_id(connection, sent)

@@ -110,7 +110,7 @@ def found_in_kafka(
 ) -> dict[OutputKey, list[Copy]]:
     """Return where Kafka has them: read within the offsets of their deliveries, or (`scan`) their whole topics.
 
-    Raises UnavailableError, MalformedOffsetsError.
+    Raises UnavailableError, RefusedError, MalformedOffsetsError.
     """
     if not scan:
         for output in outputs:

@@ -9,7 +9,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaException, Message
 from publisher.kafka.clients import committed_reader, reading
 from publisher.kafka.topics import Topics
 from service.errors import UnavailableError
-from service.kafka.client import admin_client, no_answer
+from service.kafka.client import admin_client, failure_of
 from service.kafka.reading import EndNotReachedError, NamedPartition
 from service.kafka.record_headers import headers_of
 from service.settings import KafkaSettings
@@ -32,7 +32,7 @@ class Copy(NamedTuple):
 
 @contextmanager
 def explaining(settings: KafkaSettings) -> Iterator[None]:
-    """Raise UnavailableError, with the reason and what to correct, where the block cannot read Kafka."""
+    """Raise UnavailableError or RefusedError, with the reason and what to correct, if the block cannot read Kafka."""
     try:
         yield
     except EndNotReachedError as error:
@@ -40,7 +40,7 @@ def explaining(settings: KafkaSettings) -> Iterator[None]:
             f"{error.args[0].str()}: Kafka does not answer, or a transaction is open there. Try again"
         ) from error
     except KafkaException as error:
-        raise UnavailableError(no_answer(settings, error.args[0])) from error
+        raise failure_of(settings, error) from error
 
 
 def copies(settings: KafkaSettings, offsets: OffsetRanges, outbox_ids: Collection[str]) -> list[Copy]:
@@ -62,7 +62,7 @@ class StoredRecord(NamedTuple):
 
 
 def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> StoredRecord | None:
-    """Return the committed record at this offset, None if there is none (any more, or yet). Raises UnavailableError."""
+    """Return the committed record at this offset, None if there is none (any more, or yet). Raises as `explaining`."""
     with explaining(settings):
         topics = Topics(admin_client(settings), timeout_s=settings.request_timeout_s, create=False)
         if offset >= topics.high_watermark(topic, partition):

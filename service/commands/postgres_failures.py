@@ -2,7 +2,7 @@
 
 import psycopg
 
-from service.errors import OutboxError, RefusedError, UnavailableError
+from service.errors import READ_ONLY, OutboxError, RefusedError, UnavailableError
 
 
 def explained(error: Exception) -> OutboxError | None:
@@ -10,10 +10,7 @@ def explained(error: Exception) -> OutboxError | None:
     what = str(error).strip() or type(error).__name__
     match error:
         case psycopg.errors.ReadOnlySqlTransaction():
-            return UnavailableError(
-                f"this Postgres is a standby or read-only: {what}. Name every server in [postgres] dsn (OUTBOX_POSTGRES__DSN), with "
-                "target_session_attrs=read-write"
-            )
+            return UnavailableError(READ_ONLY.format(what=what))
         case psycopg.errors.InsufficientPrivilege():
             return RefusedError(
                 f"Postgres refused it: {what}. The login of the dsn needs the role for its part (db/README.md, Roles)"

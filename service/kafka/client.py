@@ -3,9 +3,18 @@
 import re
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from service.errors import (
+    CredentialsRefusedError,
+    HostUnknownError,
+    OptionsRefusedError,
+    OutboxError,
+    RefusedError,
+    UnavailableError,
+)
+from service.kafka.host_names import hosts_of, none_exists
 from service.kafka.renewable_client import Complaints, RenewableClient, is_own
 from service.logins.kafka import NO_TOKEN, logged_in
 from service.settings import KafkaSettings
@@ -30,6 +39,11 @@ UNAUTHORISED = UNAUTHENTICATED | {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """Errors for want of a right or of the right credentials."""
+_CLASSES: dict[int, type[OutboxError]] = {
+    **dict.fromkeys(UNAUTHORISED, RefusedError),
+    **dict.fromkeys((*UNAUTHENTICATED, KafkaError._SSL), CredentialsRefusedError),
+    KafkaError._INVALID_ARG: OptionsRefusedError,
+}
 
 KafkaAdmin = RenewableClient[AdminClient]
 
@@ -45,6 +59,25 @@ def admin_client(settings: KafkaSettings) -> KafkaAdmin:
         return AdminClient(logged_in(QUIET | _FRESH | settings.client() | _ONLY_ASKS | told))
 
     return RenewableClient(make)
+
+
+def failure_class(error: KafkaError) -> type[OutboxError]:
+    """Return the class of the error that ends a process or a command, by Kafka's code."""
+    return _CLASSES.get(error.code(), UnavailableError)
+
+
+def failure_of(settings: KafkaSettings, error: KafkaException, needs: str = "") -> OutboxError:
+    """Return why Kafka does not answer or refuses, and what to correct. `needs`: the client's rights, for the message."""
+    told = error.args[0]
+    kind = failure_class(told)
+    if kind is RefusedError:
+        advice = f"It needs {needs}" if needs else "Grant it this right"
+        return RefusedError(
+            f"Kafka at {settings.bootstrap_servers} refuses this client: {told.str()}. {advice} (docs/ecosystem.md has all rights)"
+        )
+    if kind is UnavailableError and none_exists(hosts_of(settings.bootstrap_servers)):
+        kind = HostUnknownError
+    return kind(no_answer(settings, told))
 
 
 def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
@@ -66,6 +99,10 @@ def no_answer(settings: KafkaSettings, error: KafkaError) -> str:
         return (
             f"there is no TLS connection to {where}: {error.str()}. Correct security.protocol, ssl.ca.location and the other ssl.* of "
             "[kafka.options] (OUTBOX_KAFKA__OPTIONS)"
+        )
+    if error.code() == KafkaError._INVALID_ARG:
+        return (
+            f"no client for {where} can be made with these settings: {error.str()}. Correct [kafka.options]"
         )
     advertised = _OTHER_BROKER.search(error.str())
     if advertised is not None and advertised["address"] not in settings.bootstrap_servers.split(","):

@@ -1,17 +1,18 @@
 """Explain Postgres and Kafka errors raised in this process, and how to fix them."""
 
 import psycopg
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from service.errors import (
+    READ_ONLY,
     CredentialsRefusedError,
+    OptionsRefusedError,
     OutboxError,
     RefusedError,
-    SettingsError,
     UnavailableError,
     reason_of,
 )
-from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED
+from service.kafka.client import failure_class
 
 # Errors that Postgres may not raise again, with their messages. Each aborted the transaction.
 _POSTGRES: tuple[tuple[type[psycopg.Error], str], ...] = (
@@ -24,10 +25,7 @@ _POSTGRES: tuple[tuple[type[psycopg.Error], str], ...] = (
         psycopg.errors.IdleInTransactionSessionTimeout,
         "this process was frozen inside a batch for longer than [postgres] idle_in_transaction_timeout_ms: {what}. Start again",
     ),
-    (
-        psycopg.errors.ReadOnlySqlTransaction,
-        "this Postgres is a standby or read-only: {what}. Name every server in [postgres] dsn, with target_session_attrs=read-write",
-    ),
+    (psycopg.errors.ReadOnlySqlTransaction, READ_ONLY),
 )
 _REFUSED = (
     psycopg.IntegrityError,
@@ -40,17 +38,21 @@ _REFUSED = (
 )
 
 
+# The messages for code that does not know the settings; `failure_of` in service/kafka/client.py names them.
+_KAFKA: dict[type[OutboxError], str] = {
+    OptionsRefusedError: "no Kafka client can be made with these settings: {what}. Correct [kafka.options].",
+    CredentialsRefusedError: (
+        "Kafka refuses the job's credentials, or there is no TLS connection to it: {what}. Correct [kafka.options] (sasl.*, ssl.*)."
+    ),
+    RefusedError: "Kafka refuses the job: {what}. Grant it this right (docs/ecosystem.md has all rights).",
+    UnavailableError: "Kafka: {what}. Check [kafka] bootstrap_servers and [kafka.options].",
+}
+
+
 def of_kafka(error: KafkaException) -> OutboxError:
     """Return the error for what a client of Kafka raised."""
-    told = error.args[0]
-    if told.code() in UNAUTHORISED:
-        kind = CredentialsRefusedError if told.code() in UNAUTHENTICATED else RefusedError
-        return kind(f"Kafka refuses the job: {told.str()}. Correct [kafka.options], or grant the right.")
-    if told.code() == KafkaError._INVALID_ARG:
-        return SettingsError(
-            f"no Kafka client can be made with these settings: {told.str()}. Correct [kafka.options]."
-        )
-    return UnavailableError(f"Kafka: {told.str()}. Check [kafka] bootstrap_servers and [kafka.options].")
+    kind = failure_class(error.args[0])
+    return kind(_KAFKA[kind].format(what=error.args[0].str()))
 
 
 def of_postgres(error: psycopg.Error) -> OutboxError:

@@ -10,13 +10,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from service.kafka.client import QUIET
+from service.kafka.client import QUIET, failure_of
 from service.kafka.reading import NamedPartition
 from service.kafka.rights import needing
 from service.logins.kafka import logged_in
 from service.settings import KafkaSettings
 from spark_job.input.columns import CLOCK_HEADER, CLOCK_MARK
-from spark_job.input.topics import explained
 
 KEY = CLOCK_HEADER.encode()
 """The record's key, for people: the job does not read it."""
@@ -87,5 +86,5 @@ def write_clock_records(kafka: KafkaSettings, places: Iterable[NamedPartition]) 
             if failed:
                 raise KafkaException(failed[0])
     except KafkaException as error:
-        raise explained(kafka, error, NEEDS) from error
+        raise failure_of(kafka, error, f"{NEEDS} on the input topics") from error
     return offsets

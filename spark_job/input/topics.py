@@ -10,20 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from service.errors import (
-    ContinuityError,
-    CredentialsRefusedError,
-    HostUnknownError,
-    OutboxError,
-    RefusedError,
-    SettingsError,
-    UnavailableError,
-)
-from service.kafka.client import UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
-from service.kafka.host_names import hosts_of, none_exists
+from service.errors import ContinuityError, SettingsError
+from service.kafka.client import admin_client, failure_of
 from service.kafka.topic_ids import NO_ID, topic_id_text
 from service.kafka.topics import existing_topics, offsets_at, partition_offsets, topic_configs
 from service.settings import KafkaSettings, Settings
@@ -65,7 +56,7 @@ class KafkaInput:
         self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str, needs: str = _JOB_NEEDS
     ) -> None:
         """`needs`: the rights on the input topics, for messages."""
-        self._kafka, self._needs = kafka, needs
+        self._kafka, self._needs = kafka, f"{needs} on the input topics"
         self._topics = list(topics)
         self._admin = admin_client(kafka)
         self._group = GroupOffsets(self._admin, consumer_group, kafka.request_timeout_s)
@@ -78,7 +69,7 @@ class KafkaInput:
         try:
             found = existing_topics(self._admin, self._topics, self._kafka.request_timeout_s)
         except KafkaException as error:
-            raise explained(self._kafka, error, self._needs) from error
+            raise failure_of(self._kafka, error, self._needs) from error
         ids, partitions = {}, {}
         for topic in self._topics:
             if topic not in found:
@@ -99,7 +90,7 @@ class KafkaInput:
         try:
             configs = topic_configs(self._admin, self._topics, self._kafka.request_timeout_s)
         except KafkaException as error:
-            raise explained(self._kafka, error, self._needs) from error
+            raise failure_of(self._kafka, error, self._needs) from error
         for topic, config in configs.items():
             policy = str(config["cleanup.policy"].value)
             if "compact" in policy:
@@ -142,7 +133,7 @@ class KafkaInput:
                 committed=where == "readable",
             )
         except KafkaException as error:
-            raise explained(self._kafka, error, self._needs) from error
+            raise failure_of(self._kafka, error, self._needs) from error
         return Offsets(
             {TopicPartition(topics.ids[topic], number): offset for (topic, number), offset in found.items()}
         )
@@ -157,7 +148,7 @@ class KafkaInput:
         try:
             found = offsets_at(self._admin, places, at_ms, self._kafka.request_timeout_s)
         except KafkaException as error:
-            raise explained(self._kafka, error, self._needs) from error
+            raise failure_of(self._kafka, error, self._needs) from error
         return Offsets(
             {
                 TopicPartition(topics.ids[topic], number): offset
@@ -180,22 +171,6 @@ class KafkaInput:
         """Release the client: the object itself may be held for longer."""
         self._group.close()
         self._admin.close()
-
-
-def explained(kafka: KafkaSettings, error: KafkaException, needs: str) -> OutboxError:
-    """Return why Kafka does not answer or refuses. `needs`: the rights on the input topics."""
-    told = error.args[0]
-    if told.code() in UNAUTHORISED - UNAUTHENTICATED:
-        return RefusedError(
-            f"Kafka at {kafka.bootstrap_servers} refuses this client: {told.str()}. It needs {needs} on the input topics "
-            "(docs/ecosystem.md has all rights)"
-        )
-    kind: type[UnavailableError] = UnavailableError
-    if told.code() in (*UNAUTHENTICATED, KafkaError._SSL):
-        kind = CredentialsRefusedError
-    elif none_exists(hosts_of(kafka.bootstrap_servers)):
-        kind = HostUnknownError
-    return kind(no_answer(kafka, told))
 
 
 @contextmanager

@@ -21,10 +21,10 @@ from publisher.audit.readback.digest import (
 )
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
-from publisher.audit.readback.topics import unavailable
 from publisher.kafka.clients import committed_reader, reading
 from publisher.protocol.records import ERASED_HEADER
 from service.errors import UnavailableError
+from service.kafka.client import failure_of
 from service.kafka.reading import EndNotReachedError, RangeReader
 from service.kafka.record_headers import headers_of
 from service.settings import Settings
@@ -77,7 +77,7 @@ class ReceivedReader:
                 f"the topics could not be read to their ends: {error.args[0].str()}. A transaction is open there, or Kafka does not answer"
             ) from error
         except KafkaException as error:
-            raise unavailable(self._settings.kafka, error) from error
+            raise failure_of(self._settings.kafka, error) from error
         self._save()
 
     def take(self, messages: list[Message]) -> None:

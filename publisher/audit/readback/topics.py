@@ -10,7 +10,7 @@ from outbox_consumer.reading import ConsumerPosition
 from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
-from service.kafka.client import QUIET, UNAUTHENTICATED, UNAUTHORISED, admin_client, no_answer
+from service.kafka.client import QUIET, admin_client, failure_of
 from service.kafka.topic_ids import topic_id_text
 from service.kafka.topics import existing_topics, partition_offsets
 from service.logins.kafka import logged_in
@@ -44,7 +44,7 @@ class Topic(NamedTuple):
 
 
 class Broker:
-    """Questions to the cluster that the outputs went to. Raises UnavailableError when it does not answer."""
+    """Questions to the cluster that the outputs went to. Raises UnavailableError if it does not answer, RefusedError if it refuses."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -55,14 +55,14 @@ class Broker:
         try:
             return cluster_id(self._admin, self._settings.request_timeout_s)
         except KafkaException as error:
-            raise unavailable(self._settings, error) from error
+            raise failure_of(self._settings, error) from error
 
     def describe(self, names: Sequence[str]) -> list[Topic]:
         """Describe topics, also those that are gone."""
         try:
             found = existing_topics(self._admin, names, self._settings.request_timeout_s)
         except KafkaException as error:
-            raise unavailable(self._settings, error) from error
+            raise failure_of(self._settings, error) from error
         return [
             Topic(name, topic_id_text(found[name].topic_id), len(found[name].partitions))
             if name in found
@@ -76,7 +76,7 @@ class Broker:
         try:
             return compacted_topics(self._admin, there, self._settings.request_timeout_s)
         except KafkaException as error:
-            raise unavailable(self._settings, error) from error
+            raise failure_of(self._settings, error) from error
 
     def ends(self, topics: Sequence[Topic]) -> Offsets:
         """Return the high watermarks: past them no record counted at this moment."""
@@ -115,7 +115,7 @@ class Broker:
             try:
                 return consumer.committed(partitions, timeout=max(0.1, left_s))
             except KafkaException as error:
-                raise unavailable(self._settings, error) from error
+                raise failure_of(self._settings, error) from error
 
         try:
             return self._settled(ask, _MOVING_GROUP)
@@ -140,18 +140,8 @@ class Broker:
         try:
             offsets = partition_offsets(self._admin, partitions, which, self._settings.request_timeout_s)
         except KafkaException as error:
-            raise unavailable(self._settings, error) from error
+            raise failure_of(self._settings, error) from error
         return [
             {str(partition): offsets[topic.name, partition] for partition in range(topic.partitions)}
             for topic in topics
         ]
-
-
-def unavailable(settings: KafkaSettings, error: KafkaException) -> UnavailableError:
-    """Return what to raise when Kafka does not answer, or refuses."""
-    told = error.args[0]
-    if told.code() in UNAUTHORISED - UNAUTHENTICATED:
-        return UnavailableError(
-            f"Kafka at {settings.bootstrap_servers} refuses the audit: {told.str()}. Grant the right, or correct [kafka.options]"
-        )
-    return UnavailableError(no_answer(settings, told))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import UnavailableError
+from service.errors import RefusedError
 from service.settings import KafkaSettings, Settings
 from tests.support.outbox.audits import failed, fill, publisher_command, run_audit
 from tests.support.outbox.batches import Outbox, Session, simple
@@ -114,10 +114,10 @@ def test_commands_that_read_outputs_back_need_read_on_them_and_all_others_nothin
         assert done.returncode == 0, (words, done.stdout, done.stderr)
     read = Right("topic", "{output}", "Read", prefix=False)
     told = f"Read on topic '{outbox.topic}' is needed"
-    with pytest.raises(UnavailableError, match=f"refuses the audit: .*{told}"):
+    with pytest.raises(RefusedError, match=f"refuses this client: .*{told}"):
         run_audit(settings, tmp_path, kafka=True)
     key = outbox.written[0][0].decode()
     found = publisher_command(settings, "find", key)
-    assert (found.returncode, told in found.stderr) == (6, True), found.stderr
+    assert (found.returncode, told in found.stderr) == (RefusedError.exit_code, True), found.stderr
     kafka.allow(read.acl(output=outbox.topic))
     assert failed(run_audit(settings, tmp_path, kafka=True)) == {}

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.kafka import clients
 from publisher.protocol.records import SENT_NOW
-from service.errors import UnavailableError
+from service.errors import CredentialsRefusedError
 from service.settings import KafkaSettings, Settings
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.outbox.deliveries import assert_exactly_once, drained, status_of
@@ -119,7 +119,7 @@ def test_wrong_credentials_are_a_clear_error_that_names_the_setting_and_not_the_
 ) -> None:  # fmt: skip
     with RelayThread(guarded(settings, kafka, tmp_path, password, 5, **options)) as running:
         wait_until(running.ended, "the publisher to end")
-    with pytest.raises(UnavailableError, match=named) as raised:
+    with pytest.raises(CredentialsRefusedError, match=named) as raised:
         raise running.error or AssertionError
     assert password not in str(raised.value)
 

@@ -5,15 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from confluent_kafka import KafkaError, KafkaException
-
 from contract.cursor import Cursor
 from publisher.audit.readback.digest import RECEIVED, ReceivedOutput, bucket_of, partition_number
 from publisher.audit.readback.readback import buckets_for, first_offsets
 from publisher.audit.readback.received import ReceivedReader
 from publisher.audit.readback.spill import Spill
-from publisher.audit.readback.topics import Topic, unavailable
+from publisher.audit.readback.topics import Topic
 from publisher.audit.scope import RecordedResume, Scope
 from service.settings import KafkaSettings, PublisherSettings
 
@@ -107,26 +104,3 @@ def test_there_are_buckets_for_what_others_have_written_to_the_topics() -> None:
     assert buckets_for(10, 10**8) == 401
     assert buckets_for(10**8, 10) == 401
     assert buckets_for(10, 2**62) == 20_000
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (
-            KafkaError(
-                KafkaError._TIMED_OUT, "Timed out: internal:9092/1: Failed to resolve 'internal:9092'"
-            ),
-            "answers, but calls its broker internal:9092",
-        ),
-        (KafkaError(KafkaError._TIMED_OUT), "does not answer"),
-        (KafkaError(KafkaError._AUTHENTICATION, "wrong password"), "refuses the credentials: wrong password"),
-        (
-            KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Read is needed"),
-            "refuses the audit: Read is needed",
-        ),
-    ],
-    ids=["another name", "silent", "login", "right"],
-)
-def test_why_kafka_cannot_be_read_back_is_said(error: KafkaError, said: str) -> None:
-    settings = KafkaSettings(bootstrap_servers="10.0.0.1:9092")
-    assert f"Kafka at 10.0.0.1:9092 {said}" in str(unavailable(settings, KafkaException(error)))

@@ -13,6 +13,7 @@ from service.errors import (
     DiskFullError,
     FencedError,
     HostUnknownError,
+    OptionsRefusedError,
     OutboxError,
     SecretUnreadableError,
     SparkLostError,
@@ -130,6 +131,7 @@ def test_what_does_not_pass_and_what_comes_too_often_ends_the_process() -> None:
         (SecretUnreadableError, 2),
         (CredentialsRefusedError, 16),
         (HostUnknownError, 2),
+        (OptionsRefusedError, 2),
     ],
 )
 def test_what_never_worked_ends_the_process_and_what_has_worked_before_is_waited_for(
