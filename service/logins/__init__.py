@@ -1,13 +1,17 @@
-"""Logins that a provider gives for a while, `[kafka] login` and `[postgres] login`: which plugin a name stands for.
+"""Logins that a provider grants for a limited time, `[kafka] login` and `[postgres] login`.
 
-A plugin is one function. It asks its provider each time, by the identity that the machine has there (a role, a managed identity, a service
-account), and may raise anything:
+- kafka.py, options.py: tokens for Kafka's clients, and the options by which a client takes them.
+- postgres.py: a password for each connection.
+- aws.py, azure.py, google.py: the plugins of this project.
+
+A plugin is one function. It asks its provider at each call, with the identity that the machine has there (a role, a managed identity, a
+service account), and may raise anything:
 
     spark_outbox.kafka_login        (bootstrap_servers: str) -> (token, expires_at[, principal]); expires_at in seconds since 1970
     spark_outbox.postgres_login     (host: str, port: int, user: str) -> password
 
-The names are entry points of these groups. Those that this project brings need none, so that executors, which get its code without its
-distribution, have them as well; a plugin of the same name wins.
+Plugins are entry points of these groups. Those of this project need no entry point, so that executors, which get its code without its
+distribution, have them as well; an entry point of the same name wins.
 """
 
 from collections.abc import Callable, Mapping

@@ -49,12 +49,19 @@ def test_the_steps_of_a_session_and_of_its_crashes_are_the_same() -> None:
     assert {number for place in between for number in re.findall(r"\d+", place)} <= set(steps)
 
 
+_FEW_MODULES = 5
 INDEXES = [
     init
     for service in SERVICES
     for init in sorted((ROOT / service).rglob("__init__.py"))
     if "\n- " in init.read_text("utf-8") or init.parent.parent == ROOT
 ]
+
+
+def test_a_package_of_service_with_many_modules_has_an_index() -> None:
+    many = {path.parent for path in (ROOT / "service").rglob("*.py")}
+    many = {folder for folder in many if len(list(folder.glob("*.py"))) > _FEW_MODULES}
+    assert {folder / "__init__.py" for folder in many} <= set(INDEXES)
 
 
 @pytest.mark.parametrize("init", INDEXES, ids=lambda init: str(init.parent.relative_to(ROOT)))
