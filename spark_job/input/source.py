@@ -1,7 +1,8 @@
 """Spark's Kafka source, reduced to the columns that a task reads.
 
-Spark chooses where each batch ends: it takes what Kafka has, at most `max_events` records (`maxOffsetsPerTrigger`), which it divides among
-the partitions by what each has. ledger/batch_size.py chooses `max_events`, stream/pacing.py when the next batch begins.
+Spark chooses where each batch ends: it takes what Kafka has, at most `max_events` records (`maxOffsetsPerTrigger`). It divides this limit
+among the partitions in proportion to what each has; a partition whose share is under one record still gets one. ledger/batch_size.py
+chooses `max_events`, stream/pacing.py when the next batch begins.
 
 A record's place is the number `source` = topic's index in the settings * 2**20 + partition, so that one int travels instead of a name.
 """

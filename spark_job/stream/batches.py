@@ -30,8 +30,8 @@ from spark_job.sink.computed_batch import BatchRange, ComputedBatch, ResultReade
 from spark_job.spark.parallelism import CORES_OPTION, TaskCount
 from spark_job.spark.work_folder import WorkFolder
 from spark_job.stream.action import BatchAction
-from spark_job.stream.batch_options import BatchOptions
 from spark_job.stream.endings import FailedPart, QueryEnding
+from spark_job.stream.projection_options import ProjectionOptions
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class BatchSteps:
         self._successes_to_grow: int | None = None
         self._chosen = dict(run.spark.sparkContext.getConf().getAll())
         self._tasks = _task_count(run, self._chosen)
-        self._options = BatchOptions(self._chosen)
+        self._options = ProjectionOptions(self._chosen)
         self._mean_event_bytes: float | None = None
         columns = applied_rules(run.reader.expected.generation.assembly).columns
         self.columns = columns.with_trace_context() if run.settings.tracing.propagate else columns
@@ -92,7 +92,7 @@ class BatchSteps:
         self.before = self._next_number
         self.largest = 0
         self._successes_to_grow = successes_to_grow
-        self._options = BatchOptions(self._chosen)
+        self._options = ProjectionOptions(self._chosen)
 
     def compute(self, frame: DataFrame, planned: BatchRange, spark_batch: int, ending: QueryEnding) -> int:
         """Run the batch's one Spark action, and hand its result over to be committed while Spark plans and computes the next batch.

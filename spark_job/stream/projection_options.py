@@ -27,7 +27,7 @@ _WEIGHED = {_MAX_RECORDS: "100000", _MAX_BYTES: "67108864"}
 _SMALL_BYTES = 4_096
 
 
-class BatchOptions:
+class ProjectionOptions:
     """The options of one query. Those that the user has set are not changed."""
 
     def __init__(self, chosen_by_user: Container[str] = ()) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from spark_job.stream.batch_options import BatchOptions
+from spark_job.stream.projection_options import ProjectionOptions
 
 MODE = "spark.sql.codegen.factoryMode"
 RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -31,7 +31,7 @@ class FakeFrame:
 
 
 def test_the_session_is_told_when_the_kind_of_batch_changes_and_only_then() -> None:
-    frame, options = FakeFrame(), BatchOptions()
+    frame, options = FakeFrame(), ProjectionOptions()
     for records, partitions in [(1_000_000, 4), (400, 4), (300, 200), (1_000_000, 4), (2_000_000, 4)]:
         options.suit(frame, records, partitions)  # type: ignore[arg-type]
     assert frame.values(MODE) == ["FALLBACK", "NO_CODEGEN", "FALLBACK"]
@@ -40,12 +40,12 @@ def test_the_session_is_told_when_the_kind_of_batch_changes_and_only_then() -> N
 
 def test_many_partitions_make_few_records_of_each_out_of_many() -> None:
     frame = FakeFrame()
-    BatchOptions().suit(frame, 100_000, 200)  # type: ignore[arg-type]
+    ProjectionOptions().suit(frame, 100_000, 200)  # type: ignore[arg-type]
     assert frame.values(MODE) == ["NO_CODEGEN"]
 
 
 def test_small_records_are_counted_and_great_or_unknown_ones_weighed() -> None:
-    frame, options = FakeFrame(), BatchOptions()
+    frame, options = FakeFrame(), ProjectionOptions()
     for mean in [None, 150.0, 4_096.0, 4_097.0, None, 10.0]:
         options.suit(frame, 100_000, 4, mean)  # type: ignore[arg-type]
     assert frame.values(RECORDS) == ["100000", "1024", "100000", "1024"]
@@ -53,12 +53,12 @@ def test_small_records_are_counted_and_great_or_unknown_ones_weighed() -> None:
 
 
 def test_the_users_own_choice_stays() -> None:
-    frame, options = FakeFrame(), BatchOptions({MODE: "CODEGEN_ONLY", RECORDS: "10", BYTES: "1000"})
+    frame, options = FakeFrame(), ProjectionOptions({MODE: "CODEGEN_ONLY", RECORDS: "10", BYTES: "1000"})
     options.suit(frame, 10, 4, 150.0)  # type: ignore[arg-type]
     assert frame.told == []
 
 
 def test_a_batch_without_records_is_no_special_case() -> None:
     frame = FakeFrame()
-    BatchOptions().suit(frame, 0, 0)  # type: ignore[arg-type]
+    ProjectionOptions().suit(frame, 0, 0)  # type: ignore[arg-type]
     assert frame.values(MODE) == ["FALLBACK"]
