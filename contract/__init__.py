@@ -1,6 +1,6 @@
 """What job and publisher must agree on and neither owns.
 
-- positions.py: a position in Kafka, and the header `outbox-id`, which names that of the last event of a session.
+- positions.py: a position in Kafka, and the header `outbox-id`, which names the position of a session's last event.
 - session_keys.py: the longest session key, and the hash that gives its lane.
 - progress.py, cursor.py: the publisher's progress records in Kafka, and the position in the outbox that they hold.
 - output_topics.py: the topics that outputs may go to.

@@ -1,10 +1,10 @@
-"""How an output's row stores the values of headers, which are bytes in Kafka: text where it can, else `{"base64": …}`, or null."""
+"""How an output's row stores the values of headers, which are bytes in Kafka: as text if possible, else `{"base64": …}`, or null."""
 
 import base64
 
 
 def stored(value: bytes) -> str | dict[str, str]:
-    """Return what a row stores of a value. Postgres' jsonb has no NUL."""
+    """Return the stored form of a value. Postgres' jsonb has no NUL."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

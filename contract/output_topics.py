@@ -28,7 +28,7 @@ class OutputTopics:
         self._names = frozenset(name for name in allowed if not name.endswith("*"))
         self._prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))
         bases = "|".join(sorted({"outbox-progress", re.escape(progress_topic)}))
-        # Of every outbox: several may share a cluster and a publisher's rights.
+        # Matches every outbox's topics: several outboxes may share a cluster and a publisher's rights.
         self._progress = re.compile(rf"({bases})-{_UUID}(-.*)?")
         self._refusals: dict[str, str | None] = {}
 
@@ -43,7 +43,7 @@ class OutputTopics:
     def refusal_where_compacted(self, topic: str) -> str | None:
         """Return why no output may go to `topic`, which is compacted and which `refusal` allows; None if it may.
 
-        Another outbox may call its progress topics by a name that no setting here knows. Only a person can tell them from others.
+        Another outbox's progress topics may have a name that no setting here knows. Only a person can tell them from output topics.
         """
         if self._names or self._prefixes or not _ANY_PROGRESS.fullmatch(topic):
             return None

@@ -17,7 +17,7 @@ class RecordPosition(NamedTuple):
 
     @property
     def is_possible(self) -> bool:
-        """Whether Kafka has such partitions and offsets."""
+        """Whether Kafka can have a partition of this number."""
         return self.partition <= _MOST_PARTITION
 
 

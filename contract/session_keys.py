@@ -1,11 +1,11 @@
-"""Session keys as the outbox stores them: how long one may be, and in which lane its rows go out."""
+"""Session keys as the outbox stores them: their greatest length, and the lane in which their rows are delivered."""
 
 import mmh3
 
 MAX_KEY_BYTES = 1024
 """Most bytes of a key in UTF-8. Longer keys would not fit the indexes; the constraint `session_output_key_bounds` enforces it."""
 
-# Stored rows contain its results, so that it never changes.
+# Never change it: stored rows contain its results.
 _SEED = 0x6C616E65
 
 

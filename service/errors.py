@@ -50,7 +50,7 @@ class UnavailableError(OutboxError):
 
 
 class ReadOnlyServerError(UnavailableError):
-    """No server takes writes that the DSN names: a standby is not promoted yet, or an administrator has made the server read-only."""
+    """No server of the DSN takes writes: a standby is not promoted yet, or an administrator has made the server read-only."""
 
 
 READ_ONLY = (
@@ -61,7 +61,7 @@ READ_ONLY = (
 
 
 class DatabaseMissingError(SchemaError, UnavailableError):
-    """The server answers and has no such database. At the start it has to be made; later it may be on its way back from a backup."""
+    """The server answers but has no such database. At the start it must be created; later it may be being restored from a backup."""
 
 
 class SecretUnreadableError(SettingsError, UnavailableError):
@@ -77,13 +77,13 @@ class OptionsRefusedError(SettingsError, UnavailableError):
 
 
 class MovedError(ContinuityError):
-    """A server's data is not what this run knew of it; the next start checks again, and names the decision that a person has to make."""
+    """A server's data has changed under this run. The next start checks again and names the decision that a person has to make."""
 
     may_pass = True
 
 
 class RefusedError(OutboxError):
-    """A server refuses what a service does: the credentials, a right, a table or a constraint is not as it expects."""
+    """A server refuses a request: credentials, a right, a table or a constraint are not as the service expects."""
 
     exit_code = 16
 
@@ -150,13 +150,13 @@ class SmallestBatchError(OutboxError):
 
 
 class WorkerCodeChangedError(OutboxError):
-    """The code of a worker is not that of the run."""
+    """A worker has other code than the run."""
 
     exit_code = 18
 
 
 class DefectError(OutboxError):
-    """The job's own code raised what it never should."""
+    """The job's own code raised an unexpected exception."""
 
     exit_code = 21
     may_pass = True
@@ -173,9 +173,9 @@ class SparkStartError(SparkLostError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text of an error for places that others than the readers of this process' log see, such as a row or `/readyz`.
+    """Return the text of an error for places that more people read than this process' log, such as a row or `/readyz`.
 
-    It quotes no row and no value: of an error that is not ours, and whose text may, it says the kind and the line that raised it.
+    It quotes no row and no value. Of a foreign error whose text may quote one, it gives only the kind and the line that raised it.
     """
     name = type(error).__name__
     if isinstance(error, OutboxError):

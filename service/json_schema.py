@@ -1,7 +1,7 @@
 """The JSON schema of outbox.toml, for editors: `python -m service.json_schema > service/outbox.schema.json`.
 
-Draft 7 without references, because taplo (which VS Code uses for TOML) reads no newer one. It says what a single key may be; what keys
-must be together only `load_settings` says.
+Draft 7 without references: taplo, which VS Code uses for TOML, reads no newer draft. It checks each key alone; only `load_settings` checks
+the rules between keys.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ def _section(section: type[Section]) -> dict[str, Any]:
         if isinstance(field.default, SecretStr):
             found["default"] = field.default.get_secret_value()
         elif field.default is None:
-            # TOML has no null: a key without a value is left out.
+            # TOML has no null: a key without a value is omitted.
             del found["default"]
         properties[key] = found
     return {"type": "object", "additionalProperties": False, "properties": properties}

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-# Control characters, marks that turn or hide text, half characters, and what ends a line.
+# Control characters, marks that reverse or hide text, surrogates, and line separators.
 _ACTS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
@@ -19,7 +19,7 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return a JSON document that says the same, with such characters as JSON's own escapes."""
+    """Return an equal JSON document in which such characters are JSON escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -31,7 +31,7 @@ def printable_json(text: str) -> str:
 
 
 def shown_bytes(value: bytes | None) -> str:
-    """Return a key or a value as text, in hex where it is not UTF-8; "null" for None."""
+    """Return a key or a value as text, in hex if it is not UTF-8; "null" for None."""
     if value is None:
         return "null"
     ((form, shown),) = bytes_json(value).items()
@@ -39,7 +39,7 @@ def shown_bytes(value: bytes | None) -> str:
 
 
 def bytes_json(value: bytes) -> dict[str, str]:
-    """Return a key or a value as `text`, as `hex` where it is not UTF-8."""
+    """Return a key or a value as `text`, or as `hex` if it is not UTF-8."""
     try:
         return {"text": value.decode()}
     except UnicodeDecodeError:

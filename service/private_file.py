@@ -1,4 +1,4 @@
-"""Files that may hold session keys: only their owner may read them. Also: who may write a file, and what to say if this user cannot."""
+"""Files that may hold session keys: only their owner may read them. Also who may write a file."""
 
 import grp
 import os
@@ -12,9 +12,9 @@ from service.errors import SettingsError
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file, as `open(..., opener=private)`: a new one is its owner's alone.
+    """Open a file, as `open(..., opener=private)`; only its owner can read a new one.
 
-    Raises OSError; SettingsError for another user's file or pipe, or a link that another user has put there. Of none is anything changed.
+    Raises OSError; SettingsError for another user's file, pipe or link, which stays unchanged.
     """
     no_link = os.O_NOFOLLOW
     with suppress(FileNotFoundError):
@@ -26,7 +26,7 @@ def private(path: str, flags: int) -> int:
                 )
             no_link = 0
         else:
-            # Before it is opened, which waits for the reader of a pipe.
+            # Checked first: opening a pipe waits for its reader.
             _refuse_of_others(path, there)
     descriptor = os.open(path, flags & ~os.O_TRUNC | no_link, 0o600)
     found = os.fstat(descriptor)
@@ -47,9 +47,9 @@ def is_of_another_user(found: os.stat_result) -> bool:
 
 
 def others_may_write(found: os.stat_result) -> bool:
-    """Return whether another user than root may write there: the owner, everybody, or a group.
+    """Return whether a user other than this one and root may write there: the owner, everybody, or a group.
 
-    A group that is this user's alone, by its name, does not count: with a umask of 0002 all files are writable for it.
+    A group with this user's name is taken as this user's alone: with a umask of 0002 it may write all files.
     """
     if is_of_another_user(found) or found.st_mode & stat.S_IWOTH:
         return True
@@ -76,15 +76,15 @@ def _refuse_of_others(path: str, found: os.stat_result) -> None:
 
 
 def write_private(path: Path, text: str, option: str) -> None:
-    """Write a text. A file that is there keeps its mode. `option`: what named the file. Raises SettingsError."""
+    """Write a text. An existing file keeps its mode. `option`: the option that named the file. Raises SettingsError."""
     with writing(path, option), open(path, "w", encoding="utf-8", opener=private) as file:
         file.write(text)
 
 
 def check_writable(path: Path, option: str) -> None:
-    """Raise SettingsError for a file that cannot be written, before long work begins. Leaves no file behind, and changes none."""
+    """Raise SettingsError for a file that cannot be written, before long work begins. Creates and changes no file."""
     with writing(path, option):
-        # A pipe would be waited for.
+        # Opening a pipe would wait for its reader.
         if path.is_fifo():
             return
         is_new = not path.exists()

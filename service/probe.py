@@ -1,6 +1,6 @@
 """`python -m service.probe URL`: a health check for containers without curl. Prints the answer; exits 0 on status 200, else 1.
 
-The standard library only, so that it starts in a moment.
+Imports only the standard library, so that it starts quickly.
 """
 
 import sys
@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 20
 
 
 def probe(url: str) -> tuple[int, str]:
-    """Return the exit code and what to print. No proxy is asked, whatever the environment says."""
+    """Return the exit code and what to print. Ignores proxies of the environment."""
     try:
         try:
             with build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT_S) as answer:
@@ -30,7 +30,7 @@ def probe(url: str) -> tuple[int, str]:
 
 
 def _body(answer: Any) -> bytes:
-    """The whole of it. Raises ValueError where it is too large, or does not come to its end: anybody may answer there."""
+    """Return the whole answer. Raises ValueError if it is too large or does not end: anything may answer at that URL."""
     body, until = b"", time.monotonic() + _TIMEOUT_S
     while piece := answer.read1(_MOST_BYTES):
         body += piece
@@ -44,7 +44,7 @@ def _body(answer: Any) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Probe the one URL that is named."""
+    """Probe the URL of the command line."""
     if len(arguments) != 1:
         print("usage: python -m service.probe URL", file=sys.stderr)
         return 2

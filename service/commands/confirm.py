@@ -10,8 +10,8 @@ from service.errors import SettingsError
 def confirm(yes: bool, question: str, reason: str, *, flag: str = "--yes") -> None:
     """Ask on stderr, unless `yes`.
 
-    `reason`: why nothing happens without an answer; `flag`: what a script says instead of answering. Raises SettingsError where nobody
-    can be asked, typer.Abort on a no.
+    `reason`: why nothing happens without an answer; `flag`: the flag that replaces the answer in a script. Raises SettingsError if
+    there is no terminal, typer.Abort if the answer is no.
     """
     if yes:
         return
@@ -21,5 +21,5 @@ def confirm(yes: bool, question: str, reason: str, *, flag: str = "--yes") -> No
 
 
 def somebody_to_ask() -> bool:
-    """Whether a person sits at the other end."""
+    """Return whether a person can answer."""
     return sys.stdin.isatty()

@@ -38,7 +38,7 @@ class DeferredCommand(TyperCommand):
             holder.command(self.name, context_settings=dict(self.context_settings))(found)
         command = typer.main.get_group(holder).commands[self.name or ""]
         for inner in getattr(command, "commands", {}).values():
-            # Else the list of commands cuts it off.
+            # Otherwise the list of commands truncates it.
             inner.short_help = (inner.help or "").partition("\n\n")[0]
         return command
 
@@ -55,7 +55,7 @@ def command_line(about: str, commands: Sequence[DeferredCommand]) -> typer.Typer
             super().__init__(**attributes)
             self.commands.update({command.name or "": command for command in commands})
 
-    # No markup: it would take `[postgres]`, a table of the settings, for a style and leave it out.
+    # No markup: `[postgres]`, a table of the settings, would be dropped as a style.
     app = typer.Typer(
         help=about, cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None
     )
@@ -68,13 +68,13 @@ def command_line(about: str, commands: Sequence[DeferredCommand]) -> typer.Typer
 
 
 def run_command(app: Callable[[], object], name: str) -> None:
-    """Run `app`; an OutboxError goes to stderr as it is and decides the exit code. Every other error is a bug: a traceback, exit code 1."""
+    """Run `app`. An OutboxError prints its message to stderr and decides the exit code. Other errors are bugs: a traceback, exit code 1."""
     try:
         try:
             try:
                 app()
             finally:
-                # Here, where a full disk can be explained, and not when Python ends.
+                # Flushed here, where a full disk can be explained, and not when Python ends.
                 with suppress(AttributeError, ValueError, BrokenPipeError):
                     sys.stdout.flush()
         except OutboxError:
@@ -97,7 +97,7 @@ def _full_disk(error: Exception) -> UnavailableError | None:
     """Return the explanation if there is no room for the output of a command; None for another error."""
     if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
-    # Python would try again when it ends, and end with another exit code.
+    # Python would flush again when it ends, and exit with another code.
     with suppress(OSError, ValueError, AttributeError), open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     return UnavailableError(
@@ -107,6 +107,6 @@ def _full_disk(error: Exception) -> UnavailableError | None:
 
 
 def _say(text: str) -> None:
-    # Without a terminal, or with a full disk behind it, the exit code still says what it is.
+    # If stderr is closed or its disk full, the exit code still tells the cause.
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(printable(text, keep="\n\t"))

@@ -1,4 +1,4 @@
-"""The output of commands, as text and as JSON. Neither can control a terminal, whatever the text holds."""
+"""The output of commands, as text and as JSON. Foreign text in either cannot control a terminal."""
 
 import sys
 from typing import Any
@@ -29,7 +29,7 @@ def _printable(value: Any) -> Any:
 
 
 def printable_text(text: Text, *, keep: str = "") -> Text:
-    """Return styled text with characters that control a terminal as escapes; its parts then have the style of the whole."""
+    """Return styled text with characters that control a terminal as escapes; then its parts lose their own styles."""
     shown = printable(text.plain, keep=keep)
     return text if shown == text.plain else Text(shown, text.style)
 
@@ -40,7 +40,7 @@ def console() -> Console:
 
 
 def error_console() -> Console:
-    """Return standard error: progress, questions and what must not mix with a document on standard output."""
+    """Return standard error, for progress, questions and whatever must not mix with a document on standard output."""
     return _Terminal(stderr=True, emoji=False, markup=False, highlight=False, soft_wrap=True)
 
 

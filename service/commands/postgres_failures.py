@@ -6,7 +6,7 @@ from service.errors import READ_ONLY, OutboxError, RefusedError, UnavailableErro
 
 
 def explained(error: Exception) -> OutboxError | None:
-    """Return the explanation; None for an error that has one already, or that only a mistake in the code can cause."""
+    """Return the explanation; None for an error that explains itself, or that only a bug can cause."""
     what = str(error).strip() or type(error).__name__
     match error:
         case psycopg.errors.ReadOnlySqlTransaction():

@@ -15,7 +15,7 @@ from service.printable import printable
 
 
 class _Description(ProgressColumn):
-    """As it is: it may name a consumer, and is no markup. Nothing in it acts on the terminal."""
+    """Foreign text, such as a consumer's name: no markup, and no character that controls the terminal."""
 
     def render(self, task: Task) -> Text:
         """As rich does."""
@@ -23,9 +23,9 @@ class _Description(ProgressColumn):
 
 
 def progress_bar(*more: ProgressColumn, quiet: bool = False) -> Progress:
-    """Return a bar on standard error that vanishes at its end. Nothing is shown with `quiet`, or where no terminal is.
+    """Return a bar on standard error that vanishes at its end. With `quiet`, or without a terminal, it shows nothing.
 
-    Each task shows its description, its bar, how much of how much is done, `more` columns, and the time that is left.
+    Each task shows its description, its bar, the part that is done, `more` columns, and the remaining time.
     """
     errors = error_console()
     columns = (

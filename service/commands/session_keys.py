@@ -1,4 +1,4 @@
-"""Session keys that a command is given."""
+"""The session keys of a command line."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +7,7 @@ from service.errors import SettingsError
 
 
 def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:
-    """Return the session keys of `--key` and `--keys-file`, each once; None where neither was given. Raises SettingsError."""
+    """Return the session keys of `--key` and `--keys-file`, each once; None if neither was given. Raises SettingsError."""
     found = list(keys)
     if file is None and not found:
         return None
@@ -16,7 +16,7 @@ def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:
             text = file.read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"--keys-file {str(file)!r} cannot be read: {error}") from error
-        # By line feeds alone: str.splitlines also splits at characters that a key may hold.
+        # Split at line feeds only: str.splitlines also splits at characters that a key may hold.
         found += [line.removesuffix("\r") for line in text.split("\n")]
     unique = tuple(sorted({key for key in found if key}))
     if not unique:

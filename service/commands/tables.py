@@ -1,7 +1,7 @@
 """Tables of every command: plain columns and whole values.
 
-Nothing is cut. A pipe gets one line a row, however long, so that grep finds what is there. On a terminal that is too narrow for its table
-each row is a block of lines, one for each column, as psql's expanded display does it.
+Values are never truncated. A pipe gets one line for each row, so that grep finds it. On a terminal that is too narrow for a table, each row
+is a block with one line for each column, like psql's expanded display.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ from service.commands.output import printable_text
 from service.printable import printable
 
 Cell = str | int | datetime | Text | None
-"""An int is aligned to the right with its thousands apart; a number that is a name (an id) is given as str. None is empty."""
+"""An int is right-aligned with thousands separators; an id is passed as str. None is empty."""
 
 _GAP = "  "
 _LEAST_WRAPPED = 20
@@ -40,18 +40,18 @@ class Table:
     _numbers: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Take every column for numbers until a cell is none."""
+        """A column counts as numeric until one of its cells is not a number."""
         self._numbers = [True] * len(self.columns)
 
     def add(self, *cells: Cell, note: str = "", block: str = "") -> None:
-        """Add a row. Below it stand `note`, prose that a terminal wraps, and `block`, a value as it is; both indented."""
+        """Add a row. Below it `note`, prose that a terminal wraps, and `block`, a verbatim value, are printed indented."""
         for index, cell in enumerate(cells):
             self._numbers[index] &= cell is None or isinstance(cell, int)
         texts = [_text(cell) for cell in cells]
         self._rows.append(_Row(texts, note, block))
 
     def print(self, out: Console) -> None:
-        """Print the table, nothing but its header where it has no row."""
+        """Print the table, only its header if it has no rows."""
         widths = [
             max([len(name), *(row.cells[index].cell_len for row in self._rows)])
             for index, name in enumerate(self.columns)
@@ -95,12 +95,12 @@ class Table:
 
 
 def print_fields(out: Console, fields: Iterable[tuple[str, Cell]]) -> None:
-    """Print named values, one below the other. Those that are None are left out."""
+    """Print named values, one below the other, except those that are None."""
     found = [(printable(name), _text(value)) for name, value in fields if value is not None]
     width = max((len(name) for name, _ in found), default=0)
     for name, value in found:
         first, *rest = _wrapped(value.plain, out, width + len(_GAP))
-        # A style covers a part of the value only where nothing is wrapped.
+        # A style of a part of the value is kept only if nothing is wrapped.
         shown = Text(first, value.style) if rest else value
         out.print(Text(f"{name:<{width}}{_GAP}").append_text(shown))
         for line in rest:
@@ -132,7 +132,7 @@ def _print_below(out: Console, row: _Row) -> None:
 
 
 def _wrapped(text: str, out: Console, indent: int) -> list[str]:
-    """Return prose as lines for a terminal, those after the first indented; whole where there is none."""
+    """Return prose as lines for a terminal, indented after the first; as one line without a terminal."""
     if not out.is_terminal or out.width - indent < _LEAST_WRAPPED:
         return [text]
     lines = textwrap.wrap(text, out.width - indent, break_long_words=False, break_on_hyphens=False)

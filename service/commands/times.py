@@ -10,18 +10,18 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 SINCE = "30m, 12h or 1d12h ago, or a time (ISO 8601, UTC unless it says otherwise)"
-"""How a moment is written, for the help of a flag."""
+"""The forms of a time, for the help of a flag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time, or how many seconds ago by the clock of Postgres. One of the two."""
+    """Either a time, or an age in seconds by the clock of Postgres."""
 
     at: datetime | None = None
     age_s: float | None = None
 
     def here(self) -> datetime:
-        """Return the time, by the clock of this host where it was given as an age. Raises SettingsError where that is too long ago."""
+        """Return the time; an age counts back from this host's clock. Raises SettingsError if that is too long ago."""
         if self.at is not None:
             return self.at
         try:

@@ -9,7 +9,7 @@ _DISTRIBUTION = "spark-outbox"
 
 
 def installed_version() -> str:
-    """Return the version of the installed package; `unknown` where the modules were copied without its metadata."""
+    """Return the version of the installed package; `unknown` if the modules were copied without its metadata."""
     try:
         return metadata.version(_DISTRIBUTION)
     except metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Tells faults of the schema or value that was read from failures of the machine.
+"""Tells faults of a schema or value from failures of the machine.
 
-A decoder's libraries raise exceptions of many kinds for foreign input. Each is a fact about the input, and so a verdict, the same every
-time. A lack of memory, files or a package, and an unavailable registry, are no verdict: the task fails, and is tried again.
+A decoder's libraries raise many kinds of exceptions for foreign input. Each follows from the input, so it is a verdict that never changes.
+A lack of memory, files or a package, and an unavailable registry, are no verdict: the task fails and is tried again.
 """
 
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, SchemaUnusableError
@@ -10,7 +10,7 @@ _OF_THE_MACHINE = (MemoryError, OSError, ImportError, RegistryAwayError, Registr
 
 
 def fault(error: Exception, what: str = "") -> str:
-    """Return the fault of the input. `what` precedes the text of a library's error. Raises the error again if it is the machine's."""
+    """Return the fault of the input; raise the error again if it is the machine's. `what` precedes the text of a library's error."""
     if isinstance(error, _OF_THE_MACHINE):
         raise error
     try:

@@ -1,7 +1,8 @@
-"""The size of a decoded Protobuf message, from its bytes alone: an empty one takes two, and comes out with the defaults of all its fields.
+"""The size of a decoded Protobuf message, from its bytes alone: an empty message takes two bytes, but is decoded with the defaults of its
+fields.
 
-Most schemas cannot make more of a message than its bytes allow, which is determined once. The messages of the others, and very large ones,
-are stepped over before they are parsed.
+Most schemas never exceed the budget, which is determined once. The messages of other schemas, and very large ones, are stepped over before
+they are parsed.
 """
 
 from functools import lru_cache
@@ -10,16 +11,16 @@ from typing import Any
 from service.formats.budget import MORE, MORE_FOR_EACH_BYTE, MOST_MORE, most_values
 
 _WITH_PRESENCE = 8
-"""So many fields that come out only where they are set, but have a slot in the parser's memory, count as one that always does."""
+"""So many optional fields count as one field: an unset one is not decoded, but has a slot in the parser's memory."""
 _MOST_FIELDS = 5_000
-"""Looked at for each message that records name, which may be all of a hundred thousand that are in one another."""
+"""Fields examined for each message type that records name: a hundred thousand types may contain one another."""
 _LEAST_BYTES = 2
-"""Of a message within another one: its tag and its length."""
+"""Least bytes of a nested message: its tag and its length."""
 _VARINT, _FIXED64, _SIZED, _GROUP, _GROUP_END, _FIXED32 = range(6)
 
 
 def check_claims(of: Any, body: bytes) -> None:
-    """Raise ValueError where more would come out of a message than its bytes can hold. `of`: its descriptor."""
+    """Raise ValueError if more values would be decoded from a message than its bytes can hold. `of`: its descriptor."""
     if len(body) > always_fits(of):
         left = most_values(len(body)) - _weight(of)
         if left < 0 or not _Steps(body, left).fit(of):
@@ -27,14 +28,14 @@ def check_claims(of: Any, body: bytes) -> None:
 
 
 def forget() -> None:
-    """Let go of all descriptors."""
+    """Release all descriptors."""
     always_fits.cache_clear()
     _weight.cache_clear()
 
 
 @lru_cache(maxsize=1_000)
 def always_fits(of: Any) -> int:
-    """Return up to how many bytes no message can be over the budget; -1 where that would take long to find out. `of`: its descriptor."""
+    """Return the size in bytes up to which no message exceeds the budget; -1 if each must be checked. `of`: its descriptor."""
     if (below := _below(of)) is None:
         return -1
     heaviest = max(map(_weight, below), default=0)
@@ -45,7 +46,7 @@ def always_fits(of: Any) -> int:
 
 
 def _below(of: Any) -> list[Any] | None:
-    """The messages that may be in one, itself among them where it contains itself; None: they have over _MOST_FIELDS."""
+    """Return the message types that a message may contain, itself included if it can; None if they have over _MOST_FIELDS fields."""
     found: dict[str, Any] = {}
     todo = [of]
     left = _MOST_FIELDS
@@ -63,7 +64,7 @@ def _below(of: Any) -> list[Any] | None:
 
 @lru_cache(maxsize=10_000)
 def _weight(of: Any) -> int:
-    """Values of an empty message; of an entry of a map with the message that it has also where it names none."""
+    """Return the number of values of an empty message; for a map's entry, with those of its message, which is decoded even if absent."""
     fields = list(of.fields)
     if of.GetOptions().map_entry:
         value = of.fields_by_name["value"].message_type
@@ -73,14 +74,14 @@ def _weight(of: Any) -> int:
 
 
 class _Steps:
-    """One message, tag after tag. If the bytes are no message it ends early: the parser will fail."""
+    """Steps over one message, tag by tag. Stops early if the bytes are not a message: the parser will fail."""
 
     def __init__(self, body: bytes, left: int) -> None:
         self._body, self._at, self._left = body, 0, left
 
     def fit(self, of: Any) -> bool:
-        """Whether what is in the message is no more than what is left."""
-        # (descriptor, end), the innermost last; a group has no end of its own.
+        """Return whether the message's values fit in what is left of the budget."""
+        # (descriptor, end), the innermost last; a group has the end of its parent.
         inside: list[tuple[Any, int]] = [(of, len(self._body))]
         while inside:
             within, end = inside[-1]

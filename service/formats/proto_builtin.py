@@ -1,4 +1,4 @@
-"""The Protobuf files that Confluent's clients have built in: schemas import them, and registries need not have them."""
+"""The Protobuf files that are built into Confluent's clients: schemas may import them although no registry has them."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -12,7 +12,7 @@ _PREFIXES = ("google/protobuf/", "google/type/", "confluent/")
 
 @cache
 def builtin_files() -> dict[str, "FileDescriptorProto"]:
-    """By name, each behind those that it imports."""
+    """The files by name, each after those that it imports."""
     from confluent_kafka.schema_registry.confluent import meta_pb2
     from confluent_kafka.schema_registry.confluent.type import decimal_pb2, variant_pb2
     from confluent_kafka.schema_registry.confluent.types import decimal_pb2 as former_decimal_pb2
@@ -64,7 +64,10 @@ def builtin_files() -> dict[str, "FileDescriptorProto"]:
 
 
 def builtin_imports(names: Iterable[str]) -> list["FileDescriptorProto"]:
-    """Those among `names`, and what they import, each behind its own imports. No others: a schema may define what they define."""
+    """Return the built-in files among `names` and their imports, each after its own.
+
+    Only these: a schema may itself define what other built-in files define.
+    """
     builtin, found = builtin_files(), set[str]()
     todo = list(names)
     while todo:

@@ -1,8 +1,8 @@
-"""Protobuf schemas of registries that give only their text: compiled by protoc, as the package grpcio-tools brings it.
+"""Protobuf schemas of registries that give only their text: compiled by the protoc of the package grpcio-tools.
 
-In a process of its own, once for each file: a compiler's complaints are kept so, and its crashes apart. Anybody who may register a schema
-chooses the names, so none becomes a path or an argument (protoc reads `@FILE` as more arguments): each text is compiled under a name of
-ours, finds its imports in a set of descriptors, and gets its own name afterwards, as data.
+Protoc runs once for each file, in a process of its own, so that its messages are kept and its crashes isolated. Anybody who may register a
+schema chooses the names, so none becomes a path or an argument (protoc reads `@FILE` as more arguments): each text is compiled under a name
+of ours, finds its imports in a set of descriptors, and gets its own name afterwards, as data.
 """
 
 import base64
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 _TIMEOUT_S = 120
-"""Some ten times what protoc takes for the worst text of _MOST_CHARS, which is by their square: longer than that is the machine's fault."""
+"""Some ten times what protoc takes for the worst text of _MOST_CHARS (it grows with their square): a longer run is the machine's fault."""
 _MOST_CHARS = 1 << 19
-"""Of one file's text."""
+"""Characters of one file."""
 _MOST_MEMORY = 1 << 30
-"""Bytes of address space for protoc: it keeps the full name of everything. Over it, it aborts."""
+"""Bytes of address space of protoc, which keeps every full name. It aborts beyond them."""
 _MOST_WRITTEN = 8 << 20
-"""Bytes of protoc's words, and of the descriptors: both repeat a long name as often as a text can refer to it. Python ignores SIGXFSZ, so
-that more fails to be written."""
+"""Bytes of protoc's messages, and of the descriptors: both repeat a long name for each reference to it. Python ignores SIGXFSZ, so further
+writes fail."""
 _SOURCE, _FILE, _IMPORTS, _OUT, _SAID = "source", "schema.proto", "imports", "out", "said"
 _SHOWN_CHARS = 2_000
 _READ_BYTES = 4 * _SHOWN_CHARS
 _REFUSED = 3
-# Not grpc_tools' own main: it adds a folder with google.protobuf's files, which the imports have already. A Python that fails ends with 1.
+# Not grpc_tools' own main, which adds a folder with google.protobuf's files: the imports have them. A Python that fails exits with 1.
 _CALL = (
     "import resource, sys; from grpc_tools import _protoc_compiler as p; "
     f"resource.setrlimit(resource.RLIMIT_AS, ({_MOST_MEMORY}, {_MOST_MEMORY})); "
     f"resource.setrlimit(resource.RLIMIT_FSIZE, ({_MOST_WRITTEN}, {_MOST_WRITTEN})); "
     f"sys.exit({_REFUSED} if p.run_main([each.encode() for each in sys.argv]) else 0)"
 )
-# What a text can do to a compiler. Any other end is the machine's or a person's: a signal to a whole service, want of memory.
+# Crashes that a text can cause. Any other end has another cause: a signal to the whole service, lack of memory.
 _CRASHES = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL)
 
 
 def has_compiler() -> bool:
-    """Whether texts can be compiled here."""
+    """Return whether texts can be compiled here."""
     return importlib.util.find_spec("grpc_tools") is not None
 
 
 def is_descriptor(text: str) -> bool:
-    """Whether a Protobuf schema is given as one, and not as its text."""
+    """Return whether a Protobuf schema is given as a descriptor, not as text."""
     try:
         base64.b64decode(text, validate=True)
     except ValueError:
@@ -60,10 +60,10 @@ def is_descriptor(text: str) -> bool:
 
 
 def descriptors(text: str, references: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return the descriptors of a schema and of what it refers to, in base64, as a registry gives them that can.
+    """Return the descriptors of a schema and its references, in base64, as other registries give them.
 
-    Any may be a descriptor already. `references`: {name: text}, each behind those that it refers to itself, and none that is built in.
-    Raises SchemaUnusableError where protoc refuses a text, RegistryRefusedError where there is no protoc, RegistryAwayError where it cannot
+    Some texts may be descriptors already. `references`: {name: text}, each after its own references, without built-in files.
+    Raises SchemaUnusableError if protoc refuses a text, RegistryRefusedError if there is no protoc, RegistryAwayError if it cannot
     be run now.
     """
     from google.protobuf import descriptor_pb2
@@ -87,7 +87,7 @@ def descriptors(text: str, references: Mapping[str, str]) -> tuple[str, dict[str
 
 
 def _builtin_names(text: str) -> Iterable[str]:
-    """The built-in files that a schema imports; of a text, all that it names."""
+    """Return the built-in files that a schema imports; for a text, all that it mentions."""
     from google.protobuf import descriptor_pb2
 
     if is_descriptor(text):
@@ -108,7 +108,7 @@ def _encoded(file: "FileDescriptorProto") -> str:
 
 
 def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescriptorProto":
-    """The descriptor of one text; its imports are `known`."""
+    """Return the descriptor of one text. `known`: its imports."""
     from google.protobuf import descriptor_pb2
 
     if len(text) > _MOST_CHARS:
@@ -121,7 +121,7 @@ def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescr
         with open(folder / _SAID, "wb") as said:
             done = subprocess.run(
                 [sys.executable, "-c", _CALL, *options, _FILE],
-                cwd=folder,  # its name would be in what protoc says, and another one each time
+                cwd=folder,  # protoc's messages would quote its name, which differs each time
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 timeout=_TIMEOUT_S,
@@ -139,7 +139,7 @@ def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescr
 
 
 def _said(folder: Path, code: int) -> str:
-    """The first words of protoc, as far as people read them."""
+    """Return the beginning of protoc's messages."""
     with open(folder / _SAID, "rb") as file:
         words = file.read(_READ_BYTES).decode(errors="replace")
     return " / ".join(words.split("\n")).strip(" /") or f"exit code {code}"

@@ -25,7 +25,7 @@ _FILE = "the schema.proto"
 def message_class(schema: WriterSchema, path: tuple[int, ...]) -> type["Message"]:
     """Return the class of a message of the schema's file. `path`: its index in the file, then within each message.
 
-    Raises SchemaUnusableError; ValueError where the file has no such message.
+    Raises SchemaUnusableError; ValueError if the file has no such message.
     """
     from google.protobuf.message import Message
     from google.protobuf.reflection import GeneratedProtocolMessageType
@@ -36,7 +36,7 @@ def message_class(schema: WriterSchema, path: tuple[int, ...]) -> type["Message"
         if not 0 <= index < len(messages):
             raise ValueError(f"the schema has no message {'.'.join(map(str, path))}")
         found = messages[index]
-    # Not by message_factory: it makes the classes of all messages below at once, each within that of the one above.
+    # Not by message_factory: it makes the classes of all nested messages at once, recursively.
     made: type[Message] = GeneratedProtocolMessageType(
         found.name, (Message,), {"DESCRIPTOR": found, "__module__": None}
     )
@@ -46,7 +46,7 @@ def message_class(schema: WriterSchema, path: tuple[int, ...]) -> type["Message"
 def parse(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> "Message":
     """Return a message.
 
-    Raises ValueError where the bytes are none, SchemaUnusableError.
+    Raises ValueError if the bytes are not a message of this class, SchemaUnusableError.
     """
     from google.protobuf.message import DecodeError
 
@@ -59,8 +59,8 @@ def parse(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> "Message"
 
 
 def decode(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> dict[str, Any]:
-    """Return a message as a dict by the names of its fields: with the defaults of fields that have no presence, enums by name, a
-    google.protobuf.Timestamp as a datetime.
+    """Return a message as a dict by field name: defaults for fields without presence, enums by name, a google.protobuf.Timestamp as a
+    datetime.
 
     Raises as `parse`.
     """
@@ -69,14 +69,14 @@ def decode(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> dict[str
 
 
 class _PlainMessages:
-    """See `decode`. A name is there once in a value: the library makes another text of it for each message that has it."""
+    """See `decode`. Each name is one str in a value: the library would make another for each message."""
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
 
     def of(self, message: Any) -> Any:
-        """A message, and all that is in it."""
-        # A field may have the name of a method, which a message no longer has then, but its class.
+        """Return a message, with all that it contains, as plain values."""
+        # Ask the class: a field that is named like a method hides it in the message.
         made = type(message)
         if made.DESCRIPTOR.full_name == "google.protobuf.Timestamp":
             return timestamp(message)
@@ -108,9 +108,9 @@ class _PlainMessages:
 
 
 def timestamp(message: Any) -> datetime:
-    """A google.protobuf.Timestamp, to the microsecond.
+    """Return a google.protobuf.Timestamp as a datetime, to the microsecond.
 
-    Raises ValueError where no datetime can be as far away.
+    Raises ValueError if it is beyond datetime's range.
     """
     try:
         return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1_000)
@@ -119,13 +119,13 @@ def timestamp(message: Any) -> datetime:
 
 
 def enum_name(each: Any, number: int) -> str | int:
-    """The name of an enum's number; the number where it has none."""
+    """Return the name of an enum's number, or the number if it has no name."""
     found = each.enum_type.values_by_number.get(number)
     return number if found is None else str(found.name)
 
 
 def why_unusable(schema: WriterSchema) -> str | None:
-    """Return why no message can be read by a schema; None: some can."""
+    """Return why no message can be read by a schema; None if some can."""
     found = _messages_or_why(schema)
     return found if isinstance(found, str) else None
 
@@ -141,7 +141,7 @@ _read_schemas: SchemaCache[WriterSchema, tuple[Any, ...] | str] = SchemaCache()
 
 
 def _messages_or_why(schema: WriterSchema) -> tuple[Any, ...] | str:
-    """The descriptors of the file's messages, or what is wrong with the schema: both are kept, because a million records may ask."""
+    """Return the descriptors of the file's messages, or the schema's fault. Both are cached: a million records may ask."""
     if (found := _read_schemas.get(schema)) is None:
         found = _read(schema)
         if _read_schemas.put(schema, found, schema.chars):
@@ -181,8 +181,8 @@ def _file(name: str, text: str) -> "FileDescriptorProto":
 
 
 def _check_names(file: "FileDescriptorProto") -> None:
-    """Refuse names that would be part of the names of a hundred thousand others: the library keeps each in full. And those that a value has
-    however often, though they take none of its bytes.
+    """Refuse long names: the library repeats a package or message in each full name, and a decoded value repeats names of fields and enum
+    values that take none of its bytes.
     """
     enums: list[Any] = list(file.enum_type)
     in_values: list[int] = []

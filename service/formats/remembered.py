@@ -12,11 +12,11 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 MOST_CHARS: Final = 16 << 20
-"""Of all schemas that a cache remembers, or has something made of: two of the largest."""
+"""Characters of all schemas that a cache holds, or holds something derived from: two of the largest."""
 
 
 class SchemaCache(Generic[Key, Value]):
-    """Values with the characters of their schemas. The one that was put last stays, whatever its size. Thread-safe."""
+    """Values, each with its schema's number of characters. The newest value stays, whatever its size. Thread-safe."""
 
     def __init__(self, most_chars: int = MOST_CHARS) -> None:
         self._kept: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
@@ -25,7 +25,7 @@ class SchemaCache(Generic[Key, Value]):
         self._lock = threading.Lock()
 
     def get(self, key: Key) -> Value | None:
-        """Return a value; None: it is not there."""
+        """Return a value, or None if it is not cached."""
         last = self._last
         if last is not None and (last[0] is key or last[0] == key):
             return last[1]
@@ -38,7 +38,7 @@ class SchemaCache(Generic[Key, Value]):
             return found[0]
 
     def put(self, key: Key, value: Value, chars: int) -> bool:
-        """Keep a value. Return whether others had to go for it."""
+        """Keep a value. Return whether the cache was full."""
         with self._lock:
             self._left += self._kept.pop(key, (None, 0))[1] - chars
             self._kept[key] = value, chars

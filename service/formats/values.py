@@ -1,4 +1,4 @@
-"""A whole value out of the wire format: for `Event.value`, and for people."""
+"""Decodes a whole value in the wire format: for `Event.value`, and for people."""
 
 import base64
 import math
@@ -26,10 +26,10 @@ from service.formats.writer import (
 
 
 def decoded(value: bytes, schemas: Schemas) -> Any:
-    """Return the value that these bytes are.
+    """Return the decoded value.
 
-    Raises ValueError where they are not in the wire format or not of their schema, SchemaUnusableError where no value can be read by that,
-    and what `schemas` raises.
+    Raises ValueError if the bytes are not in the wire format or not of their schema, SchemaUnusableError if no value can be read by that
+    schema, and what `schemas` raises.
     """
     schema_id, body = split(value)
     schema = schemas[schema_id]
@@ -57,23 +57,23 @@ def as_json(value: bytes, schemas: Schemas) -> str:
         raise
     except (ValueError, SchemaUnusableError) as error:
         raise ValueError(str(error)) from error
-    except Exception as error:  # of the libraries, for values that nobody has checked
+    except Exception as error:  # the libraries raise many kinds of errors for an unchecked value
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def readable(value: bytes, schemas: Schemas) -> str | None:
-    """Return a value as JSON text for people; None where it is not in the wire format or cannot be decoded.
+    """Return a value as JSON text for people; None if it is not in the wire format or cannot be decoded.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """
     try:
         return as_json(value, schemas)
     except ValueError:
-        return None  # it is only shown: whatever is wrong, the bytes are still there
+        return None  # the value is only shown, and its bytes are not lost
 
 
 def _check(value: bytes, schemas: Schemas) -> None:
-    """Step over an Avro value first: decoded unchecked, a few bytes may claim any number of levels and items. Raises ValueError."""
+    """Step over an Avro value before it is decoded: a few of its bytes may claim any number of levels and items. Raises ValueError."""
     schema_id, body = split(value)
     schema = schemas[schema_id]
     if isinstance(schema, WriterSchema) and schema.kind == "AVRO":
@@ -81,13 +81,13 @@ def _check(value: bytes, schemas: Schemas) -> None:
 
 
 class _Plain:
-    """A value as JSON text of bounded size: a name of a field, or an enum's, may take a thousand times its bytes."""
+    """Makes a value JSON-ready, with bounded text: the name of a field or enum value may be a thousand times as long as its bytes."""
 
     def __init__(self, most_chars: int) -> None:
         self._left = most_chars
 
     def of(self, value: Any) -> Any:
-        """Raises ValueError where the text would be larger."""
+        """Raises ValueError if the text would be larger."""
         match value:
             case dict():
                 return {self._counted(str(name)): self.of(each) for name, each in value.items()}

@@ -1,7 +1,7 @@
 """Confluent's wire format: a zero byte, the schema's id in four bytes (big-endian), then the value. One value at a time.
 
-In a Protobuf value the path to the message within its file comes next: how many numbers, then the numbers, all as zigzag varints; a
-single zero stands for the first message.
+In a Protobuf value, the path to the message within its file follows the id: the number of indexes, then the indexes, all as zigzag varints.
+A single zero stands for the first message.
 """
 
 HEAD_BYTES = 5
@@ -13,7 +13,7 @@ class WireFormatError(ValueError):
 
 
 def split(value: bytes) -> tuple[int, bytes]:
-    """Return the schema's id and what follows it.
+    """Return the schema's id and the bytes after it.
 
     Raises WireFormatError.
     """
@@ -23,7 +23,7 @@ def split(value: bytes) -> tuple[int, bytes]:
 
 
 def framed(schema_id: int, value: bytes) -> bytes:
-    """Return the value behind its schema's id."""
+    """Return the value after its schema's id."""
     return b"\0" + schema_id.to_bytes(4, "big") + value
 
 

@@ -7,36 +7,36 @@ from typing import Final, Literal
 _MOST_WHY: Final = 2_000
 """Most characters of the reason why a schema cannot be used.
 
-A library may quote all of it, and every record that names it becomes a letter.
+A library may quote the whole schema, and every record that names it becomes a letter.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """A schema with all that it refers to."""
+    """A schema with its references."""
 
     kind: Literal["AVRO", "PROTOBUF", "JSON"]
     text: str
-    """Of Avro and JSON Schema the document; of Protobuf a file's descriptor in base64, or its text where the registry gives only that."""
+    """The document of Avro or JSON Schema; the descriptor of a Protobuf file in base64, or its text if the registry gives only that."""
     references: tuple[tuple[str, str], ...] = ()
-    """(name, text) of the schemas that it refers to; each comes behind those that it refers to itself."""
+    """(name, text) of the schemas that it refers to, each after its own references."""
 
     @property
     def chars(self) -> int:
-        """Its size in a cache: its characters, and some for every schema."""
+        """Its size in a cache: its characters, plus a constant for each schema."""
         return 1_000 + len(self.text) + sum(len(text) for _, text in self.references)
 
 
 @dataclass(frozen=True, slots=True)
 class UnusableSchema:
-    """The schema of an id by which no value can be read."""
+    """A schema by which no value can be read."""
 
     why: str
     may_come: bool = False
-    """The registry does not have it, or what it refers to: it may be registered yet."""
+    """Whether the registry lacks it or one of its references: it may still be registered."""
 
     def __post_init__(self) -> None:
-        """Cut what is too long."""
+        """Truncate a long reason."""
         object.__setattr__(self, "why", self.why[:_MOST_WHY])
 
 
@@ -47,11 +47,11 @@ NO_SCHEMAS: Schemas = {}
 
 
 class RegistryAwayError(Exception):
-    """The schema registry does not answer, or answers that it cannot; or what a schema needs cannot be run now."""
+    """The schema registry does not answer or cannot serve the request now; or a program that a schema needs cannot run now."""
 
 
 class RegistryRefusedError(Exception):
-    """The schema registry refuses what it is asked, or gives an answer that cannot be one of a registry."""
+    """The schema registry refuses a request, or its answer is not a registry's."""
 
 
 class SchemaUnusableError(Exception):

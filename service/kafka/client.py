@@ -1,4 +1,4 @@
-"""Shared uses of librdkafka: a quiet administrative client, and why Kafka does not answer or refuses."""
+"""A client for administrative requests, and the error for a failure of Kafka."""
 
 import re
 from typing import Any
@@ -20,25 +20,25 @@ from service.logins.kafka import NO_TOKEN, logged_in
 from service.settings import KafkaSettings
 
 QUIET = {"log_level": 0}
-"""Failures reach the caller as exceptions; librdkafka's own lines would repeat each of them for every retry."""
-# Administrative requests go to the broker that the last metadata called the controller. A client without topics asks for metadata
-# every five minutes only, also when that broker is dead. (librdkafka asks every 10 s at most.)
+"""Failures reach the caller as exceptions; librdkafka's log would repeat each of them for every retry."""
+# Administrative requests go to the broker that was the controller by the last metadata. A client without topics asks for metadata only
+# every five minutes, even if that broker is dead. (librdkafka asks at most every 10 s.)
 _FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
-# A client that only asks creates no topic; a producer's default (librdkafka takes an administrative client for one) would.
+# librdkafka takes an administrative client for a producer, which by default would create the topics that it asks for.
 _ONLY_ASKS = {"allow.auto.create.topics": False}
 
-# As librdkafka names a broker that it knows by its id: not one of bootstrap_servers, but what those call themselves.
+# librdkafka's name of a broker that it knows by its id: the address that brokers give, not one of bootstrap_servers.
 _OTHER_BROKER = re.compile(r"(?P<address>[^\s/]+:\d+)/\d+:")
 
 UNAUTHENTICATED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}
-"""Errors for want of the right credentials."""
+"""Codes of refused credentials."""
 UNAUTHORISED = UNAUTHENTICATED | {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""Errors for want of a right or of the right credentials."""
+"""Codes of a missing right or refused credentials."""
 _CLASSES: dict[int, type[OutboxError]] = {
     **dict.fromkeys(UNAUTHORISED, RefusedError),
     **dict.fromkeys((*UNAUTHENTICATED, KafkaError._SSL), CredentialsRefusedError),
@@ -51,7 +51,7 @@ KafkaAdmin = RenewableClient[AdminClient]
 def admin_client(settings: KafkaSettings) -> KafkaAdmin:
     """Return a client for administrative requests.
 
-    Raises KafkaException, SettingsError where the settings allow for none, LoginFailedError.
+    Raises KafkaException, SettingsError if the settings allow no client, LoginFailedError.
     """
 
     def make(complaints: Complaints) -> AdminClient:

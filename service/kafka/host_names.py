@@ -14,7 +14,7 @@ def hosts_of(bootstrap_servers: str) -> list[str]:
 
 
 def none_exists(hosts: Iterable[str]) -> bool:
-    """Return whether no host has an address, by a name server that answers; False without a host."""
+    """Return whether the name server answers that no host has an address; False without a host."""
     names = [host for host in hosts if host]
     return bool(names) and all(map(_has_no_address, names))
 

@@ -1,8 +1,8 @@
-"""Committed records of Kafka between two offsets, read whole or not at all: one rule for everybody who reads beside Spark.
+"""Reads the committed records between two offsets completely or fails: one rule for every reader but Spark.
 
-A partition has been read to an offset once a record at or above the last wanted one came, or an end of the partition at or past it was
-reported. Nothing else is an end: not an empty poll, and not an end below the offset, which a replica that lags behind reports as well as an
-open transaction does. Then the reader waits; what does not come in time is a failure.
+A partition has been read to an offset once the reader got a record at or above the last wanted one, or the report of an end at or past it.
+Neither an empty poll nor an end below the offset counts: a lagging replica or an open transaction causes the latter. Then the reader waits,
+and fails if nothing comes in time.
 """
 
 import time
@@ -25,8 +25,8 @@ _LOOK_S = 0.2
 _WAITED_FOR = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 _offset = methodcaller("offset")
 
-# Few records are read ahead, whatever their size: of what is queued librdkafka (2.16) counts neither keys nor headers. So it asks for much
-# at a time, and again as soon as there is room; by default it rests for a second whenever enough is queued.
+# The queue is short, whatever the size of the records: librdkafka (2.16) counts neither keys nor headers of queued records. So it fetches
+# much at a time, and again as soon as there is room; by default it pauses for a second when the queue is full.
 _READ_AHEAD = {
     "queued.min.messages": 100,
     "queued.max.messages.kbytes": 256 * 1024,
@@ -43,7 +43,7 @@ def committed_consumer(
 ) -> Consumer:
     """Return a consumer of committed records for a RangeReader, in bounded memory. It joins no group and commits no offset.
 
-    `client`: `[kafka]` as librdkafka takes it. `group`: Kafka asks for the right to describe it. Raises KafkaException, LoginFailedError.
+    `client`: `[kafka]` as librdkafka takes it. `group`: the client needs the right to describe it. Raises KafkaException, LoginFailedError.
     """
     required: dict[str, str | int | float | bool] = {
         "group.id": group,
@@ -57,7 +57,7 @@ def committed_consumer(
 
 
 class EndNotReachedError(KafkaException):
-    """Records that must be there were not given in time. `readable`: where the partitions that did report an end below do end."""
+    """Records that must exist did not come in time. `readable`: the reported ends of partitions that end before them."""
 
     def __init__(
         self, left: Mapping[NamedPartition, int], readable: Mapping[NamedPartition, int], timeout_s: float
@@ -76,21 +76,21 @@ class EndNotReachedError(KafkaException):
 
 
 class RangeReader:
-    """Reads ranges one after the other. Not thread-safe. A consumer that gives nothing for long is made again."""
+    """Reads ranges one after the other; replaces a consumer that returns nothing for long. Not thread-safe."""
 
     def __init__(
         self, make: Callable[[], Consumer], timeout_s: float, give_up: Callable[[], bool] = lambda: False
     ) -> None:
-        """`make`: a consumer of committed records that reports ends of partitions. `timeout_s`: from one record to the next.
+        """`make`: returns a consumer of committed records that reports ends of partitions. `timeout_s`: from one record to the next.
 
-        `give_up`: asked while waiting, ends the wait.
+        `give_up`: called while waiting; True ends the wait.
         """
         self._make = make
         self._timeout_s = timeout_s
         self._give_up = give_up
         self._consumer = make()
         self.positions: dict[NamedPartition, int] = {}
-        """The offset behind what was read of each partition of the last range."""
+        """The offset after the last one read, of each partition of the last range."""
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +105,7 @@ class RangeReader:
         self._consumer.close()
 
     def read(self, ranges: Mapping[NamedPartition, tuple[int, int]]) -> Iterator[list[Any]]:
-        """Yield the records (confluent-kafka's messages) of [start, end) of each partition in offset order, some at a time.
+        """Yield the records (confluent-kafka's messages) of [start, end) of each partition in offset order, in lists.
 
         Raises EndNotReachedError, KafkaException.
         """
@@ -140,7 +140,7 @@ class RangeReader:
         self._consumer.assign([TopicPartition(*partition, self.positions[partition]) for partition in left])
 
     def _fetch(self) -> tuple[list[Any], list[Any]]:
-        """Return records and errors: what is there, or the first that comes."""
+        """Return the queued records and errors, or wait for the first one."""
         first = self._consumer.poll(_LOOK_S)
         if first is None:
             return [], []
@@ -149,9 +149,9 @@ class RangeReader:
         return [message for message in messages if message.error() is None] if errors else messages, errors
 
     def _take(self, records: list[Any], left: dict[NamedPartition, int]) -> list[Any]:
-        """Return those of the ranges, and take partitions that are read to their ends out of `left`.
+        """Return the records of the ranges, and remove partitions that are read to their ends from `left`.
 
-        Where a partition has become shorter, a consumer begins again at its first record.
+        If a partition was truncated, the consumer starts again at its first record.
         """
         if len(self.positions) == 1 and records:
             ((partition, end),) = left.items()
@@ -175,7 +175,7 @@ class RangeReader:
         if error.code() == KafkaError._PARTITION_EOF:
             partition = message.topic(), message.partition()
             if partition in left:
-                # Reported at the position, past commit markers and aborted records too.
+                # The reported offset is the position, past commit markers and aborted records.
                 readable[partition] = message.offset()
                 self._move(partition, message.offset(), left)
         elif not error.retriable() and error.code() not in _WAITED_FOR:
@@ -188,7 +188,7 @@ class RangeReader:
             del left[partition]
 
     def _leave(self, left: Mapping[NamedPartition, int]) -> None:
-        """Read on only where the end was not reached."""
+        """Stop fetching the partitions that are read to their ends."""
         assigned = [(each.topic, each.partition) for each in self._consumer.assignment()]
         done = [TopicPartition(*partition) for partition in assigned if partition not in left]
         if done:

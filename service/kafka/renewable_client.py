@@ -1,10 +1,10 @@
-"""Long-lived clients of librdkafka, made again when they fail: none is trusted to heal itself.
+"""Long-lived clients of librdkafka, replaced when they fail: none is trusted to recover by itself.
 
-One that was given metadata without brokers may never connect again (librdkafka issue 5301), and one whose credentials were refused offers
-the same ones for ever. So a client that has failed for LASTS_S, or was refused, is dropped, and the next request makes another one, out of
-the secrets and certificates as they are then. Requests that still wait for the former one fail by themselves.
+A client that got metadata without brokers may never connect again (librdkafka issue 5301), and a client whose credentials were refused
+keeps offering them. So a client that has failed for LASTS_S, or was refused, is dropped, and the next request makes another one, with the
+secrets and certificates of that moment. Requests that still wait for the dropped one fail by themselves.
 
-Lane producers are not among them: each takeover makes a new one (publisher/delivery/sender.py, `fence`).
+Lane producers are not renewed: each takeover makes a new one (publisher/delivery/sender.py, `fence`).
 """
 
 import threading
@@ -25,14 +25,14 @@ LASTS_S = 10.0
 """Seconds that a client may fail before another one is made."""
 _LOOK_S = 0.2
 _NEVER_S = 3_600.0
-"""The longest timeout that librdkafka takes. A client that is asked with it is dropped long before."""
-# librdkafka numbers its own errors below this, brokers' are above.
+"""The longest timeout that librdkafka accepts. A client with such a request is dropped long before."""
+# librdkafka's own errors have lower codes, brokers' errors have higher ones.
 _OWN_ERRORS = -100
-# As librdkafka describes a connection that broke before anything went over it; later it is "in state UP".
+# librdkafka's text for a connection that broke before anything was sent; later breaks are "in state UP".
 _NEVER_MADE = "in state CONNECT"
-# As confluent-kafka tells librdkafka that `[kafka] login` gave no token: nobody was asked, so nobody refused.
+# confluent-kafka's text for a `[kafka] login` that gave no token: no broker was asked, so none refused.
 _NO_TOKEN = "OAuth callback raised exception"
-# As librdkafka describes a connection that a broker ends because it logs in again too late or too early: nobody looked at its credentials.
+# librdkafka's text for a connection that a broker ends because the client logged in again too late or too early, whatever its credentials.
 _OUT_OF_TURN = "Request not valid in current SASL state"
 
 
@@ -48,14 +48,14 @@ T = TypeVar("T")
 
 
 class Complaints:
-    """librdkafka's errors of its connections (`error_cb`): a request that waits for one only times out, without a reason.
+    """librdkafka's errors of its connections (`error_cb`): a request that waits for a connection only times out, without a reason.
 
-    Nothing may be raised out of a callback: confluent-kafka 2.16 never frees such an exception, nor the clients that its frames lead to.
+    A callback must not raise: confluent-kafka 2.16 never frees the exception, nor the clients that its frames refer to.
     """
 
     def __init__(self) -> None:
         self.refusal: KafkaError | None = None
-        """Why the credentials or the TLS connection were refused, None where they were not."""
+        """The refusal of the credentials or the TLS connection, None without one."""
         self._unreachable: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
@@ -70,13 +70,13 @@ class Complaints:
             self._unreachable = error
 
     def login_refused(self) -> KafkaError | None:
-        """Return why the credentials were refused, which no waiting changes; None where they were not."""
+        """Return the refusal of the credentials, None without one: waiting is useless then."""
         refusal = self.refusal
         return refusal if refusal is not None and refusal.code() == KafkaError._AUTHENTICATION else None
 
     @property
     def cannot_connect(self) -> bool:
-        """Whether the newest connection that failed was never made, so that nothing was sent over it."""
+        """Whether the newest failed connection was never made, so that nothing was sent over it."""
         last = self._unreachable
         return last is not None and (last.code() == KafkaError._RESOLVE or _NEVER_MADE in last.str())
 
@@ -85,7 +85,7 @@ class Complaints:
         self.refusal = self._unreachable = None
 
     def explain(self, error: KafkaException) -> KafkaException:
-        """Return why a request failed, where librdkafka only gave up waiting."""
+        """Return why a request failed if librdkafka only gave up waiting."""
         told = error.args[0]
         if not is_own(told):
             return error
@@ -93,12 +93,12 @@ class Complaints:
             return KafkaException(self.refusal)
         if self._unreachable is None or told.code() != KafkaError._TIMED_OUT:
             return error
-        # With its own code: which broker cannot be reached, and by which name it called itself.
+        # Keep the code, and add which broker cannot be reached and the name that it advertises.
         return KafkaException(KafkaError(told.code(), f"{told.str()}: {self._unreachable.str()}"))
 
 
 class _Held(Generic[C]):
-    """A client and how it is doing. `replaces`: why the one before was dropped, None once this one has answered."""
+    """A client and its state. `replaces`: why the client before was dropped; None once this one has answered."""
 
     def __init__(self, make: Callable[[Complaints], C], replaces: str | None) -> None:
         self.complaints = Complaints()
@@ -107,20 +107,20 @@ class _Held(Generic[C]):
         self.failing_since: float | None = None
 
     def refused(self) -> bool:
-        """Whether the credentials were refused: waiting for an answer is of no use."""
-        self.client.poll(0)  # serves the complaints
+        """Return whether the credentials were refused, so that waiting is useless."""
+        self.client.poll(0)  # calls `complaints`
         return self.complaints.login_refused() is not None
 
 
 class Answer(Generic[T]):
-    """The result or error of a Future, without the frames of the code that raised it, which may hold the answer."""
+    """The result or error of a Future, without the frames of the raising code, which may hold the answer."""
 
     def __init__(self, value: T | None, error: BaseException | None) -> None:
         self._value = value
         self.error = error
 
     def result(self) -> T:
-        """Return it, or raise the error."""
+        """Return the result, or raise the error."""
         if self.error is not None:
             raise without_traceback(self.error)
         value: Any = self._value
@@ -131,7 +131,7 @@ class RenewableClient(Generic[C]):
     """Holds one client at a time. Thread-safe."""
 
     def __init__(self, make: Callable[[Complaints], C], lasts_s: float = LASTS_S) -> None:
-        """`make` returns a client that tells the complaints of its errors. The first one is made at once; raises what `make` does."""
+        """`make` returns a client that reports its errors to the complaints. Calls it for the first client, and raises what it raises."""
         self._make = make
         self._lasts_s = lasts_s
         self._lock = threading.Lock()
@@ -141,7 +141,7 @@ class RenewableClient(Generic[C]):
     def ask(self, request: Callable[[C], T]) -> T:
         """Return the result of `request` with the client.
 
-        Raises KafkaException, with the refusal itself where the credentials or the TLS connection were refused.
+        Raises KafkaException; with the refusal itself if the credentials or the TLS connection were refused.
         """
         return self._ask(lambda held: request(held.client))
 
@@ -151,9 +151,9 @@ class RenewableClient(Generic[C]):
         give_up: Callable[[], bool] = lambda: False,
         check: "Callable[[dict[K, Answer[T]]], None]" = lambda _: None,
     ) -> "dict[K, Answer[T]]":
-        """Return the answers to an administrative request, each of which a broker gave. `check` raises KafkaException for one that is none.
+        """Return the brokers' answers to an administrative request. `check` raises KafkaException if one of them is not a broker's answer.
 
-        Raises KafkaException as `ask` where there is no answer, also when `give_up` returns true (_TIMED_OUT).
+        Raises KafkaException, as `ask`, without an answer; also when `give_up` returns True (_TIMED_OUT).
         """
 
         def wait(held: _Held[C]) -> "dict[K, Answer[T]]":
@@ -176,10 +176,10 @@ class RenewableClient(Generic[C]):
         give_up: Callable[[], bool] = lambda: False,
         check: "Callable[[dict[K, Answer[T]]], None]" = lambda _: None,
     ) -> "dict[K, Answer[T]]":
-        """As `answers`, for a request that may be sent twice. `request` is given the seconds that it may wait.
+        """Do as `answers`, for a request that may be sent twice. `request` gets the seconds that it may wait.
 
-        A request that librdkafka hands to a connection just as its broker dies stays there until its timeout, so none waits for longer than
-        a client lasts: the next one may be asked by another client.
+        A request that librdkafka hands to a connection just as its broker dies stays there until its timeout. So no request waits longer
+        than a failing client is kept: another client may send the next one.
         """
 
         def ask(wait_s: float) -> "dict[K, Answer[T]]":
@@ -193,11 +193,11 @@ class RenewableClient(Generic[C]):
         request: "Callable[[C, float], Mapping[K, Future[T]]]",
         give_up: Callable[[], bool] = lambda: False,
     ) -> "dict[K, Answer[T]]":
-        """As `answers_within`, for what the coordinator of a group is asked: consumer groups' offsets.
+        """Do as `answers_within`, for requests to a group's coordinator: consumer groups' offsets.
 
-        librdkafka ends the process if such a request of its reaches its timeout and the coordinator answers later: it frees the request
-        twice (librdkafka issues 4605 and 3663, pull request 5397, open). So `request` is given a timeout that is never reached: the wait
-        ends here, and the client that still waits is dropped.
+        librdkafka ends the process if such a request times out and the coordinator answers later: it frees the request twice (librdkafka
+        issues 4605 and 3663, pull request 5397, open). So `request` gets a timeout that is never reached: the wait ends here, and the
+        client that still waits is dropped.
         """
 
         def ask(wait_s: float) -> "dict[K, Answer[T]]":
@@ -218,7 +218,7 @@ class RenewableClient(Generic[C]):
         return self._ask_again(timeout_s, ask, give_up)
 
     def close(self) -> None:
-        """End the client, with its threads. Another request would make another one."""
+        """End the client, with its threads. A later request would make another one."""
         with self._lock:
             held, self._held = self._held, None
         if held is not None:
@@ -227,7 +227,7 @@ class RenewableClient(Generic[C]):
     def _ask_again(
         self, timeout_s: float, ask: "Callable[[float], dict[K, Answer[T]]]", give_up: Callable[[], bool]
     ) -> "dict[K, Answer[T]]":
-        """Call `ask` with the seconds that it may wait, at most as long as a client lasts, until it has waited for `timeout_s` in all."""
+        """Call `ask` with the seconds that it may wait, at most LASTS_S, until it has waited for `timeout_s` in all."""
         left_s = timeout_s
         while True:
             wait_s = min(left_s, self._lasts_s)
@@ -251,7 +251,7 @@ class RenewableClient(Generic[C]):
             self._note(held, told, began)
             if told is error.args[0]:
                 raise
-            # No variable holds it: its traceback leads here, and the two would keep the dropped client.
+            # Held by no variable: its traceback refers to this frame, and such a cycle would keep the dropped client.
             raise KafkaException(told) from error
         self._note(held, None, began)
         return found
@@ -282,12 +282,12 @@ class RenewableClient(Generic[C]):
 
 
 def answer(future: "Future[T]", give_up: Callable[[], bool]) -> T:
-    """Wait for an answer. Raises what it holds; KafkaException, _TIMED_OUT, when `give_up` returns true."""
+    """Wait for an answer. Raises its error; KafkaException, _TIMED_OUT, when `give_up` returns True."""
     return _wait(future, give_up).result()
 
 
 def is_own(error: KafkaError) -> bool:
-    """Whether it is an error of librdkafka's own, or of a broker that cannot answer: another client may succeed."""
+    """Return whether the error is librdkafka's own, or of a broker that cannot answer: another client may succeed."""
     return error.code() < _OWN_ERRORS or error.code() in (
         KafkaError.NOT_CONTROLLER,
         KafkaError.REQUEST_TIMED_OUT,

@@ -1,4 +1,4 @@
-"""Which right is missing where Kafka refuses one. Tasks use it as well, so it imports nothing but Kafka's client."""
+"""Names the right that Kafka refuses. Tasks use it, too, so it imports only Kafka's client."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +14,9 @@ _REFUSED = {
 
 @contextmanager
 def needing(operation: str, kind: str, *names: str) -> Iterator[None]:
-    """Name the right that the block needs, where Kafka refuses it: its own text says neither which one nor on what.
+    """Name the right that the block needs if Kafka refuses it: Kafka's own text names neither the right nor its object.
 
-    `kind`: a topic, a consumer group or a transactional id. Raises KafkaException with Kafka's own code.
+    `kind` and `names`: topics, a consumer group or a transactional id. Raises KafkaException with Kafka's own code.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Connections to other machines that anybody on the network path could read, or answer: named once, at the start of a service."""
+"""Names, once at a service's start, the connections to other machines that anybody on the network path could read or answer."""
 
 import os
 import re
@@ -23,14 +23,14 @@ _UNNAMED = (
 _OPEN = "without authentication or encryption: anybody who reaches its ports can read the events and run code"
 _NO = ("", "none", "false", "f", "0")
 SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
-"""The options that protect Spark's own connections. On where there is a secret: `[job] spark_options` may say otherwise."""
+"""The options that protect Spark's own connections. They are on if there is a secret, unless `[job] spark_options` sets them."""
 _SPARK_SECRET = "spark.authenticate.secret"
 _STANDALONE, _CLUSTER = "spark://", "Spark's cluster"
 _PROPERTY = re.compile(r"^[ \t]*(spark\.[\w.]+)[ \t]*[ \t=:][ \t]*(.*)$", re.MULTILINE)
 
 
 def name_unprotected(settings: Settings) -> None:
-    """Log each server that is reached so."""
+    """Log each server that is reached by such a connection."""
     for server, where, why in dict.fromkeys(unprotected(settings)):
         _name(server, where, why)
 
@@ -50,7 +50,7 @@ def _name(server: str, where: str, why: str) -> None:
 
 
 def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yield (server, address, why) of each. A server of this host, or behind a socket of it, is none."""
+    """Yield (server, address, reason) of each such connection. Servers of this host, or behind a socket, are left out."""
     yield from _kafka(settings)
     consumers = _consumer_dsn(settings)
     for login in (settings.postgres.dsn, settings.retention.dsn, settings.console.dsn, consumers):
@@ -67,7 +67,7 @@ def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
         yield "the archive", archive, _PLAIN
     collector = urlsplit(settings.tracing.endpoint or "")
     if collector.scheme == "http" and not is_local(collector.hostname or ""):
-        # Without what may stand before an @, or in a query.
+        # Without user and password, or a query.
         yield "the collector of spans", f"{collector.hostname}:{collector.port or 80}", _PLAIN
     job = settings.job
     if (
@@ -90,7 +90,7 @@ def _is_local_cluster(master: str) -> bool:
 
 
 def _is_protected(own: Mapping[str, str]) -> bool:
-    """Whether a standalone cluster asks for a secret. `own`: `[job] spark_options`, which win over spark-defaults.conf."""
+    """Return whether a standalone cluster asks for a secret. `own`: `[job] spark_options`, which win over spark-defaults.conf."""
     ours = dict.fromkeys(SPARK_CHANNELS if _SPARK_SECRET in own else (), "true")
     options = _spark_defaults() | ours | dict(own)
     return _SPARK_SECRET in options and _has_channels_on(options)
@@ -101,7 +101,7 @@ def _has_channels_on(options: Mapping[str, str]) -> bool:
 
 
 def _spark_defaults() -> dict[str, str]:
-    """Return what spark-defaults.conf says, which Spark reads by itself; nothing where there is none."""
+    """Return the options of spark-defaults.conf, which Spark reads by itself; none without the file."""
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     try:
         text = Path(folder, "spark-defaults.conf").read_text("utf-8")
@@ -140,8 +140,8 @@ def _postgres(login: SecretStr) -> Iterator[tuple[str, str, str]]:
     if is_remote(dsn):
         if mode in PLAIN_MODES:
             yield "Postgres", address(login), f"{_PLAIN} (sslmode={mode})"
-        # With the system's authorities libpq takes nothing less than verify-full.
+        # With the system's authorities libpq accepts only verify-full.
         elif mode != "verify-full" and dsn.get("sslrootcert") != "system":
-            # libpq compares the certificate where it is given an authority.
+            # libpq checks the certificate if an authority is set.
             is_checked = mode == "verify-ca" or "sslrootcert" in dsn
             yield "Postgres", address(login), f"{_UNNAMED if is_checked else _UNVERIFIED} (sslmode={mode})"

@@ -1,4 +1,4 @@
-"""How a process manages its memory, set once in its life. Another C library than glibc is left as it is."""
+"""How a process manages its memory, set once at its start. Other C libraries than glibc are left as they are."""
 
 import ctypes
 import gc
@@ -10,16 +10,16 @@ _collected_at = 0.0
 _M_MXFAST, _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = 1, -1, -3
 _KEPT_BYTES = 1 << 30
 _LARGEST_BYTES = 32 << 20
-"""The most that glibc takes for M_MMAP_THRESHOLD."""
+"""The greatest M_MMAP_THRESHOLD that glibc accepts."""
 
 
 def suit_transactions() -> None:
-    """For a publisher: a transaction makes some 100,000 small objects that live as long as it does, and no cycles.
+    """Tune a publisher: a transaction makes some 100,000 small objects that live as long as it does, and no cycles.
 
-    - Python looks for cycles after 100,000 new containers instead of 700, and never again through what the start has made: through rows on
-      their way there is nothing to be found.
-    - glibc keeps small freed blocks aside and joins all of them whenever a large one is freed, which each chunk of rows and each batch of
-      librdkafka's is. It joins them as they are freed instead (mallopt(3), M_MXFAST).
+    - Python searches for cycles after 100,000 new containers instead of 700, and never again among the objects of the start: rows in
+      transit have no cycles.
+    - glibc keeps small freed blocks apart and joins all of them whenever a large one is freed, such as a chunk of rows or a batch of
+      librdkafka. Now it joins each as it is freed (mallopt(3), M_MXFAST).
     """
     gc.collect()
     gc.freeze()
@@ -28,9 +28,9 @@ def suit_transactions() -> None:
 
 
 def collect_after_failure() -> None:
-    """End the circles that a failed attempt has left, once a second at most: they may hold clients, with their threads and connections.
+    """Collect the cycles that a failed attempt has left, at most once a second: they may hold clients, with their threads and connections.
 
-    With `suit_transactions` Python would look for them only after 100,000 more objects, which an idle process never makes.
+    After `suit_transactions` Python would search for them only after 100,000 more objects, which an idle process never makes.
     """
     global _collected_at
     now = time.monotonic()
@@ -40,16 +40,16 @@ def collect_after_failure() -> None:
 
 
 def suit_columns() -> None:
-    """For a worker of Spark: each slice makes columns of megabytes, one after the other, and drops them.
+    """Tune a worker of Spark: each slice makes and drops columns of megabytes, one after the other.
 
-    glibc takes each from the system and gives it back, so that the kernel fills the same pages with zeros again and again. It keeps them
-    instead.
+    By default glibc takes each from the system and gives it back, so that the kernel zeroes the same pages again and again. Now it keeps
+    them.
     """
     _mallopt({_M_TRIM_THRESHOLD: _KEPT_BYTES, _M_MMAP_THRESHOLD: _LARGEST_BYTES})
 
 
 def give_back() -> None:
-    """Give freed memory back to the system, that of threads' arenas too: glibc keeps it there otherwise."""
+    """Return freed memory to the system, also from threads' arenas, where glibc would keep it."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: longer with every failure, up to a bound, never in step with others."""
+"""The wait before the next attempt: longer with every failure, up to a bound, and random so that processes do not retry together."""
 
 import random
 
@@ -13,7 +13,7 @@ class Backoff:
 
     def next(self) -> float:
         """Count a failure and return the seconds to wait."""
-        # The exponent is bounded, or weeks of failures overflow a float.
+        # Without a bound on the exponent, weeks of failures would overflow a float.
         full = min(self._most_s, self._least_s * 2.0 ** min(self.failures, 32))
         self.failures += 1
         return full * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""How this process names itself to people. A container may give its host no name, and its user none (OpenShift)."""
+"""The names of this process for people. In a container neither host nor user need have one (OpenShift)."""
 
 import os
 import pwd
@@ -8,12 +8,12 @@ from service.printable import printable
 
 
 def host_name() -> str:
-    """Return the host's name, "unnamed" where it has none."""
+    """Return the host's name, or "unnamed"."""
     return printable(socket.gethostname()) or "unnamed"
 
 
 def user_name() -> str:
-    """Return the name of the process' user, its number where it has none. The environment (LOGNAME) could name another."""
+    """Return the name of the process' user, or its number. Ignores the environment (LOGNAME), which could name another user."""
     user = os.geteuid()
     try:
         return printable(pwd.getpwuid(user).pw_name) or str(user)

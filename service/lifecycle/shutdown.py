@@ -17,15 +17,14 @@ _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 _log = structlog.get_logger()
 
 LONGEST_END_S = 30.0
-"""An orderly end has bounds of its own (relay.py); this is for one that hangs unexpectedly."""
+"""An orderly end has its own bounds (relay.py); this one is for an end that hangs unexpectedly."""
 
 
 @contextmanager
 def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S) -> Iterator[None]:
-    """Set `stop` at the first signal, end the process with 128 + signal at the second, or `longest_end_s` later. Main thread only.
+    """Set `stop` at the first signal; exit with 128 + signal at the second, or `longest_end_s` later. Main thread only.
 
-    A thread waits for the signals instead of a handler, because a handler may run while its own thread holds the very
-    lock that setting an event needs.
+    A thread waits for the signals. A handler could run while its own thread holds the lock that setting an event needs.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     done = threading.Event()
@@ -37,10 +36,10 @@ def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S)
             if first is not None and time.monotonic() - first[1] > longest_end_s:
                 _log.warning("end_forced", waited_s=longest_end_s)
                 os._exit(128 + first[0])
-            # CPython returns an empty record, not None, when the process was stopped and continued (SIGSTOP) while it waited.
+            # CPython returns an empty record, not None, if the process was stopped and continued (SIGSTOP) meanwhile.
             if received is None or received.si_signo not in _SIGNALS:
                 continue
-            # `stop` may be set without any signal: while `run` ends by itself the first one asks for the end that is under way.
+            # Even if `stop` was set without a signal, only the second signal forces the end.
             if first is not None:
                 os._exit(128 + received.si_signo)
             first = received.si_signo, time.monotonic()
@@ -62,7 +61,7 @@ def stop_on_handled_signals(stop: threading.Event) -> Iterator[None]:
     """Set `stop` at the first signal; the second one ends the process. Main thread only. For a process that starts others, which would
     inherit blocked signals.
 
-    The handler only puts into a queue, whose C code may be interrupted by itself; a thread sets the event, which takes a lock.
+    The handler only puts into a queue, whose C code is reentrant. A thread sets the event, because that takes a lock.
     """
     received: SimpleQueue[int | None] = SimpleQueue()
     has_come = False

@@ -22,7 +22,7 @@ from service.errors import SettingsError
 
 
 def plugin(section: str, name: str, own: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """Return the plugin of `[section] login = name`. `own`: those that this project brings. Raises SettingsError."""
+    """Return the plugin of `[section] login = name`. `own`: the plugins of this project. Raises SettingsError."""
     group = f"spark_outbox.{section}_login"
     found = {each.name: each for each in entry_points(group=group)}
     if name in found:

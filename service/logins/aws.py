@@ -21,7 +21,7 @@ def region_of(hosts: str) -> str:
 
 
 def kafka_token(bootstrap_servers: str) -> tuple[str, float]:
-    """For MSK. Raises SettingsError without its package."""
+    """Return a token for MSK and its expiry. Raises SettingsError without its package."""
     try:
         from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
     except ImportError as error:
@@ -31,13 +31,13 @@ def kafka_token(bootstrap_servers: str) -> tuple[str, float]:
 
 
 def postgres_password(host: str, port: int, user: str) -> str:
-    """For RDS and Aurora: good for 15 minutes. Raises SettingsError without its package."""
+    """Return a password for RDS or Aurora, valid for 15 minutes. Raises SettingsError without its package."""
     try:
         import boto3
     except ImportError as error:
         raise missing("aws", error) from error
     region = region_of(host)
-    with _making:  # boto3's default session is not made for threads
+    with _making:  # boto3's default session is not thread-safe
         client = boto3.client("rds", region_name=region)
     password: str = client.generate_db_auth_token(DBHostname=host, Port=port, DBUsername=user, Region=region)
     return password

@@ -1,4 +1,4 @@
-"""Google Cloud: access tokens, by its application default credentials."""
+"""Google Cloud: access tokens, by the application default credentials."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ _POSTGRES = "https://www.googleapis.com/auth/sqlservice.login"
 
 
 def kafka_token(bootstrap_servers: str) -> tuple[str, float]:
-    """For Managed Service for Apache Kafka: an access token in the form of a JWT. Raises SettingsError without its package."""
+    """Return a token for Managed Service for Apache Kafka: an access token as a JWT. Raises SettingsError without its package."""
     found = _refreshed(_KAFKA)
     expires_at = found.expiry.replace(tzinfo=UTC).timestamp()
     claims = {
@@ -30,7 +30,7 @@ def kafka_token(bootstrap_servers: str) -> tuple[str, float]:
 
 
 def postgres_password(host: str, port: int, user: str) -> str:
-    """For Cloud SQL. Raises SettingsError without its package."""
+    """Return a password for Cloud SQL. Raises SettingsError without its package."""
     token: str = _refreshed(_POSTGRES).token
     return token
 

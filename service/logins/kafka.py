@@ -2,7 +2,7 @@
 
 Executors receive only data: a client's options, which name the login. The code that makes a client passes them to `logged_in`.
 
-A long-lived client whose credentials were refused is made again, with the secrets as they are then: service/kafka/renewable_client.py.
+A long-lived client whose credentials were refused is replaced, with the secrets of that moment: service/kafka/renewable_client.py.
 """
 
 import functools
@@ -27,15 +27,15 @@ _OWN: Mapping[str, Callable[[str], tuple[Any, ...]]] = {
     "google": google.kafka_token,
 }
 NO_TOKEN = "[kafka] login = "
-"""Begins the text of an error that means: there is no token."""
-# librdkafka asks for the next token when 80 % of the life of the last one are over: it has to be another one by then.
+"""The beginning of the message of an error without a token."""
+# librdkafka asks for the next token after 80 % of the last one's life: it must be a new one by then.
 _RENEW_AFTER = 0.7
-# A login that fails is not asked again before.
+# Seconds before a failed login is asked again.
 _PAUSE_S = 10.0
 
 
 class LoginFailedError(UnavailableError, KafkaException):
-    """A login gave no token. For the code that uses Kafka this is a Kafka that does not answer."""
+    """A login gave no token. Code that uses Kafka treats it as a Kafka that does not answer."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(KafkaError(KafkaError._TRANSPORT, reason))
@@ -54,7 +54,7 @@ class KafkaToken(NamedTuple):
 
 
 class TokenSource:
-    """The newest token of a login. Thread-safe: librdkafka asks in a thread of each client."""
+    """The newest token of a login. Thread-safe: each client's thread asks for it."""
 
     def __init__(self, login: str, bootstrap_servers: str) -> None:
         self._login = login
@@ -65,11 +65,11 @@ class TokenSource:
         self._failed: LoginFailedError | SettingsError | None = None
 
     def token(self) -> KafkaToken:
-        """Return one that has not expired, a new one where the last is old. Raises LoginFailedError, SettingsError."""
+        """Return a valid token, a new one if the last is old. Raises LoginFailedError, SettingsError."""
         token = self._good()
         if token is not None and time.time() < self._renew_at:
             return token
-        # One asks; the others have a good token, or wait for the answer.
+        # One thread asks; the others have a valid token, or wait for the answer.
         if not self._lock.acquire(blocking=token is None):
             assert token is not None
             return token
@@ -84,7 +84,7 @@ class TokenSource:
             self._lock.release()
 
     def for_librdkafka(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
-        """The callback, in a thread of the client's own. Where it raises, librdkafka asks again after ten seconds."""
+        """Called back in a thread of the client. If it raises, librdkafka asks again after ten seconds."""
         try:
             token = self.token()
         except (LoginFailedError, SettingsError) as error:
@@ -101,7 +101,7 @@ class TokenSource:
         try:
             made = self._made(now)
         except (LoginFailedError, SettingsError) as error:
-            # After the call, which may have waited for long: the others that wait get this answer, too. Its frames may hold a token.
+            # Noted after the call, which may take long: the waiting threads get this answer, too. Its frames may hold a token.
             self._failed, self._renew_at = without_traceback(error), time.time() + _PAUSE_S
             if (former := self._good()) is not None:
                 left_s = round(former.expires_at - time.time())
@@ -133,14 +133,14 @@ class TokenSource:
 
 @functools.cache
 def token_source(login: str, bootstrap_servers: str) -> TokenSource:
-    """Return the one of this process."""
+    """Return this process' source of a login's tokens."""
     return TokenSource(login, bootstrap_servers)
 
 
 def logged_in(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a client, `KafkaSettings.client()`, with a source of tokens if they name a login.
 
-    A client without its first token would only say after ten seconds that it has none. Raises LoginFailedError, SettingsError.
+    A client without its first token would report that only after ten seconds. Raises LoginFailedError, SettingsError.
     """
     login = named_login(options)
     if login is None:

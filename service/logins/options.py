@@ -1,6 +1,4 @@
-"""How `[kafka] login` stands in a client's options: as `sasl.oauthbearer.config`, which librdkafka leaves to the code that gives the
-tokens.
-"""
+"""How a client's options hold `[kafka] login`: as `sasl.oauthbearer.config`, which librdkafka passes to the token callback unread."""
 
 from collections.abc import Mapping
 
@@ -32,6 +30,6 @@ def with_login(
 
 
 def named_login(options: Mapping[str, object]) -> str | None:
-    """Return the login that a client's options name; None: none."""
+    """Return the login that a client's options name, or None."""
     config = str(options.get(_CONFIG, ""))
     return config.removeprefix(_PREFIX) if config.startswith(_PREFIX) else None

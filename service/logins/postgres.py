@@ -1,4 +1,4 @@
-"""`[postgres] login`: a password that is made for each connection.
+"""`[postgres] login`: a new password for each connection.
 
 A password in `dsn_file`: db/connection.py reads it again for each connection.
 """
@@ -23,12 +23,13 @@ _OWN: Mapping[str, Callable[[str, int, str], str]] = {
 def by_login(settings: PostgresSettings) -> dict[str, Any]:
     """Return the password for a new connection as libpq's option; nothing without a login.
 
-    Raises SettingsError for a DSN that would tell it in clear, or does not say to whom; UnavailableError where the login gives none.
+    Raises SettingsError for a DSN that would send the password in clear text, or does not name one host and a user; UnavailableError if
+    the login gives none.
     """
     if settings.login is None:
         return {}
     if conninfo_to_dict(settings.dsn.get_secret_value()).get("service"):
-        # What it stands for is known only by changing the environment, which other threads read.
+        # A service's options can be read only by changing the environment, which other threads read.
         raise SettingsError(
             f"[postgres] login = {settings.login!r} needs a dsn with its host and user in it, instead of a service"
         )

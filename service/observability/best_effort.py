@@ -1,4 +1,4 @@
-"""Measurements beside the work must never end it: their failure is logged once, and the work continues."""
+"""Measurements must never end the work: their failure is logged once, and the work continues."""
 
 import threading
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _told: set[tuple[str, str]] = set()
 def best_effort(what: str, *through: type[Exception]) -> Iterator[None]:
     """Keep the block's exceptions from its caller; also a decorator, whose function then returns None.
 
-    Logged with its traceback once for each `what` and kind of exception. Exceptions of `through` are the caller's.
+    Logs each `what` and kind of exception once, with its traceback. Exceptions of `through` reach the caller.
     """
     try:
         yield

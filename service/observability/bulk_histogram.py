@@ -10,10 +10,10 @@ from prometheus_client.registry import Collector
 
 
 class BulkHistogram(Collector):
-    """Without labels. Thread-safe."""
+    """A histogram without labels. Thread-safe."""
 
     def __init__(self, name: str, text: str, bounds: Sequence[float], registry: CollectorRegistry) -> None:
-        """`bounds`: upper ones, each included in its bucket, ascending; the bucket without a bound is added."""
+        """`bounds`: the ascending upper bounds, each inclusive; the bucket without a bound is added."""
         self._name, self._text = name, text
         self._bounds = [*bounds, float("inf")]
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class BulkHistogram(Collector):
         registry.register(self)
 
     def observe_all(self, values: Iterable[float]) -> None:
-        """Take every value once."""
+        """Observe each value."""
         ascending = sorted(values)
         up_to = [bisect_right(ascending, bound) for bound in self._bounds]
         with self._lock:

@@ -1,35 +1,35 @@
-"""A bound on the connections of a server, under which strangers take no slot from those who have something to ask."""
+"""A bound on the connections of a server: clients that only connect take no slot from those that send a request."""
 
 from collections import Counter
 from typing import Protocol
 
 
 class Connection(Protocol):
-    """One that can make room."""
+    """A connection that can be closed to make room."""
 
     @property
     def address(self) -> str:
-        """Of the host that has connected."""
+        """The address of the client's host."""
 
     @property
     def rank(self) -> int:
-        """0 while it has asked nothing; the more it is worth keeping, the greater."""
+        """0 before its request; connections of a greater rank are kept longer."""
 
     def drop(self) -> None:
         """Close it at once."""
 
 
 class ConnectionLimit:
-    """The open connections of one server. Of its event loop's thread.
+    """The open connections of one server. Used only in its event loop's thread.
 
-    A new one is always let in. Where it is one too many, the address with the most connections makes room, so a stranger takes no slot of
-    another address. Of its connections the first of the lowest rank goes: a client with a request sends it at once, so clients that connect
-    and wait, however often, keep nobody out.
+    A new connection is always accepted. If it exceeds the limit, one of the address with the most connections is closed, so a client takes
+    no slot of another address. The oldest connection of the lowest rank is closed: a client with a request sends it at once, so clients
+    that only connect keep nobody out.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._connections: dict[Connection, None] = {}  # in the order in which they came
+        self._connections: dict[Connection, None] = {}  # in the order in which they were opened
 
     def enter(self, new: Connection) -> None:
         """Take a connection in."""

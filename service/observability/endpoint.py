@@ -1,6 +1,6 @@
 """The HTTP endpoint of a service: `/metrics` for Prometheus, `/healthz` and `/readyz` for the supervisor of its process.
 
-Neither TLS nor a password: for the network of the operators only. http_server.py bounds what a stranger there can do.
+It has neither TLS nor a password: only the operators' network may reach it. http_server.py bounds what a stranger there can do.
 """
 
 import socket
@@ -24,7 +24,7 @@ _OPEN_METRICS = "application/openmetrics-text"
 def pages(
     collectors: Sequence[Collector], healthy: Callable[[], HealthVerdict], ready: Callable[[], HealthVerdict]
 ) -> dict[str, Page]:
-    """Return the three pages of a service. `collectors` have different metrics."""
+    """Return the three pages of a service. `collectors`: each with its own metrics."""
     together = _Together(collectors)
     return {
         "/metrics": lambda accept: _metrics(together, accept),
@@ -37,7 +37,7 @@ def pages(
 def served(host: str, port: int, pages: Mapping[str, Page], another_port: str) -> Iterator[int]:
     """Serve `pages`, {path: page}, until the block ends; yield the port, which the system chooses for 0.
 
-    Raises SettingsError where the address cannot be opened; `another_port` names the setting that gives another one.
+    Raises SettingsError if the address cannot be opened; `another_port`: the setting for another port.
     """
     try:
         listening = listen(host, port)
@@ -52,12 +52,12 @@ def served(host: str, port: int, pages: Mapping[str, Page], another_port: str) -
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; the system chooses the port for 0. Raises OSError, UnicodeError where the host is no name at all."""
+    """Return a listening socket; the system chooses the port for 0. Raises OSError, UnicodeError if the host cannot be a name."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = found[0]
     listening = socket.socket(family, kind, protocol)
     try:
-        # The port of the process before; not shared: a second process on the same port is an error, not a partner.
+        # Reuse the port of the process before, but share none: a second process on the same port is an error.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen()
@@ -77,12 +77,12 @@ class _Together(Collector):
 
 
 def _metrics(collector: Collector, accept: str) -> HttpResponse:
-    # Only whether it is named: the library raises for a version that is no number, and anybody may ask.
+    # Check only the format's name: the library raises for a version that is not a number, and anybody may ask.
     encode, content_type = choose_encoder(_OPEN_METRICS if _OPEN_METRICS in accept else "")
     return HttpResponse(200, content_type, encode(collector))
 
 
 def _verdict(word: str, verdict: HealthVerdict) -> HttpResponse:
-    # People ask with curl, and a reason may quote foreign text.
+    # People use curl, and a reason may quote foreign text.
     body = printable_json(json_text(verdict.as_json(word))) + "\n"
     return HttpResponse(200 if verdict.holds else 503, "application/json", body.encode())

@@ -1,4 +1,4 @@
-"""Prometheus gauges that are put together when somebody asks for them."""
+"""Prometheus gauges that are computed at each scrape."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -6,13 +6,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 Gauges = Mapping[str, tuple[str, Sequence[str]]]
-"""{name: (help text, names of the labels)}, in the order in which they are shown."""
+"""{name: (help text, names of the labels)}, in the order of the page."""
 Sample = tuple[str, Sequence[str], float]
 """(name of the gauge, values of its labels, value)"""
 
 
 def families(gauges: Gauges, samples: Iterable[Sample] = ()) -> list[Metric]:
-    """Return the gauges with these samples, also those without any."""
+    """Return all gauges with their samples, even those without any."""
     made = {name: GaugeMetricFamily(name, text, labels=labels) for name, (text, labels) in gauges.items()}
     for name, labels, value in samples:
         made[name].add_metric(labels, value)
@@ -20,7 +20,7 @@ def families(gauges: Gauges, samples: Iterable[Sample] = ()) -> list[Metric]:
 
 
 class LiveGauges(Collector):
-    """Gauges with the values of the moment at which they are asked for."""
+    """Collects gauges with their values at the scrape."""
 
     def __init__(self, gauges: Gauges, samples: Callable[[], Iterable[Sample]]) -> None:
         self._gauges = gauges

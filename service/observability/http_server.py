@@ -1,10 +1,10 @@
-"""A small HTTP server for a few pages, which strangers can neither fill nor hold up.
+"""A small HTTP server for a few pages, which strangers can neither fill nor delay.
 
-One thread reads all requests, so a connection costs a descriptor until its request is complete. It has a second for that, and where all
-slots are taken, the address with the most connections makes room for a new one (connection_limit.py). Each page is made in a thread of its
-own, one at a time for all who ask, so that one that hangs or is asked for too often holds up no other.
+One thread reads all requests, so a connection costs only a descriptor until its request is complete, within a second. If all slots are
+taken, a connection of the address with the most is closed for a new one (connection_limit.py). Each page is made in its own thread, once
+for all clients that wait for it, so that a page that hangs or is requested too often delays no other.
 
-A connection is good for one request. Bytes after the request are not read.
+A connection serves one request. Bytes after the request are not read.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ _log = structlog.get_logger()
 
 MOST_CONNECTIONS = 128
 REQUEST_S = 1.0
-"""Within which a request must be complete."""
+"""Seconds within which a request must be complete."""
 _ANSWER_S = 10.0
-"""Within which it must be answered and the answer taken. A client that reads slowly makes room for others earlier."""
+"""Seconds within which it must be answered and the client must have read the answer. A slow client may be closed earlier for others."""
 _MOST_REQUEST_BYTES = 16_384
-# Fewer at once than there are slots: each connection is read once, at the least, before it may have to make room.
+# Fewer at once than slots, so that each connection is read at least once before it may be closed for another.
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 1_024
 _JOIN_S = 3.0
@@ -90,11 +90,11 @@ async def _end(server: asyncio.Server, connections: ConnectionLimit) -> None:
     while accepting := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(accepting)
     connections.drop_all()
-    await asyncio.sleep(0)  # they close their sockets
+    await asyncio.sleep(0)  # lets the transports close their sockets
 
 
 class _Pool:
-    """The state that all connections share, and the clients that wait for each page. Of the loop's thread."""
+    """The state that all connections share, and the clients that wait for each page. Used only in the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pages: Mapping[str, Page]) -> None:
         self.loop = loop
@@ -106,7 +106,7 @@ class _Pool:
         self.connections = ConnectionLimit(MOST_CONNECTIONS)
 
     def ask(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
-        """Have a page made; `answer` is called with it. Requests for the same page while it waits for its turn get the same answer."""
+        """Start making a page, and call `answer` with it. Requests for the page that wait for their turn get the same answer."""
         if path not in self._pages:
             answer(text(404, f"there is no {path} here, only {', '.join(sorted(self._pages))}"))
             return
@@ -115,7 +115,7 @@ class _Pool:
             self._make_next(path)
 
     def forget(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
-        """Make nothing for clients that have gone: otherwise the pages of clients that do not wait hold up those of clients that do."""
+        """Withdraw the request of a client that is gone: its page would delay those of waiting clients."""
         answers = self._waiting.get(path, {}).get(accept, [])
         if answer in answers:
             answers.remove(answer)
@@ -131,7 +131,7 @@ class _Pool:
 
         def make() -> None:
             found = _made(self._pages[path], path, accept)
-            with contextlib.suppress(RuntimeError):  # the loop is closed
+            with contextlib.suppress(RuntimeError):  # if the loop is closed
                 self.loop.call_soon_threadsafe(made, found)
 
         def made(found: HttpResponse) -> None:
@@ -142,7 +142,7 @@ class _Pool:
 
         self._being_made.add(path)
         try:
-            # A daemon: a page that hangs must not hold up the end of the process.
+            # A daemon: a hanging page must not delay the end of the process.
             threading.Thread(target=make, name="endpoint page", daemon=True).start()
         except RuntimeError as error:
             self.loop.call_soon(made, text(503, f"{path} cannot be made now: {error}"))
@@ -187,13 +187,13 @@ class _Connection(asyncio.Protocol):
         return int(self.has_asked and not self._has_ended)
 
     def drop(self) -> None:
-        """Close it at once, whatever is not sent yet."""
+        """Close the connection at once, even before its answer is sent."""
         self._pool.connections.leave(self)
         self._transport.abort()
 
     def eof_received(self) -> bool:
         self._has_ended = True
-        return self.has_asked  # it may have closed its half and wait for the answer
+        return self.has_asked  # a client may close its half and wait for the answer
 
     def data_received(self, data: bytes) -> None:
         if self.has_asked:
@@ -236,7 +236,7 @@ class _Connection(asyncio.Protocol):
             f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\nCache-Control: no-store\r\n\r\n"
         )
         self._transport.write(head.encode("latin-1") + (answer.body if with_body else b""))
-        self._transport.close()  # once it is sent
+        self._transport.close()  # after the answer is sent
 
 
 def _accept(headers: list[str]) -> str:

@@ -1,7 +1,8 @@
 """Structured logs of both services: stable event names and keys, no payloads, no secrets.
 
-Every line begins with time, level and event, then says what it is about (batch, lane, replay), then the rest as the code gives it.
-A line that cannot be written is lost, and the next one that can be is followed by how many were: no log ends or holds up the work.
+Every line has time, level and event, then its object (batch, lane, replay), then the rest in the code's order.
+A line that cannot be written is lost; after the next written line, the number of lost lines is logged. So logging never ends or delays the
+work.
 """
 
 import logging
@@ -20,16 +21,16 @@ from service.settings import LogSettings
 
 _FIRST = ("timestamp", "level", "event", "batch", "batch_id", "replay", "epoch", "lane")
 
-# How long a line waits for the reader of a pipe, unless the line before waited in vain.
+# Seconds that a line waits for the reader of a pipe, unless the line before it waited in vain.
 _PATIENCE_MS = 200
 
 _of_process: dict[str, object] = {}
 _lost_lines = 0
-"""Since the last line that could be written."""
+"""Lost lines since the last written one."""
 
 
 def identify(**ids: object) -> None:
-    """Say these ids, by their names in SQL, in every line of this process from now on; None: no longer."""
+    """Put these ids, by their names in SQL, in every line of this process from now on; None removes one."""
     for name, value in ids.items():
         _of_process[name] = value
         if value is None:
@@ -37,22 +38,22 @@ def identify(**ids: object) -> None:
 
 
 class Lines:
-    """Writes lines to a stream that may be full, closed or read by nobody. Thread-safe."""
+    """Writes lines to a stream that may be full, closed or without a reader. Thread-safe."""
 
     def __init__(self, stream: IO[str] | None) -> None:
-        """`stream`: None where the process was started without one."""
+        """`stream`: None if the process has no stderr."""
         self._stream = stream
         self._lock = threading.Lock()
         self._patience_ms = _PATIENCE_MS
         self._rest = b""
-        """The rest of a line of which only a part could be written."""
+        """The unwritten rest of a line that was written in part."""
         try:
             self._descriptor = None if stream is None else stream.fileno()
         except (OSError, ValueError):
             self._descriptor = None  # text in memory
 
     def msg(self, line: str) -> None:
-        """Write one line. Raises OSError or ValueError where it is lost."""
+        """Write one line. Raises OSError or ValueError if it is lost."""
         with self._lock:
             if self._descriptor is not None:
                 self._write(self._descriptor, f"{line}\n".encode("utf-8", "backslashreplace"))
@@ -69,7 +70,7 @@ class Lines:
             if not room.poll(self._patience_ms):
                 self._patience_ms = 0
                 raise BlockingIOError("nobody reads the log")
-            # A pipe that has room takes so much without waiting.
+            # A writable pipe takes this much without blocking.
             line = line[os.write(descriptor, line[: select.PIPE_BUF]) :]
             self._rest = b"\n"
         self._rest, self._patience_ms = b"", _PATIENCE_MS
@@ -105,7 +106,7 @@ def configure(settings: LogSettings) -> None:
 
 
 def _best_effort(level: int) -> type[structlog.typing.FilteringBoundLogger]:
-    """Return the class of the loggers: of this level, and lines that fail are counted."""
+    """Return the class of the loggers, with this level, that counts failed lines."""
     filtering: Any = structlog.make_filtering_bound_logger(level)
 
     class BestEffortLogger(filtering):  # type: ignore[misc]
@@ -130,12 +131,12 @@ def _identified(
 
 
 def _ordered(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Put the keys first that a reader looks for; the rest stays in the order of the call."""
+    """Put the keys that a reader looks for first; the others keep the order of the call."""
     return {name: line[name] for name in _FIRST if name in line} | dict(line)
 
 
 def _printable(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Foreign text is in many lines, and people read them on a terminal. Other values are shown by their `repr`, which escapes."""
+    """Escape strings: many lines hold foreign text, and people read them on a terminal. Other values are shown by `repr`, which escapes."""
     return {
         name: printable(value, keep="\n\t") if isinstance(value, str) else value
         for name, value in line.items()
@@ -143,7 +144,7 @@ def _printable(_logger: object, _method: str, line: structlog.typing.EventDict) 
 
 
 def _indented(_logger: object, _method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """A message that a traceback ends with may be foreign text of several lines: none may be taken for a line of the log."""
+    """Indent a traceback: its last message may be foreign text of several lines, none of which may look like a line of the log."""
     if "exception" in line:
         line["exception"] = textwrap.indent(line["exception"], "    ")
     return line

@@ -1,7 +1,7 @@
-"""Whether the loops of a process turn, for `/healthz`. A loop that waits for a server that is away turns, one that hangs does not.
+"""Whether the loops of a process turn, for `/healthz`. A loop that waits for an absent server still turns; a loop that hangs does not.
 
-Each loop reports how long it may take until its next turn: its waits are bounded by the settings. Only a loop that is late beyond that
-and a grace is taken for hung, so a process that waits for Kafka or Postgres for days stays healthy.
+Each loop reports the longest time until its next turn, because the settings bound its waits. Only a loop that is late by more than a grace
+counts as hung, so a process that waits for Kafka or Postgres for days stays healthy.
 """
 
 import threading
@@ -16,32 +16,32 @@ Clock = Callable[[], float]
 
 
 class LifeSign(Protocol):
-    """Says that a loop turns, as `Loop.turn` does."""
+    """Reports that a loop turns, as `Loop.turn` does."""
 
     def __call__(self, within_s: float | None = None, doing: str = "") -> None: ...
 
 
 def unwatched(within_s: float | None = None, doing: str = "") -> None:
-    """For what no loop runs."""
+    """For work that no loop runs."""
 
 
 class Loop:
-    """One loop, its own thread's to turn; anybody may read it."""
+    """One loop. Only its own thread turns it; any thread may read it."""
 
     def __init__(self, within_s: float, clock: Clock) -> None:
         self._within_s = within_s
         self._clock = clock
         self.ended_by: str | None = None
-        """The exception that ended it, None while it turns."""
+        """The exception that ended the loop; None while it turns."""
         self.turn()
 
     def turn(self, within_s: float | None = None, doing: str = "") -> None:
-        """Say that the loop turns, that its next turn comes within `within_s` seconds (None: as ever), and what it does until then."""
-        # One assignment, so that a reader never sees half of it.
+        """Report that the loop turns, what it does now, and that its next turn comes within `within_s` seconds (None: the usual time)."""
+        # One assignment, so that a reader never sees a part of it.
         self.turned = self._clock(), self._within_s if within_s is None else within_s, doing
 
     def late_s(self) -> float:
-        """Return for how many seconds it has been late beyond what it said itself; 0 or less while it is not."""
+        """Return how many seconds the loop exceeds the time that it reported; 0 or less if it does not."""
         turned_at, within_s, _ = self.turned
         return self._clock() - turned_at - within_s
 
@@ -50,7 +50,7 @@ class Loops:
     """All loops of a process. Thread-safe."""
 
     def __init__(self, grace_s: float, clock: Clock = time.monotonic) -> None:
-        """`grace_s`: how late a loop may be beyond what it said itself."""
+        """`grace_s`: by how much a loop may exceed the time that it reported."""
         self._grace_s = grace_s
         self._clock = clock
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Loops:
 
     @contextmanager
     def loop(self, name: str, within_s: float) -> Iterator[Loop]:
-        """Watch the loop inside the block. One that ends by an exception stays on the list: a thread that died turns no more."""
+        """Watch the loop inside the block. A loop that ends by an exception stays listed, because a dead thread no longer turns."""
         loop = Loop(within_s, self._clock)
         with self._lock:
             self._loops[name] = loop
@@ -67,7 +67,7 @@ class Loops:
         except BaseException as error:
             loop.ended_by = type(error).__name__
             raise
-        # The same name may already be that of the thread that follows this one.
+        # The name may already belong to the thread that follows this one.
         with self._lock:
             if self._loops.get(name) is loop:
                 del self._loops[name]

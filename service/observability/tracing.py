@@ -1,9 +1,8 @@
 """Spans for OpenTelemetry: one for each committed batch, one for each Kafka transaction, linked to the batches that it carries.
 
-The ids of a batch's span follow from the outbox and the batch's number alone, so the publisher can link to it, and SQL can name
-it, though nobody stores it: the trace id is `md5(outbox_uuid || '/' || batch_id)`, the span id its first half. Without
-`[tracing] endpoint` nothing is imported or computed. Sent by a thread of their own, in groups; a collector that is away costs
-spans, never work.
+The ids of a batch's span follow from the outbox and the batch's number alone, so publisher and SQL can name the span although nobody stores
+it: the trace id is `md5(outbox_uuid || '/' || batch_id)`, the span id its first half. Without `[tracing] endpoint` nothing is imported or
+computed. A thread sends the spans in groups; an absent collector costs spans, never work.
 """
 
 import logging
@@ -37,7 +36,7 @@ def trace_id(outbox: UUID, batch_id: int) -> str:
 
 
 class _Complaints(logging.Handler):
-    """OpenTelemetry's messages about an unavailable collector, as log lines; the same text once."""
+    """Logs OpenTelemetry's messages about an unavailable collector, each text once."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -54,9 +53,9 @@ class _Complaints(logging.Handler):
 def sending(
     settings: TracingSettings, service: str, exporter: "SpanExporter | None" = None
 ) -> Iterator[None]:
-    """Send spans within the block if the settings name an endpoint, and at its end what is left. `exporter`: instead of what they name.
+    """Send spans within the block, and the rest at its end, if the settings name an endpoint. `exporter` replaces that endpoint.
 
-    Raises SettingsError where the extra `otel` is missing.
+    Raises SettingsError if the extra `otel` is missing.
     """
     global _provider
     if settings.endpoint is None:
@@ -89,13 +88,13 @@ def sending(
 
 
 def about(outbox: UUID) -> None:
-    """From now on this process works on that outbox; before, no span is made."""
+    """Name the outbox of this process' spans; before that, none is made."""
     global _outbox
     _outbox = outbox
 
 
 def is_on() -> bool:
-    """Whether spans are sent; otherwise their data need not be prepared."""
+    """Return whether spans are sent; otherwise their data need not be prepared."""
     return _provider is not None
 
 
@@ -126,7 +125,7 @@ def transaction(batches: Iterable[int], took_s: float, attributes: Mapping[str, 
 
     from service.observability.tracing_ids import span_context
 
-    # A transaction of a lane that is far behind may have rows of more batches; the last ones are linked.
+    # A transaction of a lane that is far behind may have rows of more batches; only the last ones are linked.
     linked = sorted(set(batches))[-_MOST_LINKS:]
     now_ns = time.time_ns()
     span = _provider.get_tracer("spark-outbox").start_span(

@@ -1,4 +1,4 @@
-"""Ids of spans that follow from what they are about. Imports OpenTelemetry: only where spans are sent."""
+"""Ids of spans, derived from their objects. Imports OpenTelemetry, so only processes that send spans import it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ _given: ContextVar[str | None] = ContextVar("given", default=None)
 
 @contextmanager
 def given(trace_id: str) -> Iterator[None]:
-    """Give the span that the block starts this trace id, and the first half of it as its own."""
+    """Give the span that the block starts this trace id, and its first half as span id."""
     token = _given.set(trace_id)
     try:
         yield
@@ -29,14 +29,14 @@ def span_context(trace_id: str) -> SpanContext:
 
 
 class GivenIds(RandomIdGenerator):
-    """Random ones, where none are given."""
+    """Generates random ids, except inside `given`."""
 
     def generate_trace_id(self) -> int:
-        """Return the given one, else a random one."""
+        """Return the given trace id, else a random one."""
         found = _given.get()
         return super().generate_trace_id() if found is None else int(found, 16)
 
     def generate_span_id(self) -> int:
-        """Return the one that belongs to the given trace, else a random one."""
+        """Return the span id of the given trace, else a random one."""
         found = _given.get()
         return super().generate_span_id() if found is None else int(found[:_SPAN_DIGITS], 16)

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class HealthVerdict:
-    """`reasons`: why not; none: yes. `details`: what else the answer shows, ready for JSON."""
+    """`reasons`: why the answer is no; none: yes. `details`: further JSON-ready content."""
 
     reasons: list[str]
     details: dict[str, Any] = field(default_factory=dict)

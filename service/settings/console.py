@@ -64,14 +64,14 @@ class ConsoleSettings(Section):
 
     @property
     def is_local(self) -> bool:
-        """Whether only programs of this host can reach it."""
+        """Whether only programs of this host can reach the console."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
 
     def token_now(self) -> str:
-        """Return the token, as its file has it now. Empty, which is nobody's, where there is none, or none that may be used."""
+        """Return the token, as its file has it now; empty, which admits nobody, if there is no valid token."""
         if self.token_file is None:
             return "" if self.token is None else self.token.get_secret_value()
         try:
@@ -81,6 +81,6 @@ class ConsoleSettings(Section):
         return found if len(found) >= _LEAST_TOKEN else ""
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the token; takes as long for any other one of its length."""
+        """Return whether this is the token, in a time that depends only on its length."""
         token = self.token_now()
         return bool(token) and hmac.compare_digest(token.encode(), given.encode("utf-8", "replace"))

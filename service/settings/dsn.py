@@ -1,6 +1,6 @@
 """A DSN as a setting: what it may look like, and what messages may show of it.
 
-For libpq user name and password end with the first `@`, if no `/` comes before it. So the rest of a password that is not percent-encoded
+For libpq, user name and password end at the first `@` unless a `/` precedes it. So the rest of a password that is not percent-encoded
 becomes host or database, which messages show. Such a DSN is refused.
 """
 
@@ -40,7 +40,7 @@ def _usable(secret: SecretStr) -> SecretStr:
     if not all(_PORT.fullmatch(port) for port in str(parts.get("port") or "").split(",")):
         raise ValueError(f"the DSN has a port that is no number: {_ENCODE}")
     hosts = f"{parts.get('host') or ''},{parts.get('hostaddr') or ''}".split(",")
-    # A socket's folder, or its abstract name.
+    # A socket's folder, or an abstract socket's name.
     if any(not host.startswith(("/", "@")) and re.search("[@/]", host) for host in hosts):
         raise ValueError(f"the DSN has a host with an @ or a /: {_ENCODE}")
     if "://" in str(parts.get("dbname") or ""):
@@ -49,13 +49,13 @@ def _usable(secret: SecretStr) -> SecretStr:
 
 
 PLAIN_MODES = ("disable", "allow", "prefer")
-"""Of `sslmode`: those with which a connection may be made without TLS."""
+"""Values of `sslmode` that allow a connection without TLS."""
 
 Dsn = Annotated[SecretStr, AfterValidator(_usable)]
 
 
 def read_secret(file: Path, name: str) -> str:
-    """Return what the file of a setting holds, without the spaces around it. Raises ValueError."""
+    """Return the content of a setting's file, without the spaces around it. Raises ValueError."""
     try:
         return file.read_text("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -76,27 +76,27 @@ def address(dsn: SecretStr) -> str:
     parts |= given
     hosts = (parts.get("host") or parts.get("hostaddr") or "the local socket").split(",")
     ports = [port or "5432" for port in parts.get("port", "").split(",")]
-    # libpq: one port is every host's.
+    # In libpq, a single port belongs to every host.
     addresses = zip(hosts, ports if len(ports) == len(hosts) else ports[:1] * len(hosts), strict=True)
     return f"{','.join(f'{host}:{port}' for host, port in addresses)}/{parts.get('dbname', '')}"
 
 
 def libpq_options(dsn: SecretStr) -> dict[str, str]:
-    """Return what libpq makes of a DSN: its own options, those of the connection service file, and those of the environment.
+    """Return libpq's options for a DSN: its own, and those of the connection service file and the environment.
 
-    Where the DSN names a service, the environment is changed for a moment: at a start, with one thread.
+    If the DSN names a service, the environment is changed for a moment: call it at a start, with one thread.
     """
     given = {name: str(value) for name, value in conninfo_to_dict(dsn.get_secret_value()).items() if value}
     return _defaults_of_libpq(given.get("service")) | given
 
 
 def is_remote(options: Mapping[str, str]) -> bool:
-    """Whether a host of such options is another machine."""
+    """Return whether a host of such options is another machine."""
     return not all(map(is_local, (options.get("hostaddr") or options.get("host", "")).split(",")))
 
 
 def is_local(host: str) -> bool:
-    """Whether this is a name or an address of this machine's own, or a socket."""
+    """Return whether this is a socket, or a name or address of this machine."""
     host = host.strip().strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -105,9 +105,7 @@ def is_local(host: str) -> bool:
 
 
 def _defaults_of_libpq(service: str | None) -> dict[str, str]:
-    """The options from the environment, and from the connection service file of the service that a DSN names: libpq reads it by the
-    variable alone.
-    """
+    """Return the options of the environment and of the connection service file, which libpq finds only by the variable of the service."""
     if service is None:
         return _told_by_libpq()
     former = os.environ.get("PGSERVICE")

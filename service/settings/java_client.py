@@ -22,7 +22,7 @@ _OIDC = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHa
 
 
 def java_options(options: Mapping[str, str | int | float | bool]) -> dict[str, str]:
-    """Return what of librdkafka's options the Java client has, too; of OAUTHBEARER, the method `oidc`.
+    """Return those of librdkafka's options that the Java client has, too; for OAUTHBEARER, only the method `oidc`.
 
     Raises OSError or ValueError for a file that cannot be read.
     """
@@ -73,7 +73,7 @@ def with_certificates(options: Mapping[str, str | int | float | bool]) -> dict[s
 
 
 def _oidc(given: Mapping[str, str]) -> dict[str, str]:
-    """The client credentials with which a token is fetched."""
+    """Return the client credentials for fetching a token."""
     found = {"sasl.login.callback.handler.class": _OIDC}
     if "sasl.oauthbearer.token.endpoint.url" in given:
         found["sasl.oauthbearer.token.endpoint.url"] = given["sasl.oauthbearer.token.endpoint.url"]

@@ -24,13 +24,13 @@ REMOVED = {
     "restart.window_s": "[restart] reset_after_s ends a succession of restarts. Remove it",
     "session.max_bucket_bytes": "open sessions are bounded for each input partition: [session] max_open_bytes. Remove it",
 }
-"""{section.key: why, and what to do} of settings that this version no longer has: they are refused with a sentence instead of a guess."""
+"""{section.key: reason and remedy} of settings that this version no longer has: they are refused with this sentence instead of a guess."""
 
 
 def load_settings(path: str | Path | None = None) -> Settings:
-    """Read the TOML file at `path`, else at OUTBOX_CONFIG, else `outbox.toml` where it exists, and the environment.
+    """Read the TOML file at `path`, else at OUTBOX_CONFIG, else `outbox.toml` if it exists, and the environment.
 
-    Raises SettingsError that names each wrong key, its value and the nearest known key, or whose the file is.
+    Raises SettingsError that names each wrong key, its value and the nearest known key, or the file's foreign owner.
     """
     named = path or os.environ.get("OUTBOX_CONFIG")
     file = Path(named or "outbox.toml")
@@ -64,7 +64,7 @@ def load_settings(path: str | Path | None = None) -> Settings:
 
 
 def _refuse_of_others(file: Path) -> None:
-    """Raise SettingsError for a file that lies here by chance and that another user wrote: settings name servers, files and code."""
+    """Raise SettingsError for an unnamed file that another user wrote: settings name servers, files and code."""
     try:
         found = (file.stat(), file.lstat())
     except FileNotFoundError:

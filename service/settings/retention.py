@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from service.settings.dsn import Dsn, dsn_from
 from service.settings.section import EmptyIsNone, LoggedAddress, Section, require_address
 
-# What needs no escapes in any client's URL.
+# Characters that need no escape in any client's URL.
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.\.?(/|$))[A-Za-z0-9._=-]+)*/?", re.ASCII)
 _ENDPOINT = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/?", re.ASCII)
 
@@ -52,7 +52,7 @@ class RetentionSettings(Section):
         if not value:
             return None
         if value.startswith("s3:"):
-            # Without the text: where a key was put into the URL, it has secrets.
+            # Without the text, which has secrets if a key was put into the URL.
             if not _BUCKET.fullmatch(value):
                 raise ValueError(
                     "it is not s3://BUCKET or s3://BUCKET/PREFIX, of letters, digits and . - _ = (its text is not shown: it may be secret)"

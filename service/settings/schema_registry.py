@@ -1,4 +1,4 @@
-"""Where the schemas of Avro, Protobuf and JSON Schema are: the registry, and how outputs are named there."""
+"""The registry of the schemas of Avro, Protobuf and JSON Schema, and the subjects of outputs."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from service.settings.section import ClientOptions, Section, require_address, secret_options
 
-# Spark repeats a failed task several times, and the job begins again after that: the client need not be patient as well.
+# Spark repeats a failed task several times, and then the job restarts: the client need not retry, too.
 _DEFAULTS: ClientOptions = {"max.retries": 1, "retries.wait.ms": 500}
 
 
@@ -40,9 +40,9 @@ class SchemaRegistrySettings(Section):
         return value
 
     def client(self) -> ClientOptions:
-        """Return the configuration of confluent-kafka's schema registry client; empty where there is no url.
+        """Return the configuration of confluent-kafka's schema registry client; empty if there is no url.
 
-        Raises SettingsError where the file of the secret options cannot be read.
+        Raises SettingsError if the file of the secret options cannot be read.
         """
         if not self.url:
             return {}

@@ -18,7 +18,7 @@ from pydantic import (
 from service.errors import SecretUnreadableError
 
 ClientOptions = dict[str, str | int | float | bool]
-"""Of a server's client, by the names that it gives them."""
+"""Options of a server's client, by the client's names."""
 
 _CLIENT_OPTIONS = TypeAdapter(ClientOptions)
 Milliseconds = Annotated[int, Field(ge=1, le=86_400_000)]
@@ -38,7 +38,7 @@ def _empty_is_none(given: object) -> object:
 
 
 def require_address(url: str) -> None:
-    """Raise ValueError for a URL without a host, or with a port that is no number: the rest of a login without its @ stands there."""
+    """Raise ValueError for a URL without a host or with a port that is not a number, which a login without its @ causes."""
     try:
         parts = urlsplit(url)
         is_address = bool(parts.hostname) and parts.port != 0
@@ -59,12 +59,12 @@ class Section(BaseModel):
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
-        hide_input_in_errors=True,  # it may be a secret, and whoever prints the error's cause would show it
+        hide_input_in_errors=True,  # the value may be a secret, which the error's cause would show
     )
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """Return what a TOML file holds. Raises OSError, ValueError."""
+    """Return the content of a TOML file. Raises OSError, ValueError."""
     try:
         return tomllib.loads(file.read_text("utf-8-sig"))
     except RecursionError:
@@ -74,7 +74,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 def secret_options(section: str, file: Path | None) -> ClientOptions:
     """Return a client's options out of the file that `secret_options_file` of a section names; none without a file.
 
-    It is read each time. Raises SecretUnreadableError where it cannot be read, or holds what is no option.
+    Reads the file each time. Raises SecretUnreadableError if it cannot be read or holds something other than options.
     """
     if file is None:
         return {}

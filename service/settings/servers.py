@@ -1,4 +1,4 @@
-"""Where the two servers are, and the faults that tests inject: what both services need."""
+"""The two servers, and the faults that tests inject: settings of both services."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -65,14 +65,14 @@ class PostgresSettings(Section):
         except ValueError as error:
             raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r}: {error}") from None
         if not found.get_secret_value():
-            # It is about to be written; libpq would take it for its own defaults.
+            # A file that is being written may be empty, which libpq would take as its own defaults.
             raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r} is empty")
         return self.model_copy(update={"dsn": found})
 
     def logged_in_by(
         self, dsn: SecretStr | None, dsn_file: Path | None = None, section: str = "postgres"
     ) -> "PostgresSettings":
-        """Return these settings with the DSN of another section, where it has one, and the file that it is read from."""
+        """Return these settings with another section's DSN and its file, if that section has one."""
         if dsn is None:
             return self
         setting = f"[{section}] dsn (OUTBOX_{section.upper()}__DSN)"
@@ -83,7 +83,7 @@ class PostgresSettings(Section):
         return address(self.dsn)
 
     def database(self) -> str:
-        """Return the name of the database, empty where the DSN leaves it to libpq."""
+        """Return the name of the database, empty if the DSN leaves it to libpq."""
         return str(conninfo_to_dict(self.dsn.get_secret_value()).get("dbname") or "")
 
 
@@ -107,7 +107,7 @@ class KafkaSettings(Section):
 
         The code that makes a client passes it to `logged_in`.
 
-        Raises SecretUnreadableError where the file of the secret options cannot be read, SettingsError where they contradict the login.
+        Raises SecretUnreadableError if the file of the secret options cannot be read, SettingsError if they contradict the login.
         """
         own = self.options | secret_options("kafka", self.secret_options_file)
         if self.login is not None:
@@ -117,15 +117,15 @@ class KafkaSettings(Section):
     def portable_client(self) -> ClientOptions:
         """Return `client()` for another machine: with the text of certificates and keys instead of their paths.
 
-        Raises SecretUnreadableError where a file that they name cannot be read.
+        Raises SecretUnreadableError if a file that they name cannot be read.
         """
         with _files_are_settings():
             return with_certificates(self.client())
 
     def java(self, login: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-        """Return options of Kafka's Java client: what the others say of TLS and SASL, in its words, then `login`, then `java_options`.
+        """Return options of Kafka's Java client: its names for the other options of TLS and SASL, then `login`, then `java_options`.
 
-        Raises SecretUnreadableError where a file that they name cannot be read.
+        Raises SecretUnreadableError if a file that they name cannot be read.
         """
         with _files_are_settings():
             return java_options(self.client()) | dict(login) | self.java_options

@@ -1,1 +1,1 @@
-"""Avro: schemas parsed, whole values, and values stepped over field by field by a plan made of their schema."""
+"""Avro: parses schemas, decodes whole values, and steps over values field by field with a plan compiled from their schema."""

@@ -1,7 +1,7 @@
-"""From an Avro schema to a plan: which fields to step over, and which to keep.
+"""Compiles an Avro schema to a plan: the fields to step over, and those to keep.
 
-Avro values do not say where their fields are, so all before a field must be stepped over; and all behind the last one as well, so that a
-record that is cut off is found now, and not by the transform.
+Avro values do not say where their fields are, so every field before a kept one must be stepped over. The fields after the last kept one are
+stepped over as well, so that a truncated record is found here and not by the transform.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ FieldPath = tuple[str, ...]
 Kept = Literal["text", "time"]
 KeptFields = dict[FieldPath, Kept]
 
-# How many of a logical time's units are a millisecond.
+# Units of a logical time type in a millisecond.
 _UNITS = {
     "timestamp-millis": 1,
     "timestamp-micros": 1_000,
@@ -31,38 +31,38 @@ _UNITS = {
 
 @dataclass(slots=True)
 class Fixed:
-    """So many bytes, whatever they are."""
+    """A fixed number of bytes."""
 
     size: int
 
 
 @dataclass(slots=True)
 class Varint:
-    """An int, a long, or an enum's index where `symbols` are given."""
+    """An int, a long, or, with `symbols`, the index of an enum."""
 
     path: FieldPath | None = None
-    """Where it is kept."""
+    """The field that is kept; None: none."""
     per_ms: int = 0
-    """A time: so many units in a millisecond. 0: not a number that may be kept."""
+    """Units of the time in a millisecond; 0: not a time."""
     symbols: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True)
 class Sized:
-    """Bytes or a string, behind their length."""
+    """Bytes or a string, after their length."""
 
     path: FieldPath | None = None
     most: int | None = None
-    """Bytes that it may have."""
+    """Greatest length in bytes."""
 
 
 @dataclass(slots=True)
 class Union:
-    """One of several, behind its number."""
+    """One of several branches, after its number."""
 
     branches: list["Node"] = field(default_factory=list)
     weights: tuple[int, ...] = ()
-    """Of each branch; see `weight_of`."""
+    """The weight of each branch; see `_weight_of`."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Items:
     item: "Node"
     has_keys: bool
     weight: int = 1
-    """Values that each item is at the least."""
+    """Least number of values of each item."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Wrong:
-    """A requested field that has another type: a record with it is malformed."""
+    """A requested field of a wrong type: a record with it is malformed."""
 
     path: FieldPath
     node: "Node"
@@ -108,14 +108,14 @@ _MOST_PRECISION = 10_000
 
 
 def plan_of(schema: WriterSchema, wanted: KeptFields, *, times_are_text: bool) -> Plan:
-    """Make the plan. `wanted`: the fields to keep; `times_are_text`: what `[session] time_format` says of a time without a type of its own.
+    """Make the plan. `wanted`: the fields to keep; `times_are_text`: how `[session] time_format` reads a time without a time type.
 
     Raises SchemaUnusableError.
     """
     document, named = parsed(schema)
     try:
         root = _Compiler(named, times_are_text).node(document, wanted, ())
-    except Exception as error:  # of a document that nobody has checked, fastavro not wholly
+    except Exception as error:  # the document is unchecked; fastavro checks it only in part
         raise SchemaUnusableError(fault(error, "not an Avro schema")) from error
     weight = _weigh(root)
     if weight == _ENDLESS:
@@ -150,8 +150,8 @@ def _weigh(root: Node) -> int:
 
 
 def _weight_of(node: Node, known: dict[int, int]) -> int:
-    """How many values come out of a node that have no byte of their own: records, and what is empty; not behind a union or in an array,
-    which have one. A record of records of nulls has many.
+    """Return how many values of a node take no byte of their own: records and empty values, except in a union or an array, which take one.
+    A record of records of nulls has many.
     """
     if isinstance(node, Sequence) and id(node) not in known:
         _weigh_records(node, known)
@@ -159,7 +159,7 @@ def _weight_of(node: Node, known: dict[int, int]) -> int:
 
 
 def _weigh_records(root: Sequence, known: dict[int, int]) -> None:
-    """Weigh a record, and before it those in it. Not by recursion: a thousand may be in one another."""
+    """Weigh a record after those that it contains. Not by recursion: a thousand may be nested."""
     todo = [(root, False)]
     while todo:
         record, has_weighed_fields = todo.pop()
@@ -184,12 +184,12 @@ class _Compiler:
         self._times_are_text = times_are_text
         self._deep = 0
         self._records: dict[tuple[str, FieldPath | None], Node] = {}
-        """By name, and by path where something is kept of them: they may contain themselves, and be in many others."""
+        """Nodes by the record's name, and by path if some field is kept: records may contain themselves, and be in many others."""
         self._enums: dict[str, tuple[str, ...]] = {}
-        """By name: some hundred thousand fields may have one of some hundred thousand symbols."""
+        """Symbols by the enum's name: a hundred thousand fields may share an enum of a hundred thousand symbols."""
 
     def node(self, schema: Any, wanted: KeptFields, path: FieldPath) -> Node:
-        """`wanted`: below `path`."""
+        """Compile a type. `wanted`: the kept fields below `path`."""
         if self._deep == _MOST_DEEP:
             raise SchemaUnusableError(f"not an Avro schema: its types nest deeper than {_MOST_DEEP} levels")
         self._deep += 1
@@ -269,7 +269,7 @@ class _Compiler:
         return found
 
     def _kept(self, node: Node, wanted: KeptFields, path: FieldPath) -> Node:
-        """A node of which nothing can be kept."""
+        """Return the node of a type that cannot be kept; Wrong if it is wanted."""
         return Wrong(path, node) if path in wanted else node
 
 

@@ -1,4 +1,4 @@
-"""One Avro value by its plan, byte after byte: for values that are too long or too deep for whole columns, with the same verdicts, some
+"""Reads one Avro value by its plan, byte by byte: for values that are too long or too deep for whole columns, with the same verdicts, some
 hundred times slower; and for any value before it is decoded whole for people.
 """
 
@@ -18,7 +18,7 @@ from service.formats.budget import MOST_LEVELS, most_values
 
 
 class NotOfSchemaError(ValueError):
-    """The bytes are no value of the schema."""
+    """The bytes are not a value of the schema."""
 
 
 class SingleValue:
@@ -29,7 +29,7 @@ class SingleValue:
         self._data, self._at, self._end = data, begin, end
         self._values_left = most_values(end - begin)
         self.spans: dict[FieldPath, tuple[int, int]] = {}
-        """Where texts begin, and their bytes."""
+        """Start and length of each text, in bytes."""
         self.times: dict[FieldPath, int] = {}
         """Milliseconds."""
         self.symbols: dict[FieldPath, str] = {}

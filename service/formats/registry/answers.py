@@ -1,4 +1,4 @@
-"""What an answer of a registry is: a schema, a verdict on one, an outage or a refusal. No answer is read without bounds."""
+"""Classifies a registry's answers: a schema, a verdict on one, an outage or a refusal. No answer is read without bounds."""
 
 import time
 from collections.abc import Iterator
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 MAX_ID = 2**31 - 1
 """The greatest id of a schema, and the greatest version of a subject."""
 MAX_CHARS = 8 << 20
-"""Of a schema and all that it refers to."""
+"""Characters of a schema with its references."""
 MAX_BODY = 2 * MAX_CHARS
-"""Bytes of an answer, unpacked: JSON writes a character as two where it must."""
+"""Bytes of an answer, unpacked: JSON escapes a character as two."""
 _LONGEST_BODY_S = 30.0
-"""Seconds that an answer may take to come in, once it has begun: the client's own timeout is that of a piece."""
+"""Seconds from an answer's first to its last byte: the client's own timeout limits each piece."""
 _MOST_QUOTED = 2_000
 """Characters of a registry's message in an error."""
 _VERDICTS = frozenset({400, 404, 409, 422})
-"""Statuses of a registry's answers about a schema. A proxy or another server has them, too, but without a registry's codes."""
+"""Statuses of a registry's answers about a schema. Proxies and other servers use them, too, but without a registry's codes."""
 _REFUSALS = frozenset({401, 403, 407})
 _PASSING = frozenset({408, 425, 429})
 
 
 class SchemaTooLargeError(RegistryRefusedError):
-    """An answer was cut off, because it has more bytes than any schema that can be used."""
+    """An answer was cut off: it has more bytes than any usable schema."""
 
 
 class _OversizeError(ValueError):
@@ -36,7 +36,7 @@ class _OversizeError(ValueError):
 
 
 def read_bounded(response: Any) -> None:
-    """Read an answer with bounds, which the client has not: little may unpack to gigabytes, and each byte restarts its timeout."""
+    """Read an answer with bounds. The client has none: few bytes may unpack to gigabytes, and each byte restarts its timeout."""
     import httpx2
 
     body, until = bytearray(), time.monotonic() + _LONGEST_BODY_S
@@ -50,7 +50,7 @@ def read_bounded(response: Any) -> None:
 
 
 def checked(answer: "Schema") -> "Schema":
-    """Raise TypeError where it is none: the client fills in what JSON of another server does not have."""
+    """Raise TypeError if the answer is not a schema: the client fills in fields that another server's JSON lacks."""
     names = [name for each in answer.references or () for name in (each.name, each.subject)]
     texts = all(isinstance(each, str | None) for each in (*names, answer.schema_type))
     if not isinstance(answer.schema_str, str) or not texts:
@@ -59,8 +59,8 @@ def checked(answer: "Schema") -> "Schema":
 
 
 def is_verdict(error: "SchemaRegistryError") -> bool:
-    """Whether an error is the registry's answer about one schema. Its codes are the status alone, or with two more digits. A 404 with the
-    status alone is also the answer of a server without this API.
+    """Return whether an error is the registry's answer about one schema. A registry's code is the status, or the status and two more
+    digits. A 404 whose code is the status may also come from a server without this API.
     """
     status, code = error.http_status_code, error.error_code
     if status not in _VERDICTS or not isinstance(code, int):
@@ -69,7 +69,7 @@ def is_verdict(error: "SchemaRegistryError") -> bool:
 
 
 def is_of_the_format(error: "SchemaRegistryError") -> bool:
-    """Whether it may be that only this format of a schema fails."""
+    """Return whether the registry may still give the schema in another format."""
     return error.http_status_code not in _REFUSALS | _PASSING
 
 
@@ -81,7 +81,7 @@ def quoted(error: "SchemaRegistryError") -> str:
 
 @contextmanager
 def registry_errors(where: str) -> Iterator[None]:
-    """Tell an absent registry from one that refuses; both errors quote the registry. `where`: its url.
+    """Tell a registry that is away from one that refuses; both errors quote its answer. `where`: its url.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """
@@ -95,7 +95,7 @@ def registry_errors(where: str) -> Iterator[None]:
         if error.http_status_code >= 500 or error.http_status_code in _PASSING:
             raise RegistryAwayError(text) from error
         raise RegistryRefusedError(text) from error
-    except httpx2.RequestError as error:  # of the transport, or a body that is not what its headers say
+    except httpx2.RequestError as error:  # an error of the transport, or a body that contradicts its headers
         raise RegistryAwayError(
             f"the schema registry at {where} does not answer: {type(error).__name__}: {error}"
         ) from error

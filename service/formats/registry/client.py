@@ -19,7 +19,7 @@ _NO_LOGIN = frozenset({401, 407})
 def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":
     """Make a client.
 
-    Raises RegistryRefusedError where its options are wrong, ModuleNotFoundError that names the extra where it is not installed.
+    Raises RegistryRefusedError if its options are wrong, ModuleNotFoundError that names the extra to install.
     """
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -30,14 +30,14 @@ def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":
     try:
         return SchemaRegistryClient(dict(options))
     except (ValueError, TypeError, OSError) as error:
-        # Its texts quote the url and the names of options, never their values.
+        # The client's messages quote the url and the names of options, never their values.
         raise RegistryRefusedError(
             f"no client of the schema registry can be made with these options: {type(error).__name__}: {error}. Correct [schema_registry]"
         ) from error
 
 
 def configuration(options: Mapping[str, Any]) -> str:
-    """Return the configuration of a client: its options, and the state of the certificates and keys that they name, which it reads only
+    """Return a client's configuration: its options, and the state of the certificates and keys that they name, which a client reads only
     once.
     """
     files = {name: _state(str(file)) for name, file in options.items() if name.endswith(".location")}
@@ -53,8 +53,8 @@ def _state(file: str) -> list[int]:
 
 
 def check_login(client: "SchemaRegistryClient", where: str) -> None:
-    """Ask once, with a client for this alone, for an id that no schema has. Any answer but a refusal of the credentials is no error here,
-    nor is none: what is asked for later is judged then, and a role may have no right to this id. `where`: the registry's url.
+    """Request, with a client of its own, an id that no schema has. Only refused credentials are an error here. Later requests are judged
+    themselves, and a role may lack the right to this id. `where`: the registry's url.
 
     Raises RegistryRefusedError.
     """

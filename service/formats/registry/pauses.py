@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _MOST_PAUSE_S = 10.0
-"""Seconds that an answer with Retry-After is waited for within a request; a longer one is an outage."""
+"""Greatest Retry-After, in seconds, that a request waits for; a longer one is an outage."""
 _MOST_PAUSES = 3
 _LONGEST_OUTAGE_S = 3_600.0
-"""The limit of a longer Retry-After: its date may come from another clock."""
+"""Greatest outage by Retry-After, in seconds: its date may come from another clock."""
 
 
 class _PauseError(Exception):
@@ -26,7 +26,7 @@ class _PauseError(Exception):
 
 
 class Pauses:
-    """The pauses that one registry wants. Not thread-safe."""
+    """The pauses that one registry asks for. Not thread-safe."""
 
     def __init__(self, where: str) -> None:
         """`where`: the registry's url."""
@@ -34,11 +34,11 @@ class Pauses:
         self._until = 0.0
 
     def watch(self, client: "SchemaRegistryClient") -> None:
-        """See each answer before the client repeats its request."""
+        """Read each answer before the client repeats its request."""
         client._rest_client.session.event_hooks["response"] = [self._look]
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Raises RegistryAwayError where the pause is a long one."""
+        """Return the answer, after pauses. Raises RegistryAwayError if the registry asks for a long one."""
         for _ in range(_MOST_PAUSES):
             left = self._until - time.monotonic()
             if left > _MOST_PAUSE_S:
@@ -64,7 +64,7 @@ class Pauses:
 
 
 def seconds(retry_after: str) -> float | None:
-    """Of a Retry-After: a number, or a date. None where it is neither."""
+    """Return the seconds of a Retry-After, which is a number or a date; None if it is neither."""
     try:
         found = float(retry_after) if retry_after.isdecimal() else _until(parsedate_to_datetime(retry_after))
     except (ValueError, OverflowError):  # also for dates out of datetime's range

@@ -1,6 +1,6 @@
 """Collects the schemas that a schema refers to, directly or through others.
 
-A reference that can never be used is one error; a schema that is missing now may still be registered.
+A reference that can never be used is an error for good; a missing schema may still be registered.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 _MAX_REFERENCES = 200
 _MAX_WAITING = 10_000
-"""References that were not looked up yet."""
+"""References that are still to be looked up."""
 _MAX_NAME_CHARS = 1_000
-"""Of a reference's name, and of its subject, which becomes part of a url."""
+"""Characters of a reference's name, and of its subject, which becomes part of a url."""
 
 
 class ReferencesUnusableError(Exception):
@@ -25,13 +25,13 @@ class ReferencesUnusableError(Exception):
     def __init__(self, why: str, *, may_come: bool = False) -> None:
         super().__init__(why)
         self.may_come = may_come
-        """The registry does not have one of them: it may be registered yet."""
+        """Whether the registry lacks one of them, which may still be registered."""
 
 
 def references_of(
     schema: "Schema", version: "Callable[[str, int], Schema | SchemaRegistryError]"
 ) -> tuple[tuple[str, str], ...]:
-    """Return (name, text) of each, depth first, so that each comes behind its own references. `version` asks for one of a subject.
+    """Return (name, text) of each reference, after its own references. `version` requests a version of a subject.
 
     Raises ReferencesUnusableError, and what `version` raises.
     """
@@ -69,8 +69,8 @@ def references_of(
 
 
 def _fixed_version(reference: "SchemaReference") -> tuple[str, str, int] | None:
-    """Name, subject and version of a reference that means the same for ever: subject and version become part of a url, and "latest", or -1,
-    is another version tomorrow. None: it does not.
+    """Return name, subject and version of a reference whose meaning never changes; None for any other. Subject and version become part of a
+    url, and "latest", or -1, may be another version tomorrow.
     """
     name, subject, version = reference.name, reference.subject, reference.version
     if name is None or not subject or max(len(name), len(subject)) > _MAX_NAME_CHARS:

@@ -1,7 +1,7 @@
 """The schemas of a registry by id.
 
-An id's schema never changes, so one that can be used is asked for once, and again where it was used longer ago than others. That an id has
-none is a fact of a moment, and remembered for one: `spark_job/assembly/schemas.py` decides when it becomes a verdict.
+An id's schema never changes, so a usable one is requested once, and again after the cache has dropped it. A missing one may be registered
+at any time, so its absence is remembered only briefly: `spark_job/assembly/schemas.py` decides when it becomes a verdict.
 """
 
 import threading
@@ -44,10 +44,10 @@ _MOST_OPEN = 4
 
 
 class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
-    """The schemas of one registry by id: asked for when first looked up. Thread-safe."""
+    """The schemas of one registry by id, requested when first looked up. Thread-safe."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """`options`: of the client, `url` among them. Raises RegistryRefusedError where the client cannot be made of them."""
+        """`options`: the client's options, `url` among them. Raises RegistryRefusedError if the client cannot be made of them."""
         self._options = dict(options)
         self.client = registry_client(options)
         self._failing_since: float | None = None
@@ -60,7 +60,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         self._pauses.watch(self.client)
 
     def __getitem__(self, schema_id: int) -> WriterSchema | UnusableSchema:
-        """Raises RegistryAwayError, RegistryRefusedError."""
+        """Return an id's schema. Raises RegistryAwayError, RegistryRefusedError."""
         if (known := self._known.get(schema_id)) is not None:
             return known
         with self._lock:
@@ -72,7 +72,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
             return self._fetch_and_remember(schema_id)
 
     def asked_again(self, schema_id: int) -> WriterSchema | UnusableSchema:
-        """As a look-up; what is remembered of an id that could not be used does not count."""
+        """Look up an id, even if it is remembered as unusable."""
         with self._lock:
             return self._fetch_and_remember(schema_id)
 
@@ -91,7 +91,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         return found
 
     def absent_since(self, schema_id: int) -> float:
-        """When the registry was first asked in vain for an id that it does not have (time.monotonic)."""
+        """Return when the registry was first asked in vain for an id (time.monotonic)."""
         return self._absent_since.get(schema_id, float("-inf"))
 
     def __iter__(self) -> Iterator[int]:
@@ -101,11 +101,11 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         return len(self._known)
 
     def knows(self, schema_id: int) -> bool:
-        """Whether a look-up asks nothing, and the answer will never be another."""
+        """Return whether a look-up needs no request because its answer never changes."""
         return self._known.get(schema_id) is not None or schema_id > MAX_ID
 
     def fetch(self, schema_id: int) -> WriterSchema | UnusableSchema:
-        """Ask for a schema, whatever is known. Raises RegistryAwayError, RegistryRefusedError."""
+        """Request a schema, even a known one. Raises RegistryAwayError, RegistryRefusedError."""
         if schema_id > MAX_ID:
             return UnusableSchema(f"no registry has a schema {schema_id}: ids end at {MAX_ID}")
         try:
@@ -134,8 +134,8 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         return WriterSchema(kind, found.schema_str or "", references)  # type: ignore[arg-type]
 
     def _descriptor(self, ask: "Callable[[], Schema]") -> "Schema | None":
-        """A Protobuf schema's descriptor, which needs no compiler. None where the registry can give only the text: some fail at each
-        descriptor, or at some (Karapace's issue 1263). By either, values are decoded alike.
+        """Return a Protobuf schema's descriptor, which needs no compiler; None if the registry can give only the text: some fail for some
+        descriptors, or all (Karapace's issue 1263). Values are decoded alike by either.
         """
         found = self._asked(ask, is_of_the_format)
         if not isinstance(found, Exception):
@@ -157,7 +157,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
     def _asked(
         self, ask: "Callable[[], Schema]", is_answer: "Callable[[SchemaRegistryError], bool]"
     ) -> "Schema | SchemaRegistryError":
-        """The registry's answer; its error where `is_answer` takes it for one. Raises RegistryAwayError, RegistryRefusedError."""
+        """Return the registry's answer, or its error if `is_answer` accepts it as one. Raises RegistryAwayError, RegistryRefusedError."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         with self.errors():
@@ -172,15 +172,15 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
                 TypeError,
                 AttributeError,
                 RecursionError,
-            ) as error:  # JSON, but no answer of a registry
+            ) as error:  # JSON, but not a registry's answer
                 raise ValueError(f"{type(error).__name__}: {error}") from error
             finally:
                 self.client.clear_caches()  # type: ignore[no-untyped-call] # it forgets nothing by itself
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """As `registry_errors`, around what `client` is asked. Makes another one where this one has failed for long, as Kafka's are
-        (`service/kafka/renewable_client.py`): its connections, tokens and certificates are new then.
+        """Do as `registry_errors` around a request to `client`, and replace a client that has failed for long, as for Kafka
+        (`service/kafka/renewable_client.py`): the new one has new connections, tokens and certificates.
         """
         try:
             with registry_errors(self._where):
@@ -194,7 +194,7 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         self._failing_since = None
 
     def _renew(self) -> None:
-        # A certificate that is just being replaced may make none: the next failure tries again.
+        # While a certificate is being replaced, no client may be made: the next failure tries again.
         with suppress(RegistryRefusedError):
             former, self.client = self.client, registry_client(self._options)
             self._pauses.watch(self.client)
@@ -213,6 +213,6 @@ def schemas_of(options: Mapping[str, Any]) -> RegistrySchemas:
         if configured not in _opened:
             _opened[configured] = RegistrySchemas(options)
             if len(_opened) > _MOST_OPEN:
-                # Not closed: somebody may still ask it.
+                # Not closed: another thread may still use it.
                 del _opened[next(iter(_opened))]
         return _opened[configured]
