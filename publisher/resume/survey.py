@@ -26,7 +26,7 @@ _EPOCHS = queries("publisher", "epochs")
 _RESUMES = queries("publisher", "resumes")
 _ROWS = queries("publisher", "rows")
 
-_MOST_PUT_ASIDE = 100 * MOST_LATER
+_MOST_TOMBSTONED = 100 * MOST_LATER
 """Lanes in a partition with a tombstone, of which a resume writes at most MOST_LATER. Others may write any number."""
 
 
@@ -174,15 +174,15 @@ class ResumeSurvey:
         mirror_total: Totals,
     ) -> "_LaneRecords":
         found = _LaneRecords()
-        put_aside: set[LaneId] = set()
+        tombstoned: set[LaneId] = set()
         if lane >= partitions:
             return found
         with closing(self._records(lane)) as records:
             for lane_id, value in records:
-                if lane_id in put_aside:
+                if lane_id in tombstoned:
                     continue
                 if value is None:
-                    self._put_aside(put_aside, lane_id)
+                    self._note_tombstone(tombstoned, lane_id)
                 elif lane_id == (epoch.epoch, lane):
                     record = self._decoded(value)
                     if isinstance(record, Progress) and not _is_ahead(record, mirror, mirror_total):
@@ -204,11 +204,11 @@ class ResumeSurvey:
 
     def _later(self, partition: int, newest: Epoch) -> dict[LaneId, Progress | None]:
         found: dict[LaneId, Progress | None] = {}
-        put_aside: set[LaneId] = set()
+        tombstoned: set[LaneId] = set()
         for lane_id, value in self._records(partition):
             if value is None:
-                self._put_aside(put_aside, lane_id)
-            elif lane_id[0] > newest.epoch and lane_id not in put_aside:
+                self._note_tombstone(tombstoned, lane_id)
+            elif lane_id[0] > newest.epoch and lane_id not in tombstoned:
                 self._add_later(found, lane_id, value)
         return found
 
@@ -223,11 +223,11 @@ class ResumeSurvey:
         record = self._decoded(value)
         later[lane_id] = record if isinstance(record, Progress) else None
 
-    def _put_aside(self, put_aside: set[LaneId], lane_id: LaneId) -> None:
+    def _note_tombstone(self, tombstoned: set[LaneId], lane_id: LaneId) -> None:
         """Note that the older records of a lane were deleted."""
-        if len(put_aside) == _MOST_PUT_ASIDE:
-            raise self._flooded(lane_id, f"tombstones of over {_MOST_PUT_ASIDE:,} lanes")
-        put_aside.add(lane_id)
+        if len(tombstoned) == _MOST_TOMBSTONED:
+            raise self._flooded(lane_id, f"tombstones of over {_MOST_TOMBSTONED:,} lanes")
+        tombstoned.add(lane_id)
 
     def _flooded(self, lane_id: LaneId, what: str) -> StoppedError:
         return StoppedError(
@@ -238,7 +238,7 @@ class ResumeSurvey:
         )
 
     def _records(self, partition: int) -> Generator[tuple[LaneId, bytes | None]]:
-        """Yield ((epoch, lane), value or None where it was put aside), newest first."""
+        """Yield ((epoch, lane), value or None for a tombstone), newest first."""
         # A transaction that a dead process left open would be waited for until the broker ends it.
         without_waiting = not self._fenced
         with progress_records(
