@@ -11,10 +11,11 @@ import structlog
 
 from db.statements import queries
 from publisher.archive.opening import open_archive
-from publisher.audit.deliveries import check_deliveries, check_parked
+from publisher.audit.deliveries import check_deliveries
 from publisher.audit.erased import check_erased
 from publisher.audit.findings import AuditReport, Check
 from publisher.audit.ledger import check_ledger
+from publisher.audit.parked import check_parked
 from publisher.audit.readback import readback
 from publisher.audit.readback import state as states
 from publisher.audit.readback.readback import Phase

@@ -1,32 +1,40 @@
 """The checks of an audit and its report. Pure."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 EXAMPLES = 20
 """Findings of a check that are kept as examples; all are counted."""
 
 
+@dataclass(slots=True, kw_only=True)
+class FindingTally(Generic[T]):
+    """Counts the findings of one kind and keeps the first ones as examples."""
+
+    count: int = 0
+    examples: list[T] = field(default_factory=list)
+
+    def add(self, example: T, count: int = 1) -> None:
+        """Count a finding."""
+        self.count += count
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(example)
+
+
 @dataclass(slots=True)
-class Check:
-    """One question. `count` findings, the first of them as `examples`; a note (`fails` False) never fails the audit."""
+class Check(FindingTally[str]):
+    """The findings on one question. A note (`fails` False) never fails the audit."""
 
     name: str
     question: str
     fails: bool = True
-    count: int = 0
-    examples: list[str] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
         """Whether something is wrong."""
         return self.fails and self.count > 0
-
-    def add(self, example: str, count: int = 1) -> None:
-        """Count a finding."""
-        self.count += count
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(example)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Checks the ledger and its rows in SQL alone, range by range of batches, each range in a snapshot of its own.
+"""Checks the ledger, its rows and `delivery_counts` in SQL alone, range by range of batches, each range in its own snapshot.
 
 The views and functions that docs/audit.md has for people, too, decide what is wrong (`check_...`, `audit_ledger`); this module has the
 ranges and the texts.

@@ -68,8 +68,8 @@ class Scope:
         return self.first == 1 and len(self.kept) <= 1
 
     @property
-    def last_run(self) -> int:
-        """Return the first batch of the newest range in `kept`."""
+    def last_kept_from(self) -> int:
+        """The first batch of the newest range in `kept`."""
         return self.kept[-1][0] if self.kept else self.first
 
     def holds(self, first: int, last: int) -> bool:

@@ -28,6 +28,7 @@ from publisher.audit.readback.digest import NONE, ExpectedOutput, ReceivedOutput
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker
+from publisher.audit.readback.unexpected import UnexpectedRecordRule
 from publisher.trace.consumers import consumer_tables, is_database
 from service.errors import SettingsError
 
@@ -37,13 +38,13 @@ _AT_ONCE = 10_000
 
 
 class ReadBack(NamedTuple):
-    """The outputs and records that were read. `judge`: as `Comparison.judge`."""
+    """The outputs and records that were read. `rule`: as in `Comparison`."""
 
     state: AuditState
     folder: Path
     expected: Spill
     found: Spill
-    judge: Callable[[ReceivedOutput], str | None]
+    rule: UnexpectedRecordRule
 
 
 class ConsumerAudit(NamedTuple):
@@ -130,7 +131,7 @@ def _compare(
             for topic, offsets in enumerate(state.ends)
             for partition, end in offsets.items()
         },
-        judge=read.judge,
+        rule=read.rule,
         forgotten=consumer.forgotten,
         remembers=consumer.rows is not None,
     )
@@ -258,20 +259,20 @@ class _Findings:
     def add(self, consumer: str, compared: ConsumerComparison) -> None:
         for name, count in compared.counted.items():
             self.counted[name] = self.counted.get(name, 0) + count
-        for copy in compared.missing.kept:
+        for copy in compared.missing.examples:
             self._missing.examples.append(f"{consumer}: {self._of_record(copy)}")
         for check, tally in (
             (self._twice, compared.twice),
             (self._undelivered, compared.undelivered),
             (self._aside, compared.set_aside),
         ):
-            check.examples += [f"{consumer}: {self._of_row(row)}" for row in tally.kept]
+            check.examples += [f"{consumer}: {self._of_row(row)}" for row in tally.examples]
             check.count += tally.count
         self._missing.count += compared.missing.count
         self._order.count += compared.disordered.count
         self._order.examples += [
             f"{consumer}: {self._where(visit.topic, visit.partition, visit.offset)} was consumed before a lower offset"
-            for visit in compared.disordered.kept
+            for visit in compared.disordered.examples
         ]
         for (topic, partition), count in sorted(compared.behind.items()):
             self._behind.add(f"{consumer}: {self._state.topics[topic]}[{partition}]: {count} records", count)

@@ -5,13 +5,15 @@ outbox and their records: what else a consumer remembers is counted and not kept
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import NamedTuple
 
-from publisher.audit.readback.compare import MOST_COPIES, BucketTally
+from publisher.audit.findings import FindingTally
+from publisher.audit.readback.compare import MOST_COPIES
 from publisher.audit.readback.digest import NONE, NOT_REPLAYED, ExpectedOutput, Mark, ReceivedOutput
+from publisher.audit.readback.unexpected import UnexpectedRecordRule
 
 CONSUMED = Struct("<16sqqiiHiqqB")
 VISITED = Struct("<Hiqq")
@@ -72,8 +74,7 @@ class Range(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerComparison:
-    """The result of the buckets for one consumer. `judge` returns the counter of an output that no audited row explains, None if nobody
-    sent it.
+    """The result of the buckets for one consumer. `rule` is asked about each output that no audited row explains.
 
     `ends`: where the topics ended when the audit began. `forgotten`: input partition -> end of the last session of which outputs were
     forgotten.
@@ -82,14 +83,14 @@ class ConsumerComparison:
 
     positions: Mapping[Partition, Range]
     ends: Mapping[Partition, int]
-    judge: Callable[[ReceivedOutput], str | None]
+    rule: UnexpectedRecordRule
     forgotten: Mapping[int, int] = field(default_factory=dict)
     remembers: bool = True
-    missing: BucketTally = field(default_factory=BucketTally)
-    twice: BucketTally = field(default_factory=BucketTally)
-    undelivered: BucketTally = field(default_factory=BucketTally)
-    disordered: BucketTally = field(default_factory=BucketTally)
-    set_aside: BucketTally = field(default_factory=BucketTally)
+    missing: FindingTally[ReceivedOutput] = field(default_factory=FindingTally)
+    twice: FindingTally[Remembered] = field(default_factory=FindingTally)
+    undelivered: FindingTally[Remembered] = field(default_factory=FindingTally)
+    disordered: FindingTally[Visited] = field(default_factory=FindingTally)
+    set_aside: FindingTally[Remembered] = field(default_factory=FindingTally)
     behind: dict[Partition, int] = field(default_factory=lambda: defaultdict(int))
     expired: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """Topic number -> outputs that it has deleted, and the consumer does not remember in this revision."""
@@ -172,7 +173,7 @@ class ConsumerComparison:
     def _unexplained(self, each: Remembered) -> str | None:
         if each.input_partition == NONE:
             return "consumed_of_other_outboxes"
-        name = self.judge(
+        name = self.rule(
             ReceivedOutput(
                 each.identity, b"", each.topic, each.partition, each.offset, NONE, each.revision, each.end_offset,
                 each.input_partition, NOT_REPLAYED, each.output,

@@ -1,4 +1,4 @@
-"""Decides what is lost, duplicated, altered, unexpected or out of order: compares the outbox with the topics, bucket by bucket.
+"""Decides what is lost, duplicated, altered or out of order: compares the outbox with the topics, bucket by bucket.
 
 A bucket holds all outputs of its sessions, so one comparison decides all but the order of a key's sessions. Memory holds its outputs and
 some copies of each: records that others write to the topics are counted and not kept. For the order it keeps one record for each session
@@ -14,17 +14,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from publisher.audit.findings import EXAMPLES
+from publisher.audit.findings import FindingTally
 from publisher.audit.readback.digest import NONE, ExpectedOutput, Mark, ReceivedOutput
+from publisher.audit.readback.unexpected import UnexpectedRecordRule
 
 VISIT = Struct("<8sHiqiiqq")
 
-OTHER_OUTBOX = "records_of_other_outboxes"
-"""The counter of records with an outbox-id of another outbox's input."""
-ERASED = "records_of_erased_outputs"
-"""The counter of records whose row was erased, as `Comparison.judge` returns it."""
 
 MOST_COPIES = 1_000
 """Records of one outbox-id that are kept: more than resumes and replays send."""
@@ -62,42 +59,30 @@ class Alteration(NamedTuple):
     fields: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class BucketTally:
-    """A kind of finding: all are counted, the first ones kept."""
-
-    count: int = 0
-    kept: list[Any] = field(default_factory=list)
-
-    def add(self, finding: object, count: int = 1) -> None:
-        """Count it."""
-        self.count += count
-        if len(self.kept) < EXAMPLES:
-            self.kept.append(finding)
-
-
 EventsAt = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
 """(session key, batch, topic, partition) -> (event, offset) of the originals there."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """The result of the buckets. `judge` returns the counter of a record that no output explains, None if it is unexpected;
+    """The result of the buckets. `rule` is asked about each record that no output explains;
     `on_lost` gets the lost outputs of each bucket that a replay may send again. `compacted`: numbers of topics; `shared`: of those
     that hold records of others."""
 
-    judge: Callable[[ReceivedOutput], str | None]
+    rule: UnexpectedRecordRule
     on_lost: Callable[[list[ExpectedOutput]], None]
     compacted: frozenset[int] = frozenset()
     shared: frozenset[int] = frozenset()
-    lost: BucketTally = field(default_factory=BucketTally)
-    duplicated: BucketTally = field(default_factory=BucketTally)
-    altered: BucketTally = field(default_factory=BucketTally)
-    unexpected: BucketTally = field(default_factory=BucketTally)
-    parked: BucketTally = field(default_factory=BucketTally)
-    disordered: BucketTally = field(default_factory=BucketTally)
-    skipped: BucketTally = field(default_factory=BucketTally)
-    undecidable: BucketTally = field(default_factory=BucketTally)
+    lost: FindingTally[ExpectedOutput] = field(default_factory=FindingTally)
+    duplicated: FindingTally[tuple[ExpectedOutput, list[ReceivedOutput]]] = field(
+        default_factory=FindingTally
+    )
+    altered: FindingTally[Alteration] = field(default_factory=FindingTally)
+    unexpected: FindingTally[ReceivedOutput] = field(default_factory=FindingTally)
+    parked: FindingTally[tuple[ExpectedOutput, ReceivedOutput]] = field(default_factory=FindingTally)
+    disordered: FindingTally[Disorder] = field(default_factory=FindingTally)
+    skipped: FindingTally[ExpectedOutput] = field(default_factory=FindingTally)
+    undecidable: FindingTally[ExpectedOutput] = field(default_factory=FindingTally)
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def compare_bucket(
@@ -106,12 +91,12 @@ class Comparison:
         """Compare one bucket; return where its originals are, for `compare_order`, and its outputs for compacted topics, for
         `compare_compacted`."""
         outputs: dict[bytes, ExpectedOutput] = {}
-        put_aside: dict[bytes, ExpectedOutput] = {}
+        parked: dict[bytes, ExpectedOutput] = {}
         for output in expected:
-            (put_aside if output.marks & Mark.PARKED else outputs).setdefault(output.identity, output)
+            (parked if output.marks & Mark.PARKED else outputs).setdefault(output.identity, output)
         records: dict[bytes, list[ReceivedOutput]] = {}
         for record in found:
-            known = outputs.get(record.identity) or put_aside.get(record.identity)
+            known = outputs.get(record.identity) or parked.get(record.identity)
             if known is None:
                 self._unexplained(None, [record])
                 continue
@@ -127,9 +112,9 @@ class Comparison:
         for identity, copies in records.items():
             matched = outputs.get(identity)
             if matched is None:
-                self._unexplained(put_aside.get(identity), copies)
+                self._unexplained(parked.get(identity), copies)
             else:
-                self._explained(matched, put_aside.get(identity), copies, events_at)
+                self._explained(matched, parked.get(identity), copies, events_at)
         for identity, output in outputs.items():
             copies = records.get(identity, [])
             is_missing = bool(output.marks & Mark.DEMANDED) and not _is_there(output, copies)
@@ -138,7 +123,7 @@ class Comparison:
             elif is_missing:
                 missing.append(output)
         of_compacted += [
-            output for output in put_aside.values() if output.copies and output.topic in self.compacted
+            output for output in parked.values() if output.copies and output.topic in self.compacted
         ]
         lost = [output for output in missing if not self._excused(output)]
         for output in lost:
@@ -243,7 +228,7 @@ class Comparison:
             if parked is not None:
                 self.parked.add((parked, record))
                 continue
-            explanation = self.judge(record)
+            explanation = self.rule(record)
             if explanation is None:
                 self.unexpected.add(record)
             else:

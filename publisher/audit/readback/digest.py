@@ -19,7 +19,7 @@ NOT_REPLAYED = bytes(8)
 
 
 class Mark(IntFlag):
-    """The marks of an output before Kafka is read."""
+    """The marks of an output. MISSING, REPLAYED: set by the comparison."""
 
     DEMANDED = 1
     """Its lane has passed it."""

@@ -67,10 +67,10 @@ class ExpectedReader:
         self._save()
 
     def _left(self, last: int) -> list[tuple[int, int]]:
-        """Return what is still to be read: batches that were committed since the scope was frozen are in the last run."""
-        runs = [*self._scope.kept[:-1], (self._scope.last_run, last)]
+        """Return what is still to be read: batches that were committed since the scope was frozen are in the newest range."""
+        kept = [*self._scope.kept[:-1], (self._scope.last_kept_from, last)]
         return [
-            (max(begin, self._state.next_batch), end) for begin, end in runs if end >= self._state.next_batch
+            (max(begin, self._state.next_batch), end) for begin, end in kept if end >= self._state.next_batch
         ]
 
     def _read_lane(self, connection: psycopg.Connection[Any], batches: AuditedRange, lane: int) -> None:
@@ -95,7 +95,7 @@ class ExpectedReader:
                     passed[epoch] = Passed(deliveries, seq, reached)
                 at = Cursor(batch, row.session_key)
                 bounds, before = passed[epoch].delivery_of(at)
-                marks = self._marks(epoch, lane, at) if parked_after is None else self._put_aside(requeued)
+                marks = self._marks(epoch, lane, at) if parked_after is None else self._parked(requeued)
                 copies = min(255, self._scope.copies(epoch, lane, at, parked_after))
                 self._keep(row, lane, number, marks, copies, bounds, before)
         for epoch, each in passed.items():
@@ -159,13 +159,13 @@ class ExpectedReader:
 
     def _marks(self, epoch: int, lane: int, row: Cursor) -> Mark:
         marks = Mark.DEMANDED if self._scope.delivered(epoch, lane, row) else Mark(0)
-        if not self._scope.to_end or row.batch_id < self._scope.last_run:
+        if not self._scope.to_end or row.batch_id < self._scope.last_kept_from:
             marks |= Mark.LATER_UNKNOWN
         for resume in self._scope.resumes:
             marks = _resumed(marks, resume, epoch, lane, row)
         return marks
 
-    def _put_aside(self, requeued: int | None) -> Mark:
+    def _parked(self, requeued: int | None) -> Mark:
         if requeued is None or self._scope.reads(requeued):
             return Mark.PARKED
         return Mark.PARKED | Mark.REQUEUED_ELSEWHERE

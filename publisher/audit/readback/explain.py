@@ -41,10 +41,10 @@ class Explainer:
         """Return the comparison as checks."""
         lost = Check("lost", "Is every delivered output in its topic?")
         lost.count = found.lost.count
-        lost.examples = [self.output(output) for output in found.lost.kept]
+        lost.examples = [self.output(output) for output in found.lost.examples]
         duplicated = Check("duplicated", "Is each output there once per revision, and once per replay?")
         duplicated.count = found.duplicated.count
-        for output, copies in found.duplicated.kept:
+        for output, copies in found.duplicated.examples:
             positions = ", ".join(self.position(copy) for copy in copies)
             duplicated.examples.append(f"{self.output(output)}: at {positions}")
         altered = Check(
@@ -52,29 +52,29 @@ class Explainer:
             "Does each record have its output's key, value, own headers, topic, partition and time?",
         )
         altered.count = found.altered.count
-        altered.examples = [self._alteration(alteration) for alteration in found.altered.kept]
+        altered.examples = [self._alteration(alteration) for alteration in found.altered.examples]
         unexpected = Check(
             "unexpected", "Is every record with an outbox-id of this outbox explained by a row?"
         )
         unexpected.count = found.unexpected.count + found.parked.count
         unexpected.examples = [
-            f"{self._record(record)}: no row of the outbox" for record in found.unexpected.kept
+            f"{self._record(record)}: no row of the outbox" for record in found.unexpected.examples
         ]
         unexpected.examples += [
             f"{self.output(output)}: at {self.position(record)}, though its row was parked"
-            for output, record in found.parked.kept
+            for output, record in found.parked.examples
         ]
         order = Check("order", "Are a session key's outputs in a topic partition in the order of the outbox?")
         order.count = found.disordered.count
-        order.examples = [self._disorder(disorder) for disorder in found.disordered.kept]
+        order.examples = [self._disorder(disorder) for disorder in found.disordered.examples]
         skipped = Check("skipped_by_resume", "Did a resume skip outputs on request?", fails=False)
         skipped.count = found.skipped.count
-        skipped.examples = [self.output(output) for output in found.skipped.kept]
+        skipped.examples = [self.output(output) for output in found.skipped.examples]
         undecidable = Check(
             "not_decidable", "Are outputs missing that retention or compaction may have deleted?", fails=False
         )
         undecidable.count = found.undecidable.count
-        undecidable.examples = [self.output(output) for output in found.undecidable.kept]
+        undecidable.examples = [self.output(output) for output in found.undecidable.examples]
         return [lost, duplicated, altered, unexpected, order, skipped, undecidable]
 
     def output(self, output: ExpectedOutput) -> str:

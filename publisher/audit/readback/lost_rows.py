@@ -119,7 +119,7 @@ def _written(keys_file: Path, text: str) -> Path:
 
 
 def _kept_rows(connection: psycopg.Connection[Any], first: int, last: int) -> int:
-    """Return how many rows of these batches are not put aside."""
+    """Return how many rows of these batches are not parked."""
     total = 0
     for window in windows.cut(first, last):
         row = connection.execute(_ROWS["count"], window.bounds, prepare=False).fetchone()

@@ -16,17 +16,11 @@ import psycopg
 
 from db.statements import queries
 from publisher.audit.consumer.checks import ReadBack, check_consumed
-from publisher.audit.erased import ErasedEnds, read_ends, read_topics
+from publisher.audit.erased import read_ends, read_topics
 from publisher.audit.findings import Check
 from publisher.audit.readback import state as states
-from publisher.audit.readback.compare import ERASED, VISIT, Comparison, Visit
-from publisher.audit.readback.digest import (
-    EXPECTED,
-    RECEIVED,
-    ExpectedOutput,
-    ReceivedOutput,
-    partition_number,
-)
+from publisher.audit.readback.compare import VISIT, Comparison, Visit
+from publisher.audit.readback.digest import EXPECTED, RECEIVED, ExpectedOutput, ReceivedOutput
 from publisher.audit.readback.expected import ExpectedReader
 from publisher.audit.readback.explain import Explainer
 from publisher.audit.readback.lost_rows import LostRows, mending_command
@@ -34,6 +28,7 @@ from publisher.audit.readback.received import ReceivedReader
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker, Offsets, Topic
+from publisher.audit.readback.unexpected import unexpected_record_rule
 from publisher.audit.scope import Scope
 from publisher.outbox.identity import OutboxIdentity
 from service.errors import SettingsError
@@ -155,7 +150,7 @@ def run(
     expected = Spill(folder, "expected", EXPECTED, state.buckets)
     found.restore(state.found_sizes)
     expected.restore(state.expected_sizes)
-    row = connection.execute(_LEDGER["input"], {"from_batch": scope.last_run}).fetchone()
+    row = connection.execute(_LEDGER["input"], {"from_batch": scope.last_kept_from}).fetchone()
     input_ids, revision, bounds = row if row is not None else ([], None, [])
     if state.lows is None:
         state.inputs = state.inputs or sorted(input_ids)
@@ -179,11 +174,11 @@ def run(
     ExpectedReader(scope, state, folder, expected).run(
         connection, state.known_to, phase("reading the outbox", sessions[0] if sessions is not None else 0)
     )
-    judge = _judge(scope, state.inputs, read_ends(connection), revision, bounds)
+    rule = unexpected_record_rule(scope, state.inputs, read_ends(connection), revision, bounds)
     with LostRows(folder) as lost:
         numbers = {name: number for number, name in enumerate(state.topics)}
         comparison = Comparison(
-            judge=judge,
+            rule=rule,
             on_lost=lost.add,
             compacted=frozenset(numbers[name] for name in state.compacted),
             shared=frozenset(
@@ -203,7 +198,7 @@ def run(
             explainer.close()
         counted = {**state.counted, **comparison.counted}
         if consumed is not None:
-            read = ReadBack(state, folder, expected, found, judge)
+            read = ReadBack(state, folder, expected, found, rule)
             consumers = check_consumed(consumed, read, Broker(settings.kafka), phase)
             checks += consumers.checks
             counted |= consumers.counted
@@ -230,43 +225,6 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
     for bucket in range(_ORDER_BUCKETS):
         comparison.compare_order(map(Visit._make, order.read(bucket)))
         advance(1)
-
-
-def _judge(
-    scope: Scope,
-    inputs: list[str],
-    erased: ErasedEnds,
-    revision: int | None,
-    bounds: list[dict[str, dict[str, int]]],
-) -> Callable[[ReceivedOutput], str | None]:
-    """Return a function that names the counter for a record that no audited row explains, or None if the record is unexpected.
-
-    Where batches before the last one are pruned or left out, only an output of this `revision` that ends at or above all of its
-    partition's `bounds` is unexpected: any other may belong to a batch outside the audit. Where later batches are left out, none is.
-    `inputs`: ids of topics by number.
-    """
-    lower: dict[int, int] = {}
-    gone: dict[tuple[int, int], frozenset[int]] = {}
-    for number, topic_id in enumerate(inputs):
-        for bound in bounds:
-            for partition, offset in bound.get(topic_id, {}).items():
-                partition_id = partition_number(number, int(partition))
-                lower[partition_id] = max(offset, lower.get(partition_id, 0))
-    numbers = {topic_id: number for number, topic_id in enumerate(inputs)}
-    for (name, end), revisions in erased.items():
-        topic_id, _, partition = name.rpartition("/")
-        if topic_id in numbers:
-            gone[partition_number(numbers[topic_id], int(partition)), end] = revisions
-
-    def judge(record: ReceivedOutput) -> str | None:
-        if record.revision in gone.get((record.input_partition, record.input_offset), ()):
-            return ERASED
-        if scope.to_end and scope.complete:
-            return None
-        after = record.revision == revision and record.input_offset >= lower.get(record.input_partition, 0)
-        return None if scope.to_end and after else "records_out_of_scope"
-
-    return judge
 
 
 def _topics_check(state: AuditState) -> Check:

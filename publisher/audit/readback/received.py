@@ -7,7 +7,6 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Message
 
 from publisher.audit.readback import state as states
-from publisher.audit.readback.compare import OTHER_OUTBOX
 from publisher.audit.readback.digest import (
     NONE,
     NOT_REPLAYED,
@@ -121,7 +120,7 @@ class ReceivedReader:
         self._count("records" if replay == NOT_REPLAYED else "replayed_records")
         number = self._inputs.get(topic_id)
         if number is None or int(partition) > _MOST_PARTITION:
-            self._count(OTHER_OUTBOX)
+            self._count("records_of_other_outboxes")
             self._note_foreign(topic)
             return
         set_by, timestamp = message.timestamp()

@@ -21,7 +21,7 @@ WHERE d.to_batch >= %(from_batch)s AND coalesce(d.after_batch, 0) <= %(to_batch)
 ORDER BY d.epoch, d.lane, d.seq
 
 -- name: counts
--- Deliveries that end in a range of batches and differ from the rows of their cursor range that were not put aside.
+-- Deliveries that end in a range of batches and differ from the rows of their cursor range that were not parked.
 SELECT d.epoch, d.lane, d.seq, d.sessions, d.events, d.row_sessions, d.row_events, d.after_batch, d.after_key, d.to_batch, d.to_key
 FROM outbox.check_delivery_counts(%(from_batch)s, %(to_batch)s) d
 WHERE (d.sessions, d.events) IS DISTINCT FROM (d.row_sessions, d.row_events)

@@ -1,7 +1,7 @@
--- The audit's queries on the rows, and on those that were put aside.
+-- The audit's queries on the rows, and on parked ones.
 
 -- name: of_lane
--- A lane's rows as the publisher reads them, with the state of those that were put aside.
+-- A lane's rows as the publisher reads them, with the state of the parked ones.
 SELECT o.batch_id, o.session_key, o.revision, o.session_topic_ids, o.session_partitions, o.session_ends, o.session_outputs,
        o.topics, o."values", o.keys, o.headers, o.partitions, o.timestamps_ms, p.after_seq, p.requeued_batch
 FROM outbox.session_output o
@@ -38,7 +38,7 @@ FROM outbox.check_emitted_twice(%(from_batch)s, %(to_batch)s) t
 ORDER BY t.last_batch, t.session_key
 
 -- name: parked
--- Rows that are put aside, and what is wrong with any that were.
+-- Parked rows, and what is wrong with rows that were parked once.
 SELECT p.batch_id, p.session_key, p.state = 'parked', p.requeued_batch, c.detail
 FROM outbox.parked p
 LEFT JOIN outbox.check_parked_rows(%(from_batch)s, %(to_batch)s) c ON c.session_key = p.session_key AND c.batch_id = p.batch_id

@@ -7,7 +7,7 @@ import pytest
 
 from devstack.databases import PostgresServer
 from publisher.audit import scope
-from publisher.audit.deliveries import check_parked
+from publisher.audit.parked import check_parked
 from publisher.audit.scope import Limits
 from service.settings import Settings
 from tests.support.outbox.audits import (

@@ -13,7 +13,7 @@ from tests.support.outbox.deliveries import deliver
 FOREIGN = "BBBBBBBBBBBBBBBBBBBBBB"
 
 
-def test_a_record_whose_row_was_put_aside_is_unexpected(
+def test_a_record_whose_row_was_parked_is_unexpected(
     delivered: tuple[Settings, Outbox], postgres: PostgresServer, tmp_path: Path
 ) -> None:
     with copy_of(postgres, delivered[0]) as settings:

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from publisher.audit.deliveries import check_parked
+from publisher.audit.parked import check_parked
 from publisher.audit.scope import Limits, read_scope
 from publisher.retention.letters import remove_letters
 from publisher.retention.plan import DropVerdict

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.audit.readback.compare import BucketTally, Comparison
+from publisher.audit.findings import FindingTally
+from publisher.audit.readback.compare import Comparison
 from publisher.audit.readback.digest import (
     NONE,
     NOT_REPLAYED,
@@ -45,7 +46,7 @@ def found(
 
 def compare(outputs: list[ExpectedOutput], records: list[ReceivedOutput]) -> Comparison:
     """Look at everything as one bucket."""
-    comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
+    comparison = Comparison(rule=lambda record: None, on_lost=lambda lost: None)
     comparison.compare_order(comparison.compare_bucket(outputs, iter(records))[0])
     return comparison
 
@@ -59,15 +60,15 @@ def compare_compacted(
         raise AssertionError(f"a replay would be named for {lost}")
 
     comparison = Comparison(
-        judge=lambda record: None, on_lost=named, compacted=frozenset([0]), shared=frozenset(shared)
+        rule=lambda record: None, on_lost=named, compacted=frozenset([0]), shared=frozenset(shared)
     )
     comparison.compare_compacted(comparison.compare_bucket(outputs, records)[1])
     return comparison
 
 
-def names(tally: BucketTally) -> list[bytes]:
+def names(tally: FindingTally[ExpectedOutput]) -> list[bytes]:
     """Which outputs were counted."""
-    return [output.identity for output in tally.kept]
+    return [output.identity for output in tally.examples]
 
 
 def counts(comparison: Comparison) -> list[int]:
@@ -129,7 +130,7 @@ def test_what_need_not_be_there_is_not_lost_but_counted() -> None:
     comparison = compare(outputs, again)
     assert counts(comparison) == [0] * 6
     assert comparison.counted["expired_outputs"] == 1
-    assert comparison.skipped.kept == [outputs[2]]
+    assert comparison.skipped.examples == [outputs[2]]
     assert comparison.counted["records_sent_again_by_resume"] == 1
     assert counts(compare(outputs, [*again, found(outputs[3], 3)])) == [0, 0, 0, 0, 1, 0]
 
@@ -157,7 +158,7 @@ def test_a_copy_that_a_replay_sent_to_another_topic_hides_no_loss() -> None:
     output, gone = expected(0, 1, 0), expected(0, 1, 1, Mark(0))
     elsewhere = [found(one, 1, replay=b"1", topic=1) for one in (output, gone)]
     comparison = compare([output, gone], elsewhere)
-    assert comparison.lost.kept == [output]
+    assert comparison.lost.examples == [output]
     assert comparison.counted["outputs_found"] == 0
     comparison = compare([output], [*elsewhere[:1], found(output, 2, replay=b"2")])
     assert counts(comparison) == [0] * 6
@@ -170,7 +171,7 @@ def test_a_replay_that_sent_an_output_twice_is_found_and_two_replays_are_none() 
     assert counts(compare([output], [live, first, second])) == [0] * 6
     again = found(output, 3, replay=b"1")
     comparison = compare([output], [live, first, second, again])
-    assert comparison.duplicated.kept == [(output, [first, again])]
+    assert comparison.duplicated.examples == [(output, [first, again])]
 
 
 @pytest.mark.guarantee(170)
@@ -178,14 +179,14 @@ def test_what_cannot_be_decided_is_told_apart_from_what_the_topic_deleted() -> N
     expired = expected(0, 1, 0, Mark.DEMANDED | Mark.EXPIRED)
     unknown = expected(0, 1, 1, Mark.DEMANDED | Mark.BOUNDARY)
     comparison = compare([expired, unknown], [])
-    assert (comparison.counted["expired_outputs"], comparison.undecidable.kept) == (1, [unknown])
+    assert (comparison.counted["expired_outputs"], comparison.undecidable.examples) == (1, [unknown])
 
 
 def test_what_was_sent_as_a_row_of_a_batch_that_is_not_audited_is_out_of_scope() -> None:
     parked = expected(0, 1, 0, Mark.PARKED, copies=0)
     moved = expected(0, 1, 1, Mark.PARKED | Mark.REQUEUED_ELSEWHERE, copies=0)
     comparison = compare([parked, moved], [found(parked, 1), found(moved, 2)])
-    assert comparison.parked.kept == [(parked, found(parked, 1))]
+    assert comparison.parked.examples == [(parked, found(parked, 1))]
     assert comparison.counted["records_out_of_scope"] == 1
 
 
@@ -258,7 +259,7 @@ def test_records_of_others_and_copies_without_end_are_counted_and_not_kept() -> 
     output = expected(1, 1, 0)
     tracemalloc.start()
     try:
-        comparison = Comparison(judge=lambda record: None, on_lost=lambda lost: None)
+        comparison = Comparison(rule=lambda record: None, on_lost=lambda lost: None)
         comparison.compare_bucket([output], records())
         peak = tracemalloc.get_traced_memory()[1]
     finally:

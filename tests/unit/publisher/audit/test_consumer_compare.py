@@ -134,12 +134,12 @@ def test_each_fate_of_an_output_is_told(fates: list[str], order: object) -> None
 
 def test_an_output_that_nobody_sent_is_told_and_one_of_another_scope_is_not() -> None:
     found = compare([expected(1)], [record(1, 10)], [remembered(1, 10), remembered(2, 11)])
-    assert [row.end_offset for row in found.undelivered.kept] == [2]
+    assert [row.end_offset for row in found.undelivered.examples] == [2]
     # A row that no lane is past, and one that is not looked at.
     waiting = expected(3)._replace(marks=0)
     found = ConsumerComparison({}, {(0, 0): END}, lambda row: "records_out_of_scope")
     assert list(found.compare_bucket([waiting], [], [remembered(3, 11), remembered(4, 12)])) == []
-    assert [row.end_offset for row in found.undelivered.kept] == [3]
+    assert [row.end_offset for row in found.undelivered.examples] == [3]
     assert found.counted["consumed_out_of_scope"] == 1
 
 
@@ -151,14 +151,14 @@ def test_what_was_consumed_beyond_the_audit_is_not_judged() -> None:
 
 def test_a_smaller_revision_than_was_sent_is_not_enough() -> None:
     found = compare([expected(1), expected(1, 1)], [record(1, 10), record(1, 11, 1)], [remembered(1, 10)])
-    assert [copy.revision for copy in found.missing.kept] == [1]
+    assert [copy.revision for copy in found.missing.examples] == [1]
 
 
 def test_the_order_is_compared_over_the_ranges() -> None:
     found = ConsumerComparison({}, {}, lambda row: None)
     newest = found.compare_order([Visited(0, 0, 1, 50), Visited(0, 0, 0, 40)], 0)
     found.compare_order([Visited(0, 0, 2, 45)], newest)
-    assert [visit.offset for visit in found.disordered.kept] == [2]
+    assert [visit.offset for visit in found.disordered.examples] == [2]
 
 
 def test_what_a_topic_deleted_and_the_consumer_does_not_remember_is_counted() -> None:

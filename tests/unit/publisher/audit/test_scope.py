@@ -28,7 +28,7 @@ def test_what_retention_dropped_in_the_middle_is_left_out() -> None:
     assert kept_ranges([(0, 9_999), (10_000, 429_999)], 15_000, 15_010) == [(15_000, 15_010)]
     assert kept_ranges([(10_000, 19_999)], 1, 9_000) == []
     holed = scope([(1, 19_999), (30_000, 34_567)], [(1, 1, 2)])
-    assert (holed.complete, holed.last_run) == (False, 30_000)
+    assert (holed.complete, holed.last_kept_from) == (False, 30_000)
     assert [holed.holds(5, 19_999), holed.holds(19_999, 30_000)] == [True, False]
     assert [holed.reads(batch) for batch in (5, 25_000, 34_567, 34_568)] == [True, False, True, True]
     assert not replace(holed, to_end=False).reads(34_568)
