@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from outbox_consumer.outputs import Output, Place, runs
+from outbox_consumer.outputs import NamedPartition, Output, runs
 from outbox_consumer.partitions import Partitions, Start
 from outbox_consumer.store import Connection, Store, source_of
 
@@ -65,12 +65,14 @@ def retry(connection: Connection, consumer: str) -> Iterator[Output]:
         for letter in store.letters():
             output = store.take(letter)
             if output is not None:
-                claimed = store.claim(output.place, [output], retried=True)
+                claimed = store.claim(output.named_partition, [output], retried=True)
                 if output.outbox_id is None or output.outbox_id in claimed:
                     output.replaces = claimed.get(output.outbox_id) if output.outbox_id else None
                     yield output
                 if output.error is not None:
-                    _log.warning("%s/%d stays set aside: %r", output.place, output.offset, output.error)
+                    _log.warning(
+                        "%s/%d stays set aside: %r", output.named_partition, output.offset, output.error
+                    )
                     store.rollback()
                     continue
                 store.discard(letter)
@@ -112,8 +114,8 @@ class Loop:
                         if not (yield from self._consume(run)):
                             return
                     self._adapt(len(outputs), time.monotonic() - began)
-                    for place, end in self._partitions.settled().items():
-                        self._settle(place, end)
+                    for partition, end in self._partitions.settled().items():
+                        self._settle(partition, end)
         finally:
             self._partitions.close()
 
@@ -144,15 +146,15 @@ class Loop:
 
     def _transaction(self, run: list[Output]) -> Generator[Output, None, int | None]:
         """Consume a run, or nothing of it: return the index of the output whose block raised."""
-        place = run[0].place
-        answer = self._partitions.ask_topic(place.topic)
-        position = self._store.begin(place)
-        self._partitions.check(place, position)
+        partition = run[0].named_partition
+        answer = self._partitions.ask_topic(partition.topic)
+        position = self._store.begin(partition)
+        self._partitions.check(partition, position)
         fresh = [output for output in run if output.offset >= position.next_offset]
         if not fresh:
             self._store.rollback()
             return None
-        claimed = self._store.claim(place, fresh)
+        claimed = self._store.claim(partition, fresh)
         forgotten = self._store.forgotten(
             output.outbox_id for output in fresh if output.replay is not None and output.outbox_id is not None
         )
@@ -169,40 +171,42 @@ class Loop:
                     self._store.unclaim(output.outbox_id)
                     output.unreadable = "whether this replayed output was consumed is forgotten"
             if output.unreadable is not None:
-                _log.error("%s/%d is set aside: %s", place, output.offset, output.unreadable)
+                _log.error("%s/%d is set aside: %s", partition, output.offset, output.unreadable)
                 self._store.set_aside(output, position.topic_id, output.unreadable)
                 continue
             yield output
             if output.error is not None:
-                _log.warning("%s/%d: its block raised %r", place, output.offset, output.error)
+                _log.warning("%s/%d: its block raised %r", partition, output.offset, output.error)
                 self._store.rollback()
                 return run.index(output)
-        self._partitions.confirm(place, position, answer)
-        self._commit(place, run[-1].offset + 1, run[-1].leader_epoch)
+        self._partitions.confirm(partition, position, answer)
+        self._commit(partition, run[-1].offset + 1, run[-1].leader_epoch)
         if again:
-            _log.info("%s: %d of %d outputs were consumed before", place, again, len(fresh))
+            _log.info("%s: %d of %d outputs were consumed before", partition, again, len(fresh))
         return None
 
     def _set_aside(self, output: Output) -> None:
         answer = self._partitions.ask_topic(output.topic)
-        position = self._store.begin(output.place)
+        position = self._store.begin(output.named_partition)
         if output.offset < position.next_offset:
             self._store.rollback()
             return
         self._store.set_aside(output, position.topic_id, f"{type(output.error).__name__}: {output.error}")
-        self._partitions.confirm(output.place, position, answer)
-        self._commit(output.place, output.offset + 1, output.leader_epoch)
-        _log.error("%s/%d was set aside after %d attempts", output.place, output.offset, self._attempts)
+        self._partitions.confirm(output.named_partition, position, answer)
+        self._commit(output.named_partition, output.offset + 1, output.leader_epoch)
+        _log.error(
+            "%s/%d was set aside after %d attempts", output.named_partition, output.offset, self._attempts
+        )
 
-    def _settle(self, place: Place, end: int) -> None:
-        position = self._store.begin(place)
-        self._partitions.check(place, position)
-        self._commit(place, max(end, position.next_offset), position.leader_epoch)
+    def _settle(self, partition: NamedPartition, end: int) -> None:
+        position = self._store.begin(partition)
+        self._partitions.check(partition, position)
+        self._commit(partition, max(end, position.next_offset), position.leader_epoch)
 
-    def _commit(self, place: Place, next_offset: int, leader_epoch: int | None) -> None:
-        self._store.advance(place, next_offset, leader_epoch)
+    def _commit(self, partition: NamedPartition, next_offset: int, leader_epoch: int | None) -> None:
+        self._store.advance(partition, next_offset, leader_epoch)
         self._store.commit()
-        self._partitions.passed(place, next_offset, leader_epoch)
+        self._partitions.passed(partition, next_offset, leader_epoch)
 
     def _adapt(self, count: int, took_s: float) -> None:
         """Halve the size of a fetch if consuming it takes long, and double it if it does not."""

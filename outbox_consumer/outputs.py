@@ -19,7 +19,7 @@ _MOST_BYTES = 200
 _headers = methodcaller("headers")
 
 
-class Place(NamedTuple):
+class NamedPartition(NamedTuple):
     """A partition of a topic."""
 
     topic: str
@@ -54,9 +54,9 @@ class Output:
     error: Exception | None = None
 
     @property
-    def place(self) -> Place:
+    def named_partition(self) -> NamedPartition:
         """The partition that its offset belongs to."""
-        return Place(self.topic, self.partition)
+        return NamedPartition(self.topic, self.partition)
 
     def __enter__(self) -> None:
         self.error = None
@@ -109,16 +109,16 @@ def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
 
 def runs(outputs: Iterable[Output]) -> Iterator[list[Output]]:
     """Cut outputs into runs of one partition, with rising offsets and no outbox-id twice. Order within a partition stays."""
-    open_runs: dict[Place, tuple[list[Output], set[OutboxId]]] = {}
+    open_runs: dict[NamedPartition, tuple[list[Output], set[OutboxId]]] = {}
     for output in outputs:
-        run, ids = open_runs.get(output.place, ([], set()))
+        run, ids = open_runs.get(output.named_partition, ([], set()))
         if run and (output.offset <= run[-1].offset or output.outbox_id in ids):
             yield run
             run, ids = [], set()
         run.append(output)
         if output.outbox_id is not None:
             ids.add(output.outbox_id)
-        open_runs[output.place] = run, ids
+        open_runs[output.named_partition] = run, ids
     for run, _ in open_runs.values():
         yield run
 
@@ -134,5 +134,5 @@ def _text(value: bytes) -> str:
 
 def _number(value: int | None) -> int:
     if value is None:
-        raise ValueError("a record without a place")
+        raise ValueError("a record without a partition or an offset")
     return value

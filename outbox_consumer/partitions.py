@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient, TopicDescription  # type: ignore[attr-defined]
 
 from outbox_consumer.errors import PositionError, SettingsError, TopicChangedError
-from outbox_consumer.outputs import Output, Place, output_of
+from outbox_consumer.outputs import NamedPartition, Output, output_of
 from outbox_consumer.store import Position, Store
 
 FORCED: dict[str, object] = {
@@ -78,8 +78,8 @@ class Partitions:
         options = client_options(options)
         self._store = store
         self._start = start
-        self._read: dict[Place, int] = {}
-        self._ends: dict[Place, int] = {}
+        self._read: dict[NamedPartition, int] = {}
+        self._ends: dict[NamedPartition, int] = {}
         self._topics = list(topics)
         self._heard = self._answered = time.monotonic()
         self._failure: Exception | None = None
@@ -115,23 +115,23 @@ class Partitions:
             self._answered = time.monotonic()
         return outputs
 
-    def check(self, place: Place, position: Position) -> None:
+    def check(self, partition: NamedPartition, position: Position) -> None:
         """Compare a position with what was read. Raises PositionError where records between the two were not read."""
-        if position.next_offset < self._read.get(place, 0):
+        if position.next_offset < self._read.get(partition, 0):
             raise PositionError(
-                f"the position of {place} went back to {position.next_offset} under the running loop, which has read it to "
-                f"{self._read[place]}: was the database restored? Start again"
+                f"the position of {partition} went back to {position.next_offset} under the running loop, which has read it to "
+                f"{self._read[partition]}: was the database restored? Start again"
             )
 
-    def passed(self, place: Place, next_offset: int, leader_epoch: int | None) -> None:
+    def passed(self, partition: NamedPartition, next_offset: int, leader_epoch: int | None) -> None:
         """Note that every record below `next_offset` is consumed, and commit the offset for lag tools."""
-        self._read[place] = max(next_offset, self._read.get(place, 0))
+        self._read[partition] = max(next_offset, self._read.get(partition, 0))
         try:
-            self._consumer.commit(offsets=[_offset(place, next_offset, leader_epoch)], asynchronous=True)
+            self._consumer.commit(offsets=[_offset(partition, next_offset, leader_epoch)], asynchronous=True)
         except KafkaException as error:
-            _log.debug("no offset of %s for lag tools: %s", place, error)
+            _log.debug("no offset of %s for lag tools: %s", partition, error)
 
-    def settled(self) -> dict[Place, int]:
+    def settled(self) -> dict[NamedPartition, int]:
         """Return the ends of partitions without new records: they are behind commit markers, which are no records.
 
         With them in the position, retention cannot look as if it had deleted what was not consumed.
@@ -139,7 +139,9 @@ class Partitions:
         if time.monotonic() - self._heard < _SETTLE_S:
             return {}
         self._heard = time.monotonic()
-        found = {place: end for place, end in self._ends.items() if end > self._read.get(place, end)}
+        found = {
+            partition: end for partition, end in self._ends.items() if end > self._read.get(partition, end)
+        }
         self._ends.clear()
         return found
 
@@ -150,20 +152,22 @@ class Partitions:
         )[topic]
         return asked
 
-    def confirm(self, place: Place, position: Position, answer: "Future[TopicDescription]") -> None:
+    def confirm(
+        self, partition: NamedPartition, position: Position, answer: "Future[TopicDescription]"
+    ) -> None:
         """Raise TopicChangedError where the topic is not the position's; KafkaException."""
-        _compare(place, position, _topic_id(answer.result()))
+        _compare(partition, position, _topic_id(answer.result()))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        places = [Place(each.topic, each.partition) for each in partitions]
+        named = [NamedPartition(each.topic, each.partition) for each in partitions]
         try:
-            positions: dict[Place, Position] = {}
-            for topic in {place.topic for place in places}:
+            positions: dict[NamedPartition, Position] = {}
+            for topic in {partition.topic for partition in named}:
                 positions |= self._positions(topic)
-            for place in places:
-                self._check_bounds(place, positions[place])
-                self._read[place] = positions[place].next_offset
-            begins = [_offset(place, *positions[place][1:]) for place in places]
+            for partition in named:
+                self._check_bounds(partition, positions[partition])
+                self._read[partition] = positions[partition].next_offset
+            begins = [_offset(partition, *positions[partition][1:]) for partition in named]
         except Exception as error:  # noqa: BLE001  # raised by `fetch`: a client's callback is no place for it
             self._failure = error
             return
@@ -172,9 +176,9 @@ class Partitions:
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Their records are either committed or not, so nothing is left to finish. The client unassigns them itself.
         for each in partitions:
-            self._ends.pop(Place(each.topic, each.partition), None)
+            self._ends.pop(NamedPartition(each.topic, each.partition), None)
 
-    def _positions(self, topic: str) -> dict[Place, Position]:
+    def _positions(self, topic: str) -> dict[NamedPartition, Position]:
         """Return the position of each partition, a new one where there is none.
 
         All partitions of a new topic begin at `start`, at the same time; one that was added to a known topic begins at its first record.
@@ -183,34 +187,36 @@ class Partitions:
         topic_id = _topic_id(description)
         known = self._store.positions(topic)
         for partition, position in known.items():
-            _compare(Place(topic, partition), position, topic_id)
+            _compare(NamedPartition(topic, partition), position, topic_id)
         starts = {}
         for partition in (each.id for each in description.partitions):
             if partition not in known:
-                low, high = self._bounds(Place(topic, partition))
+                low, high = self._bounds(NamedPartition(topic, partition))
                 starts[partition] = high if self._start == "latest" and not known else low
         if starts:
             self._store.add_positions(topic, topic_id, starts)
             known = self._store.positions(topic)
-        return {Place(topic, partition): position for partition, position in known.items()}
+        return {NamedPartition(topic, partition): position for partition, position in known.items()}
 
-    def _bounds(self, place: Place) -> tuple[int, int]:
-        found = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=_ANSWER_S)
+    def _bounds(self, partition: NamedPartition) -> tuple[int, int]:
+        found = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=_ANSWER_S)
         if found is None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about the ends of {place}"))
+            raise KafkaException(
+                KafkaError(KafkaError._TIMED_OUT, f"no answer about the ends of {partition}")
+            )
         return found
 
-    def _check_bounds(self, place: Place, position: Position) -> None:
-        low, high = self._bounds(place)
+    def _check_bounds(self, partition: NamedPartition, position: Position) -> None:
+        low, high = self._bounds(partition)
         if position.next_offset > high:
             raise TopicChangedError(
-                f"{place} ends at {high}, but is consumed to {position.next_offset}: Kafka has lost records. To consume what it gets from "
-                f"now on: {_repair(place, high)}"
+                f"{partition} ends at {high}, but is consumed to {position.next_offset}: Kafka has lost records. To consume new records "
+                f"only: {_repair(partition, high)}"
             )
         if position.next_offset < low:
             raise TopicChangedError(
-                f"{place} begins at {low}, but is consumed to {position.next_offset} only: retention has deleted the records between. To "
-                f"continue without them (`publisher replay` sends them again): {_repair(place, low)}"
+                f"{partition} begins at {low}, but is consumed to {position.next_offset} only: retention has deleted the records between. "
+                f"To continue without them (`publisher replay` sends them again): {_repair(partition, low)}"
             )
 
     def _is_event(self, message: Message) -> bool:
@@ -218,15 +224,15 @@ class Partitions:
         error = message.error()
         if error is None:
             return False
-        place = Place(message.topic() or "", message.partition() or 0)
+        partition = NamedPartition(message.topic() or "", message.partition() or 0)
         if error.code() == KafkaError._PARTITION_EOF:
-            self._ends[place] = message.offset() or 0
+            self._ends[partition] = message.offset() or 0
         elif error.code() in _OUT_OF_RANGE:
-            position = self._store.positions(place.topic).get(place.partition)
+            position = self._store.positions(partition.topic).get(partition.partition)
             if position is not None:
-                self.confirm(place, position, self.ask_topic(place.topic))
-                self._check_bounds(place, position)
-            raise TopicChangedError(f"{place} does not continue where it was read to: {error.str()}")
+                self.confirm(partition, position, self.ask_topic(partition.topic))
+                self._check_bounds(partition, position)
+            raise TopicChangedError(f"{partition} does not continue where it was read to: {error.str()}")
         elif error.code() not in _PASSING:
             raise KafkaException(error)
         else:
@@ -238,27 +244,27 @@ def _topic_id(description: TopicDescription) -> str:
     return str(description.topic_id).translate(_URL_SAFE)
 
 
-def _compare(place: Place, position: Position, topic_id: str) -> None:
+def _compare(partition: NamedPartition, position: Position, topic_id: str) -> None:
     if topic_id != position.topic_id:
         raise TopicChangedError(
-            f"topic {place.topic} was deleted and created again, or another cluster answers: its id is {topic_id}, that of the position "
+            f"topic {partition.topic} was deleted and created again, or another cluster answers: its id is {topic_id}, the position's "
             f"{position.topic_id}. To consume the new topic from its beginning (outputs that are known by their outbox-id stay consumed "
-            f"once): {_repair(place, 0, topic_id)}"
+            f"once): {_repair(partition, 0, topic_id)}"
         )
 
 
-def _offset(place: Place, offset: int, leader_epoch: int | None) -> TopicPartition:
+def _offset(partition: NamedPartition, offset: int, leader_epoch: int | None) -> TopicPartition:
     """With the epoch of the record before it, Kafka notices a log that was truncated and written again."""
     if leader_epoch is None:
-        return TopicPartition(*place, offset)
-    return TopicPartition(*place, offset, leader_epoch=leader_epoch)
+        return TopicPartition(*partition, offset)
+    return TopicPartition(*partition, offset, leader_epoch=leader_epoch)
 
 
-def _repair(place: Place, next_offset: int, topic_id: str | None = None) -> str:
+def _repair(partition: NamedPartition, next_offset: int, topic_id: str | None = None) -> str:
     """Return the statement that a person runs. Topic names and ids have no quotes."""
-    change, where = f"next_offset = {next_offset}, leader_epoch = NULL", f"topic = '{place.topic}'"
+    change, where = f"next_offset = {next_offset}, leader_epoch = NULL", f"topic = '{partition.topic}'"
     if topic_id is None:
-        where += f" AND partition = {place.partition}"
+        where += f" AND partition = {partition.partition}"
     else:
         change += f", first_offset = {next_offset}, topic_id = '{topic_id}'"
     return f"UPDATE outbox_consumer_position SET {change} WHERE consumer = … AND {where}"  # noqa: S608  # for people

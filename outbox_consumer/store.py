@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from contract.positions import OutboxId
 from outbox_consumer.errors import PositionError, SettingsError, TransactionEndedError
-from outbox_consumer.outputs import Output, Place, read_headers
+from outbox_consumer.outputs import NamedPartition, Output, read_headers
 
 _TABLES = ("position_table", "seen_table", "seen_index", "forgotten_table", "letter_table")
 _DIALECTS = {"pyformat": "postgres", "qmark": "sqlite"}
@@ -44,7 +44,7 @@ class Position(NamedTuple):
     leader_epoch: int | None
 
 
-class LetterPlace(NamedTuple):
+class LetterKey(NamedTuple):
     """The record of an output that was set aside."""
 
     topic: str
@@ -95,16 +95,16 @@ class Store:
             )
         self.commit()
 
-    def begin(self, place: Place) -> Position:
+    def begin(self, partition: NamedPartition) -> Position:
         """Begin a transaction and take the position. Raises PositionError where there is none."""
         self._cursor().execute(f"SAVEPOINT {_SAVEPOINT}")
-        rows = self._all("lock", **place._asdict(), idle_ms=self._idle_ms)
+        rows = self._all("lock", **partition._asdict(), idle_ms=self._idle_ms)
         if not rows:
-            raise PositionError(f"the position of {place} is gone from outbox_consumer_position")
+            raise PositionError(f"the position of {partition} is gone from outbox_consumer_position")
         return Position(*rows[0][:3])
 
     def claim(
-        self, place: Place, outputs: Iterable[Output], *, retried: bool = False
+        self, partition: NamedPartition, outputs: Iterable[Output], *, retried: bool = False
     ) -> dict[OutboxId, int | None]:
         """Remember outputs of a partition, each once. Return the new ones, with the revision that each replaces.
         `retried`: they were set aside, and are consumed later than what follows them.
@@ -118,7 +118,7 @@ class Store:
         ]
         if not asked:
             return {}
-        rows = self._all("claim", **place._asdict(), outputs=json.dumps(asked), retried=retried)
+        rows = self._all("claim", **partition._asdict(), outputs=json.dumps(asked), retried=retried)
         return {_outbox_id(source, end, output): replaces for source, end, output, replaces in rows}
 
     def unclaim(self, outbox_id: OutboxId) -> None:
@@ -147,7 +147,7 @@ class Store:
         ]
         self._run(
             "set_aside",
-            **LetterPlace(output.topic, topic_id, output.partition, output.offset)._asdict(),
+            **LetterKey(output.topic, topic_id, output.partition, output.offset)._asdict(),
             outbox_id=None if output.outbox_id is None else str(output.outbox_id),
             revision=output.revision,
             replay=output.replay,
@@ -158,25 +158,25 @@ class Store:
             reason=reason.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0"),
         )
 
-    def advance(self, place: Place, next_offset: int, leader_epoch: int | None) -> None:
+    def advance(self, partition: NamedPartition, next_offset: int, leader_epoch: int | None) -> None:
         """Move the position that `begin` took. Raises TransactionEndedError where that transaction is over."""
         try:
-            self._run("advance", **place._asdict(), next_offset=next_offset, leader_epoch=leader_epoch)
+            self._run("advance", **partition._asdict(), next_offset=next_offset, leader_epoch=leader_epoch)
             # After everything else: SQLite commits with its outermost savepoint.
             self._cursor().execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         except Exception as error:
             self.rollback()
             raise TransactionEndedError(
-                f"the transaction of {place} was ended or broken inside the loop, which commits by itself: {error}"
+                f"the transaction of {partition} was ended or broken inside the loop, which commits by itself: {error}"
             ) from error
 
-    def letters(self) -> list[LetterPlace]:
+    def letters(self) -> list[LetterKey]:
         """Return what was set aside, in a transaction of its own."""
         rows = self._all("letters")
         self.commit()
-        return [LetterPlace(*row) for row in rows]
+        return [LetterKey(*row) for row in rows]
 
-    def take(self, letter: LetterPlace) -> Output | None:
+    def take(self, letter: LetterKey) -> Output | None:
         """Begin a transaction and take a dead letter; None if it is gone."""
         rows = self._all("take", **letter._asdict())
         if not rows:
@@ -201,7 +201,7 @@ class Store:
             output.unreadable = str(error)
         return output
 
-    def discard(self, letter: LetterPlace) -> None:
+    def discard(self, letter: LetterKey) -> None:
         """Remove a dead letter."""
         self._run("discard", **letter._asdict())
 

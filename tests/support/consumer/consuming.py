@@ -23,7 +23,7 @@ def consume_there(
         assert time.monotonic() < deadline, (ends, _positions(connection, group))
         found = _positions(connection, group)
         # Behind the last record is the marker of its transaction.
-        return all(found.get(place, 0) >= end - 1 for place, end in ends.items())
+        return all(found.get(partition, 0) >= end - 1 for partition, end in ends.items())
 
     options = {"bootstrap.servers": servers, "group.id": group, "log_level": 0}
     for output in consume(connection, options, list(topics), stop=stop, **given):
@@ -37,13 +37,16 @@ def consume_there(
 def ends_of(servers: str, *topics: str) -> dict[tuple[str, int], int]:
     """The high watermarks of topics."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    places = [
+    partitions = [
         TopicPartition(topic, partition)
         for topic in topics
         for partition in admin.list_topics(topic, timeout=30).topics[topic].partitions
     ]
-    asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})  # type: ignore[no-untyped-call]
-    return {(place.topic, place.partition): answer.result(30).offset for place, answer in asked.items()}
+    asked = admin.list_offsets({partition: OffsetSpec.latest() for partition in partitions})  # type: ignore[no-untyped-call]
+    return {
+        (partition.topic, partition.partition): answer.result(30).offset
+        for partition, answer in asked.items()
+    }
 
 
 def _positions(connection: Any, group: str) -> dict[tuple[str, int], int]:

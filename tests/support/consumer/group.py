@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, TopicCollection, TopicPartition
 
-Place = tuple[str, int]
+from service.kafka.reading import NamedPartition
+
 Send = Callable[..., None]
 """(partition, records, abort=False): writes a transaction to a real topic."""
 
@@ -37,18 +38,18 @@ class GivenMessage:
     """A message of confluent-kafka, as far as the kit looks at it."""
 
     def __init__(
-        self, place: Place, offset: int, record: Record | None, error: KafkaError | None = None
+        self, partition: NamedPartition, offset: int, record: Record | None, error: KafkaError | None = None
     ) -> None:
-        self._place, self._offset, self._record, self._error = place, offset, record, error
+        self._partition, self._offset, self._record, self._error = partition, offset, record, error
 
     def error(self) -> KafkaError | None:
         return self._error
 
     def topic(self) -> str:
-        return self._place[0]
+        return self._partition[0]
 
     def partition(self) -> int:
-        return self._place[1]
+        return self._partition[1]
 
     def offset(self) -> int:
         return self._offset
@@ -120,16 +121,16 @@ class Member:
 
     def __init__(self, broker: Broker, options: dict[str, Any]) -> None:
         self.options = options
-        self.wanted: set[Place] = set()
+        self.wanted: set[NamedPartition] = set()
         self.empty_polls = 0
         self.closed = False
-        self.committed: dict[Place, int] = {}
+        self.committed: dict[NamedPartition, int] = {}
         self.after_fetch: Callable[[], None] | None = None
-        self.switch: Callable[[str], None] = lambda place: None
+        self.switch: Callable[[str], None] = lambda step: None
         self.lost = False
         self._broker = broker
-        self._reads: dict[Place, int] = {}
-        self._told: dict[Place, int] = {}
+        self._reads: dict[NamedPartition, int] = {}
+        self._told: dict[NamedPartition, int] = {}
 
     def subscribe(self, topics: list[str], **callbacks: Any) -> None:
         self._callbacks = callbacks
@@ -139,9 +140,9 @@ class Member:
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         self._reads |= {(each.topic, each.partition): each.offset for each in partitions}
 
-    def get_watermark_offsets(self, place: TopicPartition, *, timeout: float) -> tuple[int, int]:
-        topic = self._broker.topics[place.topic]
-        return topic.low[place.partition], len(topic.logs[place.partition])
+    def get_watermark_offsets(self, partition: TopicPartition, *, timeout: float) -> tuple[int, int]:
+        topic = self._broker.topics[partition.topic]
+        return topic.low[partition.partition], len(topic.logs[partition.partition])
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
         self.committed |= {(each.topic, each.partition): each.offset for each in offsets}
@@ -168,32 +169,32 @@ class Member:
             action()
 
     def _rebalance(self) -> None:
-        gone = [TopicPartition(*place) for place in sorted(self._reads.keys() - self.wanted)]
+        gone = [TopicPartition(*partition) for partition in sorted(self._reads.keys() - self.wanted)]
         if gone:
             self._callbacks["on_lost" if self.lost else "on_revoke"](self, gone)
             for each in gone:
                 del self._reads[each.topic, each.partition]
                 self._told.pop((each.topic, each.partition), None)
-        new = [TopicPartition(*place) for place in sorted(self.wanted - self._reads.keys())]
+        new = [TopicPartition(*partition) for partition in sorted(self.wanted - self._reads.keys())]
         if new:
             self._callbacks["on_assign"](self, new)
 
     def _take(self, most: int) -> list[GivenMessage]:
         found: list[GivenMessage] = []
-        for place in sorted(self._reads):
-            topic = self._broker.topics[place[0]]
-            log = topic.logs[place[1]]
-            offset = self._reads[place]
-            if offset > len(log) or offset < topic.low[place[1]]:
+        for partition in sorted(self._reads):
+            topic = self._broker.topics[partition[0]]
+            log = topic.logs[partition[1]]
+            offset = self._reads[partition]
+            if offset > len(log) or offset < topic.low[partition[1]]:
                 error = KafkaError(KafkaError._AUTO_OFFSET_RESET, "no such offset")
-                return [*found, GivenMessage(place, offset, None, error)]
+                return [*found, GivenMessage(partition, offset, None, error)]
             while offset < len(log) and len(found) < most:
                 record = log[offset]
                 if record is not None:
-                    found.append(GivenMessage(place, offset, record))
+                    found.append(GivenMessage(partition, offset, record))
                 offset += 1
-            self._reads[place] = offset
-            if offset == len(log) and self._told.get(place) != offset and len(found) < most:
-                self._told[place] = offset
-                found.append(GivenMessage(place, offset, None, KafkaError(KafkaError._PARTITION_EOF)))
+            self._reads[partition] = offset
+            if offset == len(log) and self._told.get(partition) != offset and len(found) < most:
+                self._told[partition] = offset
+                found.append(GivenMessage(partition, offset, None, KafkaError(KafkaError._PARTITION_EOF)))
         return found

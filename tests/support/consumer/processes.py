@@ -85,8 +85,8 @@ class Process:
         self.ended = True
         self._back.release()
 
-    def _switch(self, place: str) -> None:
-        self.at = place
+    def _switch(self, step: str) -> None:
+        self.at = step
         self._back.release()
         self._go.acquire()
         if self._killed:
