@@ -1,6 +1,6 @@
 """`publisher audit --archive`: is the archive complete and unaltered?
 
-Every byte is digested, every row counted, and both are compared with what Postgres says. Needs the extra `archive`.
+Digests every byte, counts every row, and compares both with the records in Postgres. Needs the extra `archive`.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ Advance = Callable[[int], None]
 def check_archived(
     connection: psycopg.Connection[Any], archive: Archive, phase: Callable[[str, int], Advance]
 ) -> tuple[list[Check], int]:
-    """Return the checks, and how many rows were read. `connection` holds retention off. Raises OSError, psycopg.Error."""
+    """Return the checks and the number of rows read. `connection` holds retention off. Raises OSError, psycopg.Error."""
     intact = Check("archive_intact", "Is every archived partition there and unaltered?")
     counts = Check("archive_counts", "Does the archive hold what the ledger counts?")
-    gaps = Check("archive_gaps", "Since retention began to archive, was everything archived that it dropped?")
+    gaps = Check("archive_gaps", "Since retention began to archive, has it archived all that it dropped?")
     garbage = Check("archive_garbage", "Are there files that no manifest in force names?", fails=False)
     partitions = read_catalogue(connection)
     advance = phase("archive", sum(of.rows for of in partitions))
@@ -41,7 +41,7 @@ def check_archived(
             intact.add(f"batches {of.from_batch} to {of.to_batch}: {error}")
     for first, last in connection.execute(_ARCHIVE["dropped"]):
         gaps.add(f"batches {first} to {last} were dropped without an archive")
-    # Where a manifest cannot be read, nobody knows which files are its own.
+    # The files of an unreadable manifest are unknown.
     if not intact.count:
         for name in archive.files.names():
             if name not in named:
@@ -56,7 +56,7 @@ def _check_partition(
     counts: Check,
     advance: Advance,
 ) -> set[str]:
-    """Check one partition, its ledger's counts too; return the files that its manifest names, and the manifest's own."""
+    """Check one partition and its ledger counts; return the names of its manifest and of the files in it."""
     manifest = archive.manifest(of)
     held = _held(archive, manifest, advance)
     recorded = [of.rows, of.sessions, of.outputs, of.output_bytes]
@@ -83,7 +83,7 @@ def _held(archive: Archive, manifest: Manifest, advance: Advance) -> list[int]:
             for table in row_groups(source):
                 contents.add(table)
         if contents.digest() != file.rows_sha256:
-            raise ArchiveDamagedError(f"{file.name}: its rows are not those that were archived")
+            raise ArchiveDamagedError(f"{file.name}: its rows are not the archived ones")
         held = [a + b for a, b in zip(held, contents.counts(), strict=True)]
         advance(contents.rows)
     return held

@@ -32,9 +32,9 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """The command's options. `folder`: where the state is kept, None for a temporary one; `keys_file`: for many lost keys.
+    """The command's options. `folder`: holds the state, None: a temporary one; `keys_file`: for many lost keys.
 
-    `consumed`: a consumer's database or group to compare with the topics, too; `with_kafka` then.
+    `consumed`: a consumer's database or group, to compare with the topics; it requires `with_kafka`.
     """
 
     limits: Limits
@@ -48,7 +48,7 @@ class AuditRequest:
 def audit(
     connection: psycopg.Connection[Any], settings: Settings, request: AuditRequest, phase: Phase
 ) -> AuditReport:
-    """Run it, and keep retention away until `connection` ends. Raises SettingsError, UnavailableError, psycopg.Error."""
+    """Run the audit, and hold retention off until `connection` is closed. Raises SettingsError, UnavailableError, psycopg.Error."""
     # Rows that are dropped after the scope was frozen would be reported as missing.
     hold_off_retention(connection)
     archive = open_archive(connection, settings.retention, writing=False) if request.with_archive else None
@@ -72,7 +72,7 @@ def audit(
             _undelivered(connection),
         ]
         if archive is not None:
-            # It needs the extra `archive`, as the archive that was opened does.
+            # Imported only here: the module needs the extra `archive`, which `open_archive` has already required.
             from publisher.audit.archived import check_archived
 
             checks, report.counted["archived_rows"] = check_archived(connection, archive, phase)
@@ -95,7 +95,7 @@ def _begin(
     request: AuditRequest,
     folder: Path,
 ) -> tuple[Scope, states.AuditState | None]:
-    """Freeze the scope, or take up that of a killed audit."""
+    """Freeze the scope, or continue with the scope of a killed audit."""
     scope = read_scope(connection, request.limits)
     if not request.with_kafka:
         return scope, None
@@ -109,7 +109,7 @@ def _begin(
     }
     state = states.load(folder, asked)
     if state is not None and not Scope.from_json(state.scope).still_kept(scope):
-        # Its connection ended with it, and retention and erasure were free to take out what it had frozen.
+        # The killed audit's connection ended with it, so retention and erasure could remove rows that its scope had frozen.
         _log.warning(
             "audit_begins_anew", reason="outputs were dropped or erased after this state was written"
         )
@@ -117,7 +117,7 @@ def _begin(
         state = None
     if state is None:
         _, events = _totals(connection, scope)
-        # Read again: a topic that a delivery of the scope was the first to use is recorded by now.
+        # Read the identity again: by now it has every topic of the scope's deliveries, also a topic that one of them used first.
         identity = read_identity(connection)
         state = readback.begin(connection, settings, identity, scope, asked, events)
         states.save(folder, state)

@@ -1,4 +1,4 @@
-"""Reads which sessions were erased, so that their records in Kafka, which erasure does not reach, are no finding."""
+"""Reads which sessions were erased: their records stay in Kafka and are no findings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ ErasedEnds = Mapping[tuple[str, int], frozenset[int]]
 
 
 def check_erased(connection: psycopg.Connection[Any], scope: Scope) -> Check:
-    """Return the note on what was erased of the scope's batches."""
+    """Return the note on erased rows of the scope's batches."""
     check = Check("erased", "Were session keys erased?", fails=False)
     row = connection.execute(
         _ERASED["counts"], {"from_batch": scope.first, "to_batch": scope.last}
@@ -39,5 +39,5 @@ def read_ends(connection: psycopg.Connection[Any]) -> ErasedEnds:
 
 
 def read_topics(connection: psycopg.Connection[Any]) -> set[str]:
-    """Return the output topics of what was erased: a record there may have superseded, or ended, the key of another one."""
+    """Return the output topics of erased rows: an erased output may have superseded another one of its key, or ended the key."""
     return {name for (name,) in connection.execute(_ERASED["topics"])}

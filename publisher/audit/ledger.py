@@ -1,11 +1,11 @@
 """Checks the ledger, its rows and `delivery_counts` in SQL alone, range by range of batches, each range in its own snapshot.
 
-The views and functions that docs/audit.md has for people, too, decide what is wrong (`check_...`, `audit_ledger`); this module has the
-ranges and the texts.
+SQL views and functions decide what is wrong (`check_…`, `audit_ledger`); docs/audit.md shows them to people. This module cuts the ranges
+and writes the texts.
 
-Rows never change, retention and erasure are held off, and deliveries are added or pruned whole, so what `Scope` froze holds for every later
-snapshot. All checks that read a range's rows run together, while Postgres has them in memory; one lane after another would read the table
-from disk once for each.
+Rows never change, retention and erasure are held off, and deliveries are added or pruned whole, so `Scope` holds for every later snapshot.
+All checks that read a range's rows run together, while Postgres has them in memory. Checking one lane after another would read the table
+from disk once for each lane.
 """
 
 from collections.abc import Callable
@@ -30,12 +30,12 @@ Advance = Callable[[int], None]
 def check_ledger(connection: psycopg.Connection[Any], scope: Scope, advance: Advance) -> list[Check]:
     """Return the checks of the ledger and its rows."""
     bounds = {"from_batch": scope.first, "to_batch": scope.last}
-    counts = Check("batch_counts", "Does each ledger row count what its rows hold?")
-    orphans = Check("rows_in_ledger", "Has every row its batch in the ledger?")
-    lanes = Check("lanes", "Is every row's lane one that its epoch has?")
+    counts = Check("batch_counts", "Do the counts of each ledger row equal what its rows hold?")
+    orphans = Check("rows_in_ledger", "Is the batch of every row in the ledger?")
+    lanes = Check("lanes", "Does every row's lane exist in its epoch?")
     delivered = Check(
         "delivery_counts",
-        "Did each delivery send every row between its two cursors, except those that were parked?",
+        "Did each delivery send every row between its two cursors, except parked ones?",
     )
     for batches in ranges(connection, scope.kept):
         with snapshot(connection):
@@ -90,7 +90,7 @@ def _check_lanes(connection: psycopg.Connection[Any], batches: AuditedRange, che
 def _check_delivered(
     connection: psycopg.Connection[Any], batches: AuditedRange, scope: Scope, check: Check
 ) -> None:
-    """Check the deliveries that end in these batches, but not one that began in batches that are not kept or audited."""
+    """Check the deliveries that end in these batches, unless they began in batches that are not kept or audited."""
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     for (
         epoch,
@@ -116,7 +116,7 @@ def _check_delivered(
 
 def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> Check:
     check = Check(
-        "stream_continuity", "Does each stream batch begin where its generation's former one ended?"
+        "stream_continuity", "Does each stream batch begin where the previous one of its generation ended?"
     )
     for (wrong,) in connection.execute(_LEDGER["discontinuities"], bounds):
         check.add(wrong)
@@ -125,7 +125,7 @@ def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -
 
 def _check_offsets(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> list[Check]:
     """Check offsets and times; a clock that was set back is only a note."""
-    offsets = Check("ledger_forward", "Do the ledger's offsets go forward, with nothing open beyond the end?")
+    offsets = Check("ledger_forward", "Is no batch's start offset or safe offset beyond its end offset?")
     times = Check("ledger_times", "Was the database's clock set back between two batches?", fails=False)
     for batch, is_time, wrong in connection.execute(_LEDGER["offsets_and_times"], bounds):
         (times if is_time else offsets).add(f"batch {batch}: {wrong}")
@@ -133,7 +133,7 @@ def _check_offsets(connection: psycopg.Connection[Any], bounds: dict[str, int]) 
 
 
 def _check_emitted_once(connection: psycopg.Connection[Any], scope: Scope) -> Check:
-    check = Check("emitted_once", "Was each session emitted once for a revision?")
+    check = Check("emitted_once", "Was each session emitted only once per revision?")
     bounds = {"from_batch": scope.first, "to_batch": scope.last}
     for key, topic_id, partition, end, times, first, last in connection.execute(
         _ROWS["emitted_twice"], bounds

@@ -1,4 +1,4 @@
-"""Decides the scope of an audit: freezes at its beginning which batches are kept, and how far each lane is."""
+"""Freezes the scope of an audit at its beginning: the kept batches and the position of each lane."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ _FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class RecordedResume(NamedTuple):
-    """A move by `publisher resume`, which is transaction `seq` of the lane: its cursor was at `after`, and is at `to` since."""
+    """A move of a lane's cursor from `after` to `to` by `publisher resume`; `seq`: the lane's transaction for it."""
 
     epoch: int
     lane: int
@@ -35,7 +35,7 @@ class RecordedResume(NamedTuple):
 
 
 class AuditedRange(NamedTuple):
-    """Batches `first` to `last`, both inclusive, which are checked together; `sessions`: how many they have by the ledger."""
+    """Batches `first` to `last`, both inclusive, checked together. `sessions`: their number by the ledger."""
 
     first: int
     last: int
@@ -44,11 +44,11 @@ class AuditedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The batches `first` to `last`, both inclusive (none where first > last), and the state of the lanes.
+    """The batches `first` to `last`, both inclusive (none if first > last), and the state of the lanes.
 
     `ledger_from`, `rows_from`: the oldest batch that the ledger and session_output keep. `kept`: first and last of each range of
     audited batches whose rows are kept; between two ranges retention has dropped partitions. `to_end`: the limits leave out
-    nothing after `last`. `erasures`: number of the newest row of `outbox.erased`.
+    no later batch. `erasures`: number of the newest row of `outbox.erased`.
     """
 
     ledger_from: int | None
@@ -77,7 +77,7 @@ class Scope:
         return any(begin <= first and last <= end for begin, end in self.kept)
 
     def reads(self, batch_id: int) -> bool:
-        """Whether the comparison with the topics covers this batch: `holds` has it, or it was committed after the scope was frozen."""
+        """Whether the comparison with the topics covers this batch: it is kept, or it was committed after the scope was frozen."""
         return self.holds(batch_id, batch_id) or (self.to_end and batch_id > self.last)
 
     def still_kept(self, now: "Scope") -> bool:
@@ -171,7 +171,7 @@ class Scope:
 
 
 class Limits(NamedTuple):
-    """The limits that the command was given; None: everything that is kept."""
+    """The limits given to the command; None: no limit."""
 
     from_batch: int | None = None
     to_batch: int | None = None
@@ -237,7 +237,7 @@ def kept_ranges(partitions: Sequence[Sequence[int]], first: int, last: int) -> l
 
 
 def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> Iterator[AuditedRange]:
-    """Yield ranges that cover these batches without gaps, even where ledger rows are missing. The sessions of one fit in memory easily."""
+    """Yield ranges that cover these batches without gaps, even if ledger rows are missing. The sessions of a range fit in memory easily."""
     for begin, last in kept:
         while begin <= last:
             found = _range(connection, begin, last)

@@ -1,8 +1,8 @@
-"""The audit of a consumer: what it remembers is spread over the buckets of the outbox's outputs and the topics' records, and compared.
+"""The audit of a consumer: spreads its rows over the buckets of outputs and records, and compares them.
 
-1. The topics are read up to ends that were frozen, and the outbox beyond them (`readback`).
-2. Only then is each consumer asked, in one snapshot: what it consumed beyond those ends is counted, and nothing else of it.
-So the consumer, the publisher and the job may run meanwhile.
+1. The topics are read up to their frozen ends, the outbox beyond them (`readback`).
+2. Only then is each consumer read, in one snapshot. Outputs that it consumed beyond those ends are only counted.
+So the consumer, the publisher and the job may run during the audit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,7 +55,7 @@ class ConsumerAudit(NamedTuple):
 
 
 class _Consumer(NamedTuple):
-    """What was read of a consumer. `rows`: what it remembers, None where it has no tables."""
+    """A consumer as it was read. `rows`: the outputs that it remembers, None if it has no tables."""
 
     name: str
     positions: list[ConsumerPosition]
@@ -86,14 +86,14 @@ def _of_database(
     phase: Callable[[str, int], Callable[[int], None]],
     unreadable: Callable[[str, str], None],
 ) -> Iterator[_Consumer]:
-    """Yield each consumer of a database. No transaction is open there meanwhile: Postgres would end one that is idle for long."""
+    """Yield each consumer of a database. No transaction stays open there: Postgres would end one that is idle for long."""
     state = read.state
     with consumer_tables(consumed, "publisher audit") as tables:
         names = list(dict.fromkeys(each.consumer for each in tables.positions() or ()))
     if not names:
         raise SettingsError(
-            "--consumed names a database without a position of `outbox_consumer`: name the one whose connection "
-            "`consume` gets"
+            "--consumed names a database without a position of `outbox_consumer`: name the database whose "
+            "connection `consume` gets"
         )
     for name in names:
         tell = partial(unreadable, name)
@@ -161,7 +161,7 @@ def _spill(rows: Iterable[ConsumerRow], spill: Spill, seed: bytes, advance: Call
 
 
 class _Order:
-    """The outputs that were consumed in order, by ranges of offsets: a range fits in memory, and ranges follow each other."""
+    """The outputs consumed in their turn, by ranges of offsets: one range after the other fits in memory."""
 
     def __init__(self, folder: Path, state: AuditState) -> None:
         total = sum(
@@ -198,17 +198,21 @@ class _Findings:
         self._state = state
         self.counted: dict[str, int] = {}
         self._rows = Check("consumer_rows", "Can each row of the consumer's tables be read?")
-        self._topics = Check("consumer_topics", "Is each position of the topic that is there now?")
-        self._deleted = Check("deleted_unconsumed", "Do the topics still have all that is not consumed?")
+        self._topics = Check("consumer_topics", "Is each position of the topic that exists now?")
+        self._deleted = Check("deleted_unconsumed", "Do the topics still have all unconsumed records?")
         self._missing = Check(
             "not_consumed", "Has the consumer consumed every delivered output below its position?"
         )
         self._twice = Check("consumed_twice", "Did the consumer consume each output once?")
-        self._undelivered = Check("consumed_undelivered", "Was every output delivered that was consumed?")
-        self._order = Check("consumed_order", "Were the outputs of each partition consumed in its order?")
+        self._undelivered = Check("consumed_undelivered", "Was every consumed output delivered?")
+        self._order = Check(
+            "consumed_order", "Were the outputs of each partition consumed in the order of their offsets?"
+        )
         self._behind = Check("unconsumed", "Do delivered outputs wait to be consumed?", fails=False)
         self._expired = Check(
-            "expired_unconsumed", "Does the consumer remember what its topics have deleted?", fails=False
+            "expired_unconsumed",
+            "Does the consumer remember the outputs that its topics have deleted?",
+            fails=False,
         )
         self._aside = Check("set_aside", "Did the consumer set outputs aside?", fails=False)
 
@@ -233,7 +237,7 @@ class _Findings:
     def ranges(
         self, positions: Iterable[ConsumerPosition], topic_ids: Mapping[str, str | None]
     ) -> dict[Partition, Range]:
-        """Return the consumed offsets of each partition, in the topics as they are now; count those that a topic deleted before."""
+        """Return the consumed offsets of each partition of the present topics; count offsets that were deleted unconsumed."""
         found = {}
         topics = {name: number for number, name in enumerate(self._state.topics)}
         for each in positions:

@@ -1,7 +1,7 @@
 """Compares the outputs that a consumer remembers with the delivered ones, bucket by bucket. Pure.
 
-An output was delivered where its topic has a record of it, or where its lane is past its row. Memory holds a bucket's outputs in the
-outbox and their records: what else a consumer remembers is counted and not kept.
+An output was delivered if its topic has a record of it, or if its lane has passed its row. Memory holds a bucket's outputs in the outbox
+and their records; other outputs that a consumer remembers are only counted.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from publisher.audit.readback.unexpected import UnexpectedRecordRule
 CONSUMED = Struct("<16sqqiiHiqqB")
 VISITED = Struct("<Hiqq")
 UNKNOWN = 0xFFFF
-"""Number of a topic, or an input topic, that is none of the outbox's."""
+"""The number of a topic that the outbox does not know."""
 
 Partition = tuple[int, int]
 """(topic number, partition)"""
@@ -48,7 +48,7 @@ class Remembered(NamedTuple):
 
     @property
     def record(self) -> tuple[int, int, int]:
-        """The record that it came from."""
+        """The record from which the output was consumed."""
         return self.topic, self.partition, self.offset
 
 
@@ -66,7 +66,7 @@ class Visited(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The records of a partition that a consumer has consumed: from where it began up to its position."""
+    """The records of a partition that a consumer has consumed: from its first offset up to its position."""
 
     first: int
     end: int
@@ -76,9 +76,8 @@ class Range(NamedTuple):
 class ConsumerComparison:
     """The result of the buckets for one consumer. `rule` is asked about each output that no audited row explains.
 
-    `ends`: where the topics ended when the audit began. `forgotten`: input partition -> end of the last session of which outputs were
-    forgotten.
-    `remembers`: whether the consumer has tables; else its position stands for all below it.
+    `ends`: the end offsets of the topics when the audit began. `forgotten`: input partition -> end of the last session with forgotten
+    outputs. `remembers`: whether the consumer has tables; if not, all records below its position count as consumed.
     """
 
     positions: Mapping[Partition, Range]
@@ -93,7 +92,7 @@ class ConsumerComparison:
     set_aside: FindingTally[Remembered] = field(default_factory=FindingTally)
     behind: dict[Partition, int] = field(default_factory=lambda: defaultdict(int))
     expired: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Topic number -> outputs that it has deleted, and the consumer does not remember in this revision."""
+    """Topic number -> number of outputs that the topic has deleted and the consumer does not remember in this revision."""
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def compare_bucket(
@@ -102,7 +101,7 @@ class ConsumerComparison:
         found: Iterable[ReceivedOutput],
         remembered: Iterable[Remembered],
     ) -> Iterator[Visited]:
-        """Compare one bucket; yield what was consumed in its turn, for `compare_order`."""
+        """Compare one bucket; yield the outputs consumed in their turn, for `compare_order`."""
         delivered: dict[bytes, bool] = {}
         expired: dict[bytes, int] = {}
         topics = {topic for topic, _ in self.positions} if self.remembers else set()
@@ -149,9 +148,9 @@ class ConsumerComparison:
                 self._demand(copy, consumed.get(key), aside)
 
     def compare_order(self, visits: Iterable[Visited], newest: int) -> int:
-        """Compare when the outputs of some offsets of a partition were consumed, with their order. `newest`: the time of what came before.
+        """Compare the order in which outputs of a partition were consumed with their offsets. `newest`: the newest time at lower offsets.
 
-        Return the newest time of all.
+        Return the newest time so far.
         """
         for visit in sorted(visits):
             if visit.at_us < newest:
@@ -184,7 +183,7 @@ class ConsumerComparison:
     def _demand(
         self, copy: ReceivedOutput, consumed: Remembered | None, aside: set[tuple[int, int, int]]
     ) -> None:
-        """Whether a record was consumed, or another record of the same output."""
+        """Count a record as missing unless it, or another record of its output, was consumed or need not be."""
         position = self.positions.get((copy.topic, copy.partition))
         if position is None or copy.offset < position.first:
             self.counted["records_not_subscribed_to"] += 1

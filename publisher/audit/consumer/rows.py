@@ -14,11 +14,11 @@ from publisher.audit.readback.digest import NONE, identity_of, partition_number
 from publisher.audit.readback.state import AuditState
 
 Unreadable = Callable[[str], None]
-"""Told of each row that cannot be read, by its table and what it says."""
+"""Called with the table and the content of each row that cannot be read."""
 
 
 class ConsumerRow(NamedTuple):
-    """What a consumer remembers, as CONSUMED packs it. `session`: the session that decides its bucket."""
+    """An output that a consumer remembers, packed with CONSUMED. `session`: decides its bucket."""
 
     session: bytes
     packed: bytes
@@ -27,7 +27,7 @@ class ConsumerRow(NamedTuple):
 def remembered(
     tables: ConsumerTables, consumer: str, state: AuditState, unreadable: Unreadable
 ) -> Iterator[ConsumerRow]:
-    """Yield what a consumer has consumed, and what it has set aside."""
+    """Yield the outputs that a consumer has consumed or set aside."""
     topics = {name: number for number, name in enumerate(state.topics)}
     numbers = _numbers(state)
     for row in tables.consumed(consumer):
@@ -52,7 +52,7 @@ def remembered(
 def forgotten(
     tables: ConsumerTables, consumer: str, state: AuditState, unreadable: Unreadable
 ) -> dict[int, int]:
-    """Return for each input partition the end of the last session of which a consumer has forgotten outputs."""
+    """Return for each input partition the end of the last session with outputs that a consumer has forgotten."""
     numbers = _numbers(state)
     found = {}
     for source, end in tables.forgotten(consumer):
@@ -65,7 +65,7 @@ def forgotten(
 
 
 def is_readable(position: ConsumerPosition) -> bool:
-    """Whether its numbers are numbers."""
+    """Whether partition and offsets are numbers."""
     numbers: tuple[Any, ...] = (position.partition, position.first_offset, position.next_offset)
     return all(isinstance(number, int) for number in numbers)
 
@@ -80,7 +80,7 @@ def _stored(
     at_us: int,
     kind: int,
 ) -> ConsumerRow | None:
-    """Return what is kept of an output that was consumed or set aside, by the text of its outbox-id; None where that is none."""
+    """Return the row of an output that was consumed or set aside; None if `text` is no outbox-id, or a value does not fit."""
     outbox_id = _parsed(text)
     if not isinstance(outbox_id, OutboxId):
         return None

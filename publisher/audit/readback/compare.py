@@ -1,11 +1,12 @@
 """Decides what is lost, duplicated, altered or out of order: compares the outbox with the topics, bucket by bucket.
 
-A bucket holds all outputs of its sessions, so one comparison decides all but the order of a key's sessions. Memory holds its outputs and
-some copies of each: records that others write to the topics are counted and not kept. For the order it keeps one record for each session
-and topic partition, spread by session key, and a second round compares them. Compacted topics need a round of their own, by record key:
-Kafka keeps the newest record of a key there, so only that one must be found.
+A bucket holds all outputs of its sessions, so one comparison decides all but the order of a key's sessions. While a bucket is compared,
+memory holds all its outputs and at most `MOST_COPIES` records of each. Unexplained records are only counted, and the first ones kept as
+examples. For the order of a key's sessions, the audit writes one `Visit` for each session and topic partition into buckets by session
+key; a second round compares these. Compacted topics need a separate round, by record key: Kafka keeps the newest record of a key there,
+so only that one must be found.
 
-Lost: an output that its lane's mirror has passed (`Mark.DEMANDED`), with no record in its topic, that is not skipped, expired or
+An output is lost if its lane's mirror has passed it (`Mark.DEMANDED`), its topic has no record of it, and it is not skipped, expired or
 undecidable.
 """
 
@@ -22,13 +23,13 @@ from publisher.audit.readback.unexpected import UnexpectedRecordRule
 
 VISIT = Struct("<8sHiqiiqq")
 
-
 MOST_COPIES = 1_000
-"""Records of one outbox-id that are kept: more than resumes and replays send."""
+"""At most this many records of one outbox-id are kept in memory; resumes and replays send fewer."""
 
 
 class Visit(NamedTuple):
-    """The originals of one session in one topic partition: first and last event of its row, first and last offset."""
+    """The records of one session in one topic partition, without replayed copies: the numbers of its first and last output, the lowest and
+    highest offset."""
 
     session_key: bytes
     topic: int
@@ -41,7 +42,7 @@ class Visit(NamedTuple):
 
 
 class Disorder(NamedTuple):
-    """Two outputs of a key whose records are the other way round. An output is (batch, event of its row)."""
+    """Two outputs of a session key whose records have the opposite order. `former`, `later`: (batch id, output number)"""
 
     topic: int
     partition: int
@@ -52,7 +53,7 @@ class Disorder(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """A record that differs from its output. `fields`: those that differ, as far as the digests show it."""
+    """A record that differs from its output. `fields`: the differing fields, as far as the digests show them."""
 
     expected: ExpectedOutput
     found: ReceivedOutput
@@ -60,14 +61,14 @@ class Alteration(NamedTuple):
 
 
 EventsAt = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
-"""(session key, batch, topic, partition) -> (event, offset) of the originals there."""
+"""(session key, batch, topic, partition) -> (event, offset) of the records that are no replayed copies"""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """The result of the buckets. `rule` is asked about each record that no output explains;
-    `on_lost` gets the lost outputs of each bucket that a replay may send again. `compacted`: numbers of topics; `shared`: of those
-    that hold records of others."""
+    """The result of the buckets. `rule` is asked about each record that no output explains; `on_lost` gets the lost outputs of each
+    bucket that a replay may send again. `compacted`: numbers of the compacted topics. `shared`: numbers of the topics that also hold
+    records of other writers, or of erased outputs."""
 
     rule: UnexpectedRecordRule
     on_lost: Callable[[list[ExpectedOutput]], None]
@@ -88,8 +89,7 @@ class Comparison:
     def compare_bucket(
         self, expected: Iterable[ExpectedOutput], found: Iterable[ReceivedOutput]
     ) -> tuple[list[Visit], list[ExpectedOutput]]:
-        """Compare one bucket; return where its originals are, for `compare_order`, and its outputs for compacted topics, for
-        `compare_compacted`."""
+        """Compare one bucket. Return the visits for `compare_order` and the outputs of compacted topics for `compare_compacted`."""
         outputs: dict[bytes, ExpectedOutput] = {}
         parked: dict[bytes, ExpectedOutput] = {}
         for output in expected:
@@ -133,8 +133,8 @@ class Comparison:
         return self._visits(events_at), of_compacted
 
     def compare_compacted(self, outputs: Iterable[ExpectedOutput]) -> None:
-        """Compare all outputs of some record keys. Lost is the newest one of a key that nothing can have superseded; no command sends
-        it again, because a replay takes whole rows, and may put older values of other keys on top of newer ones."""
+        """Compare all outputs of some record keys. An output is lost if it is the newest of its record key and nothing can have superseded
+        it. No command sends it again: a replay sends whole rows, and could write older values of other keys after newer ones."""
         of_keys: dict[tuple[int, bytes], list[ExpectedOutput]] = {}
         for output in outputs:
             of_keys.setdefault((output.topic, output.record_key), []).append(output)
@@ -144,7 +144,7 @@ class Comparison:
                 continue
             sent = [output for output in group if not output.marks & Mark.SKIPPED]
             newest = max(sent, key=_order, default=None)
-            # Rows of different session keys have no order: any may have been the last.
+            # Rows of different session keys have no order: any of them may have been sent last.
             certain = topic not in self.shared and len({output.session_key for output in sent}) == 1
             certain = certain and not any(output.marks & Mark.REPLAYED for output in group)
             for output in missing:
@@ -203,7 +203,7 @@ class Comparison:
         return visits
 
     def _excused(self, output: ExpectedOutput) -> bool:
-        """Whether a missing output is explained; counts it then."""
+        """Whether a missing output is explained; if so, count it."""
         if output.marks & Mark.SKIPPED:
             self.skipped.add(output)
         elif output.marks & Mark.EXPIRED:
@@ -221,7 +221,7 @@ class Comparison:
                 self.counted["records_out_of_scope"] += 1
                 continue
             if parked is not None and (sent < parked.copies or (sent and record.replayed)):
-                # A resume led back to it, and only then Kafka refused it.
+                # The row was sent; a resume then moved the lane back before it, and only then did Kafka refuse it.
                 self.counted["records_sent_before_parking"] += 1
                 sent += not record.replayed
                 continue
@@ -241,7 +241,7 @@ class Comparison:
         copies: list[ReceivedOutput],
         events_at: EventsAt,
     ) -> None:
-        """`parked`: the row that this one is the requeued copy of."""
+        """`parked`: the parked original of this output, if its row is a requeued copy."""
         originals = (
             [copy for copy in copies if not copy.replayed]
             if len(copies) > 1 or copies[0].replayed
@@ -267,7 +267,7 @@ class Comparison:
                 self.altered.add(Alteration(output, copy, fields))
 
     def _replayed(self, output: ExpectedOutput, copies: list[ReceivedOutput]) -> None:
-        """Each replay may have sent it once."""
+        """Count records beyond the first of each replay as duplicates."""
         sent: dict[bytes, list[ReceivedOutput]] = {}
         for copy in copies:
             if copy.replayed:
@@ -278,7 +278,7 @@ class Comparison:
 
 
 def _is_there(output: ExpectedOutput, copies: list[ReceivedOutput]) -> bool:
-    """Whether consumers of the output's topic got it: a copy that a replay sent to another topic does not count."""
+    """Whether the output's topic has a record of it: a copy that a replay sent to another topic does not count."""
     return any(not copy.replayed or copy.topic == output.topic for copy in copies)
 
 
@@ -293,7 +293,7 @@ def _kept_by_compaction(
 
 
 def _order(output: ExpectedOutput) -> tuple[int, int]:
-    """Return what orders the outputs of a session key."""
+    """Return the position of an output among the outputs of its session key."""
     return output.batch_id, output.event
 
 

@@ -1,7 +1,7 @@
-"""Defines the fixed-size records that stand for an output: one of the outbox, one of Kafka. Pure.
+"""Defines the fixed-size records that stand for an output of the outbox and for a record in Kafka. Pure.
 
-16 bytes of BLAKE2b stand for an outbox-id with its revision, and for a record's key, value and own headers: two different
-ones of a billion are alike with a probability below 10^-20.
+16 bytes of BLAKE2b stand for an outbox-id with its revision, 16 more for a record's key, value and own headers. The probability that
+two different ones of a billion have the same digest is below 10^-20.
 """
 
 from collections.abc import Iterable
@@ -22,32 +22,32 @@ class Mark(IntFlag):
     """The marks of an output. MISSING, REPLAYED: set by the comparison."""
 
     DEMANDED = 1
-    """Its lane has passed it."""
+    """Its lane's mirror has passed it."""
     PARKED = 2
     """Parked: it counts as not sent."""
     EXPIRED = 4
     """Sent to offsets that the topic has deleted."""
     BOUNDARY = 8
-    """Sent in a transaction of which the topic may have deleted this part."""
+    """The topic may have deleted this part of the transaction that sent it."""
     SKIPPED = 16
-    """A resume went past it without sending it."""
+    """A resume moved the lane past it without sending it."""
     REQUEUED_ELSEWHERE = 32
-    """Parked, and sent as a row of a batch that is not audited."""
+    """Parked; its requeued copy is in a batch that is not audited."""
     TOMBSTONE = 64
     """It has no value: a compacted topic deletes it after a while."""
     LATER_UNKNOWN = 128
     """Outputs sent after it may be in batches that are not audited."""
     MISSING = 256
-    """It should be in its topic, and is not."""
+    """Its topic should have it, and does not."""
     REPLAYED = 512
     """A replay sent it to its topic once more."""
 
 
 class ExpectedOutput(NamedTuple):
-    """One output in the outbox: number `event` of row number `row`, by key, that `lane` has of the batch, both from 0.
+    """One output in the outbox: number `event` of row number `row`, by session key, of the lane in the batch. Both count from 0.
 
-    `copies`: how often it may be there, replays aside: once, and once more for each resume that went back before it after it was
-    sent; of one that was parked, only as often as it had been sent by then.
+    `copies`: how many records it may have, replayed ones aside: one, and one more for each resume that moved the lane back before it
+    after it was sent. If its row was parked: as many as were sent before.
     """
 
     identity: bytes
@@ -81,7 +81,7 @@ class ReceivedOutput(NamedTuple):
     replay: bytes
     """8 bytes for the replay that sent it, NOT_REPLAYED for live publishing."""
     output: int = NONE
-    """Which of its session's outputs; NONE: no such number."""
+    """The output's number in its session; NONE: the outbox-id has none."""
 
     @property
     def replayed(self) -> bool:
@@ -123,12 +123,12 @@ def content_of(key: bytes | None, value: bytes | None, own_headers: Iterable[Hea
 
 
 def is_own(header: str) -> bool:
-    """Whether a header certainly is the output's own: one that the publisher does not add, by any present or earlier settings."""
+    """Whether a header is certainly the output's own: no settings, present or past, make the publisher add it."""
     return not header.startswith(("outbox-", "ce_")) and header != "content-type"
 
 
 def bucket_of(end_position: bytes, buckets: int, seed: bytes) -> int:
-    """Return the bucket of a session's outputs. `end_position`: `<topic id>/<partition>/<end>`, as in their outbox-ids; `seed`: of this
-    audit, so that nobody can write records that fill one bucket.
+    """Return the bucket of a session's outputs. `end_position`: `<topic id>/<partition>/<end>`, as in their outbox-ids. `seed`:
+    random for each audit, so that nobody can write records that all fall into one bucket.
     """
     return int.from_bytes(blake2b(end_position, digest_size=8, key=seed).digest()) % buckets

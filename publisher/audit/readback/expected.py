@@ -1,4 +1,4 @@
-"""Reads the outbox's rows: every output as `ExpectedOutput` in buckets, with its marks. Continues where a killed audit was."""
+"""Reads the outbox's rows into buckets: every output as `ExpectedOutput`, with its marks. Continues where a killed audit stopped."""
 
 import time
 from collections import deque
@@ -67,7 +67,7 @@ class ExpectedReader:
         self._save()
 
     def _left(self, last: int) -> list[tuple[int, int]]:
-        """Return what is still to be read: batches that were committed since the scope was frozen are in the newest range."""
+        """Return the ranges that are still to be read. Batches committed since the scope was frozen belong to the newest range."""
         kept = [*self._scope.kept[:-1], (self._scope.last_kept_from, last)]
         return [
             (max(begin, self._state.next_batch), end) for begin, end in kept if end >= self._state.next_batch
@@ -116,7 +116,7 @@ class ExpectedReader:
         try:
             outputs = list(records(row))
         except ValueError:
-            # The publisher parks the row when it reaches it; if it has passed the row, the row is damaged.
+            # The publisher parks such a row when it reaches it; a row that its lane has passed was damaged later.
             if marks & Mark.DEMANDED:
                 self._state.counted["unreadable_rows"] = self._state.counted.get("unreadable_rows", 0) + 1
             return
@@ -171,12 +171,12 @@ class ExpectedReader:
         return Mark.PARKED | Mark.REQUEUED_ELSEWHERE
 
     def retained(self, topic: str, partition: int, bounds: SentOffsets | None, before: SentOffsets) -> Mark:
-        """Return whether the topic may have deleted what a delivery with these first and last offsets sent there."""
+        """Return EXPIRED or BOUNDARY if the topic has or may have deleted an output. `bounds`: first and last offsets of its delivery."""
         lows = self._lows.get(topic)
         if not lows or not any(lows.values()):
             return Mark(0)
         if bounds is None or topic not in bounds:
-            # Its offsets are not known: they are past those of the lane's deliveries before.
+            # The delivery's offsets are unknown, but above those of the lane's earlier deliveries.
             sent = before.get(topic, {})
             partitions = {str(partition)} & lows.keys() or lows.keys()
             safe = all(lows[p] == 0 or (p in sent and sent[p][1] >= lows[p]) for p in partitions)
@@ -196,8 +196,8 @@ class ExpectedReader:
 
 
 class Passed:
-    """The deliveries of a lane, in order, beside its rows in order. `seq`: the one that the last row was in; `before`: the newest
-    offsets in each topic partition of those before that."""
+    """Reads the deliveries of a lane beside its rows, both in order. `seq`: the delivery of the last row. `before`: the newest offsets of
+    earlier deliveries in each topic partition."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Passed:
         self._ahead: deque[tuple[int, Cursor | None, Cursor, SentOffsets | None]] = deque()
 
     def delivery_of(self, row: Cursor) -> tuple[SentOffsets | None, SentOffsets]:
-        """Return the offsets of the delivery that sent a row, and the newest ones before it in each topic partition."""
+        """Return the offsets of the delivery that sent a row, and the newest earlier offsets in each topic partition."""
         while True:
             if not self._ahead:
                 following = next(self._rows, None)
@@ -220,7 +220,7 @@ class Passed:
                 self._ahead.append(following)
             seq, after, end, bounds = self._ahead[0]
             if after is not None and row <= after:
-                # The deliveries before it are pruned.
+                # The row's delivery was pruned.
                 return None, self.before
             if row <= end:
                 self.seq = seq
@@ -264,7 +264,7 @@ def _deliveries(
 
 
 def _resumed(marks: Mark, resume: RecordedResume, epoch: int, lane: int, row: Cursor) -> Mark:
-    """Return an output's marks after a resume: one that goes back demands outputs again that a former one skipped."""
+    """Return an output's marks after a resume. One that moves the lane back demands outputs again that an earlier resume skipped."""
     if (resume.epoch, resume.lane) != (epoch, lane):
         return marks
     if resume.to < row <= resume.after:

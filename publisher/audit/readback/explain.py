@@ -1,4 +1,4 @@
-"""Describes the findings in words. For the examples, and only for those, it reads outputs and records again."""
+"""Describes the findings in words. Reads outputs and records again, for the examples only."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -42,7 +42,9 @@ class Explainer:
         lost = Check("lost", "Is every delivered output in its topic?")
         lost.count = found.lost.count
         lost.examples = [self.output(output) for output in found.lost.examples]
-        duplicated = Check("duplicated", "Is each output there once per revision, and once per replay?")
+        duplicated = Check(
+            "duplicated", "Is each output in its topic once per revision, and once per replay?"
+        )
         duplicated.count = found.duplicated.count
         for output, copies in found.duplicated.examples:
             positions = ", ".join(self.position(copy) for copy in copies)
@@ -109,15 +111,15 @@ class Explainer:
         return [name for name, (stored, seen) in pairs.items() if stored != seen]
 
     def _disorder(self, found: Disorder) -> str:
-        key = "a session key"
+        outputs = "two outputs of a session key"
         topic = f"{self._topics[found.topic]}[{found.partition}]"
         message = self._message_at(found.topic, found.partition, found.later_offset)
         other = self._message_at(found.topic, found.partition, found.former_offset)
         if message is not None and other is not None:
-            key = f"{_outbox_id(other)} before {_outbox_id(message)}"
+            outputs = f"{_outbox_id(other)} and {_outbox_id(message)}"
         return (
-            f"{topic}: {key} in the outbox (batch {found.former[0]} output {found.former[1]}, batch {found.later[0]} output "
-            f"{found.later[1]}), but at offsets {found.former_offset} and {found.later_offset}"
+            f"{topic}: {outputs} are in this order in the outbox (batch {found.former[0]} output {found.former[1]}, "
+            f"batch {found.later[0]} output {found.later[1]}), but at offsets {found.former_offset} and {found.later_offset}"
         )
 
     def _record(self, record: ReceivedOutput) -> str:

@@ -1,4 +1,4 @@
-"""Collects the rows with lost outputs, in a file because there may be any number, and builds the command that sends them again."""
+"""Collects the rows with lost outputs, in a file because their number has no bound, and builds the command that sends them again."""
 
 import shlex
 import sqlite3
@@ -29,7 +29,7 @@ class LostRows:
         path = folder / "lost.sqlite"
         path.unlink(missing_ok=True)
         self._path = path
-        # SQLite would leave the mode to the umask; it gives its journal the mode of the database.
+        # SQLite would take the mode from the umask. It gives its journal the mode of the database file.
         with open(path, "xb", opener=private):
             pass
         self._database = sqlite3.connect(path)
@@ -48,11 +48,11 @@ class LostRows:
             self._database.executemany("INSERT OR IGNORE INTO lost VALUES (?, ?, ?)", rows)
 
     def count(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return int(self._database.execute("SELECT count(*) FROM lost").fetchone()[0])
 
     def batches(self) -> tuple[int, int]:
-        """Return the first and the last batch with such a row."""
+        """Return the first and the last batch with a lost output."""
         first, last = self._database.execute("SELECT min(batch), max(batch) FROM lost").fetchone()
         return first, last
 
@@ -86,8 +86,8 @@ def mending_command(
 ) -> str | None:
     """Return the `publisher replay start` that sends the lost outputs once more, None if nothing is lost.
 
-    Many keys are written to `keys_file`, one a line, but for those that a line cannot hold; where every row of the
-    batches is lost, no keys are named at all.
+    Many keys are written to `keys_file`, one a line, except keys that a line cannot hold. If every row of the batches is lost, the
+    command names no keys.
     """
     count = lost.count()
     if count == 0:
@@ -109,7 +109,7 @@ def mending_command(
 
 
 def _written(keys_file: Path, text: str) -> Path:
-    """Write the keys there, or among the temporary files: the audit may have read for hours. Raises SettingsError, OSError."""
+    """Write the keys to the file, or else to a temporary one: the audit may have read for hours. Raises SettingsError, OSError."""
     try:
         write_private(keys_file, text, "--keys-file")
     except SettingsError:

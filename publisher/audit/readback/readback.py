@@ -2,9 +2,9 @@
 
 1. `Scope` freezes each lane's position: the rows that the lane has passed must be in Kafka, unless parked or skipped by a resume.
 2. The end offsets of the topics are read: the records of those rows are below them.
-3. The newest batch is read: every record below the ends is of that one or of an older one.
-So publishing may continue meanwhile. The low watermarks are read again after the records: a record that a topic deleted before then is
-not counted as lost.
+3. The id of the newest batch is read. Every record below the end offsets belongs to that batch or to an older one.
+So publishing may continue during the audit. The low watermarks are read again after the records: a record that a topic deleted before
+then is not counted as lost.
 """
 
 from collections.abc import Callable
@@ -42,11 +42,11 @@ _MOST_BUCKETS = 20_000
 _ORDER_BUCKETS = 64
 
 Phase = Callable[[str, int], Callable[[int], None]]
-"""Begins a phase of so many steps on the progress bar; returns a function that receives the number of steps done since."""
+"""Begins a phase of that many steps on the progress bar; returns a function that gets the number of steps done since its last call."""
 
 
 class KafkaAudit(NamedTuple):
-    """The result of the topics. `mend`: the command that sends lost outputs again."""
+    """The result of the comparison with the topics. `mend`: the command that sends lost outputs again."""
 
     checks: list[Check]
     counted: dict[str, int]
@@ -61,7 +61,7 @@ def begin(
     asked: dict[str, Any],
     events: int,
 ) -> AuditState:
-    """Freeze what is compared, steps 1 to 3. `events`: about how many there are."""
+    """Freeze what is compared: steps 1 to 3. `events`: the approximate number of outputs."""
     broker = Broker(settings.kafka)
     cluster = broker.cluster_id()
     if identity.cluster_id is not None and cluster != identity.cluster_id:
@@ -93,7 +93,7 @@ def begin(
 
 
 def buckets_for(events: int, records: int) -> int:
-    """Return the number of buckets for these outputs and records. There may be more records: others may write to the topics too."""
+    """Return the number of buckets for these outputs and records. Others may write to the topics, so there may be more records."""
     return min(_MOST_BUCKETS, 1 + max(events, records) // _EVENTS_A_BUCKET)
 
 
@@ -105,7 +105,7 @@ def first_offsets(
     ends: Offsets,
     replaced: set[str],
 ) -> Offsets:
-    """Return where the deliveries of the audited batches begin, the low watermarks where that cannot be told."""
+    """Return the first offset of the audited deliveries in each partition, or its low watermark if that offset is unknown."""
     bounds = {"from_batch": scope.first}
     unknown = connection.execute(_DELIVERIES["unknown_offsets"], bounds).fetchone()
     moved = any(max(resume.after, resume.to).batch_id >= scope.first for resume in scope.resumes)
@@ -121,8 +121,8 @@ def first_offsets(
         begins.append(dict(offsets))
         for partition, low in offsets.items():
             recorded = first.get((topic.name, partition), low)
-            is_told = topic.name not in replaced and (topic.name, None) not in first
-            if is_told and low < recorded <= last[partition]:
+            is_known = topic.name not in replaced and (topic.name, None) not in first
+            if is_known and low < recorded <= last[partition]:
                 begins[-1][partition] = recorded
     return begins
 
@@ -141,9 +141,9 @@ def run(
     consumed: str | None,
     phase: Phase,
 ) -> KafkaAudit:
-    """Read, compare and explain. A killed audit is taken up again with the state that it left in `folder`.
+    """Read, compare and explain. Continues a killed audit from its state in `folder`.
 
-    `consumed`: the database of a consumer, or a group, that is compared with both.
+    `consumed`: a consumer's database or group, to compare with the topics and the outbox.
     """
     scope = Scope.from_json(state.scope)
     found = Spill(folder, "found", RECEIVED, state.buckets)
@@ -228,13 +228,11 @@ def _compare(comparison: Comparison, expected: Spill, found: Spill, folder: Path
 
 
 def _topics_check(state: AuditState) -> Check:
-    check = Check("topics", "Are the output topics those that were delivered to?")
+    check = Check("topics", "Are the output topics still the ones that were delivered to?")
     for name in state.missing:
         check.add(f"topic {name} does not exist any more")
     for name in state.replaced:
-        check.add(
-            f"topic {name} was deleted and created again: what had been delivered to the old one is gone"
-        )
+        check.add(f"topic {name} was deleted and created again: the outputs in the old one are gone")
     return check
 
 
@@ -245,7 +243,9 @@ def _readable_check(state: AuditState) -> Check:
 
 
 def _offsets_check(state: AuditState) -> Check:
-    check = Check("offsets", "Are the offsets of the deliveries such as a publisher writes?")
+    check = Check(
+        "offsets", "Do the recorded offsets of the deliveries have the form that a publisher writes?"
+    )
     for found in state.malformed:
         check.add(found)
     return check

@@ -1,4 +1,4 @@
-"""Reads every committed record of the output topics below the ends, as `ReceivedOutput` in buckets. Continues where a killed audit was."""
+"""Reads the output topics into buckets: every committed record as `ReceivedOutput`. Continues where a killed audit stopped."""
 
 import time
 from collections.abc import Callable
@@ -85,7 +85,7 @@ class ReceivedReader:
             self._keep(self._topics[message.topic() or ""], message, message.offset() or 0)
 
     def _advanced(self, reader: RangeReader) -> int:
-        """Note how far each partition was read; return how many offsets that is since the last time."""
+        """Note the position in each partition; return the number of offsets passed since the last call."""
         passed = 0
         for (name, partition), position in reader.positions.items():
             offsets = self._state.next_offsets[self._topics[name]]

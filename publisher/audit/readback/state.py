@@ -16,13 +16,13 @@ _VERSION = 6
 
 @dataclass(slots=True)
 class AuditState:
-    """The values that were frozen at the beginning, and how far the two scans are. Offsets by topic number and partition."""
+    """The values frozen at the beginning, and the progress of the two scans. Offsets by topic number and partition."""
 
     asked: dict[str, Any]
     """Outbox, cluster and limits: a state is of no use to another audit."""
     scope: dict[str, Any]
     known_to: int
-    """Newest batch after the ends were asked for: no record below the ends is of a later one."""
+    """The newest batch, read after the ends: no record below the ends is of a later batch."""
     topics: list[str]
     buckets: int
     replaced: list[str] = field(default_factory=list)
@@ -35,13 +35,13 @@ class AuditState:
     ends: list[dict[str, int]] = field(default_factory=list)
     next_offsets: list[dict[str, int]] = field(default_factory=list)
     lows: list[dict[str, int]] | None = None
-    """Low watermarks after the topics were read; None while they are."""
+    """Low watermarks after the topics were read; None before."""
     next_batch: int = 0
     found_sizes: list[int] = field(default_factory=list)
     expected_sizes: list[int] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
     malformed: list[str] = field(default_factory=list)
-    """Findings on offsets of deliveries that no publisher writes."""
+    """Findings: offsets of deliveries in a form that no publisher writes."""
     seed: str = field(default_factory=lambda: secrets.token_hex(16))
     """The seed of the buckets, in hex."""
     inputs: list[str] = field(default_factory=list)
@@ -49,16 +49,16 @@ class AuditState:
 
 
 def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
-    """Return the state that a killed audit left, None where there is none.
+    """Return the state that a killed audit left; None if there is none.
 
-    Raises SettingsError for another audit's, and for a folder or file that another user has or may write to, or a link of theirs.
+    Raises SettingsError if it is another audit's, or if the folder or file is another user's, their link, or writable by others.
     """
     path = folder / "state.json"
     found = [each.stat() for each in (folder, path) if each.exists()]
     is_planted = folder.is_symlink() and is_of_another_user(os.lstat(folder))
     if is_planted or any(each.st_uid != os.geteuid() or others_may_write(each) for each in found):
         raise SettingsError(
-            f"{folder} is another user's, or others may write to it: they would decide what an audit finds that keeps its state there. "
+            f"{folder} is another user's, or others may write to it: they could change the findings of an audit with its state there. "
             f"Name another --state, or `chmod -R go-w {folder}` if all in it is yours"
         )
     if not path.exists():
@@ -78,18 +78,18 @@ def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make it, before long work begins. Raises SettingsError where it cannot be made or written to."""
+    """Create the folder before long work begins. Raises SettingsError if it cannot be created or written to."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
-            f"--state {str(folder)!r} cannot be made: {error.strerror}. Name another folder"
+            f"--state {str(folder)!r} cannot be created: {error.strerror}. Name another folder"
         ) from error
     check_writable(folder / "state.json.new", "--state")
 
 
 def save(folder: Path, state: AuditState) -> None:
-    """Save the state: after a crash the directory has the former state or this one, never a half."""
+    """Save the state: after a crash the directory has the whole former state or this one."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = folder / "state.json.new"
     with open(written, "wb", opener=private) as file:
@@ -101,7 +101,7 @@ def save(folder: Path, state: AuditState) -> None:
 
 def forget(folder: Path) -> None:
     """Remove the state and the files of a finished audit."""
-    # As Spill names them: the folder is the user's, who may keep other files there.
+    # Only names that Spill gives: the user may keep other files in the folder.
     spills = (
         f"{name}-{'[0-9]' * 5}"
         for name in ("found", "expected", "order", "emitted", "compacted", "consumed", "visited")

@@ -18,7 +18,7 @@ from service.settings import KafkaSettings
 
 T = TypeVar("T")
 
-# The leaders of a topic that was just made, or whose leader moved, are not known.
+# The leader of a partition is unknown just after its topic was created, and while it moves.
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -71,7 +71,7 @@ class Broker:
         ]
 
     def compacted(self, topics: Sequence[Topic]) -> set[str]:
-        """Return the names of those that Kafka compacts."""
+        """Return the names of the topics that Kafka compacts."""
         there = [topic.name for topic in topics if topic.topic_id is not None]
         try:
             return compacted_topics(self._admin, there, self._settings.request_timeout_s)
@@ -79,11 +79,11 @@ class Broker:
             raise failure_of(self._settings, error) from error
 
     def ends(self, topics: Sequence[Topic]) -> Offsets:
-        """Return the high watermarks: past them no record counted at this moment."""
+        """Return the high watermarks: the audit reads no record at or above them."""
         return self._settled(lambda _: self._offsets(topics, "latest"), _MOVING)
 
     def lows(self, topics: Sequence[Topic]) -> Offsets:
-        """Return the low watermarks: what was below them is deleted."""
+        """Return the low watermarks: records below them are deleted."""
         return self._settled(lambda _: self._offsets(topics, "earliest"), _MOVING)
 
     def group_positions(self, group: str, names: Sequence[str]) -> list[ConsumerPosition]:
@@ -103,9 +103,9 @@ class Broker:
         ]
 
     def _committed(self, group: str, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Ask as a consumer.
+        """Return the committed offsets, asking as a consumer.
 
-        librdkafka ends the process where a broker answers an administrative client that it is not the group's coordinator, as it does for
+        librdkafka ends the process if a broker answers an administrative client that it is not the group's coordinator, as it does for
         a new cluster's first group (librdkafka issue 5040).
         """
         options = QUIET | self._settings.client() | {"group.id": group, "enable.auto.commit": False}
@@ -123,7 +123,7 @@ class Broker:
             consumer.close()
 
     def _settled(self, ask: Callable[[float], T], moving: Collection[int]) -> T:
-        """Ask again, with the seconds that are left, while Kafka answers that it moves what the question is of."""
+        """Ask again while Kafka answers that a leader or coordinator moves. `ask` gets the seconds that are left."""
         deadline = time.monotonic() + self._settings.request_timeout_s
         while True:
             try:

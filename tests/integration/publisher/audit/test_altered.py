@@ -52,6 +52,6 @@ def test_outputs_of_a_key_that_lie_in_another_order_than_in_the_outbox_are_found
         )
         report = run_audit(settings, tmp_path, kafka=True)
         assert failed(report) == {"order": 1}
-        assert f"{TOPIC_ID}/0/300199/2 before {TOPIC_ID}/0/200199/0 in the outbox" in examples(
+        assert f"{TOPIC_ID}/0/300199/2 and {TOPIC_ID}/0/200199/0 are in this order in the outbox" in examples(
             report, "order"
         )
