@@ -1,11 +1,12 @@
 """Consumes outputs exactly once: the loop and the order of its steps.
 
-1. Fetch. A run is records of one partition, without an outbox-id twice. For each run:
+1. Fetch. A run is a sequence of records of one partition in which each outbox-id occurs once. For each run:
 2. Ask Kafka for the topic's id; the answer is read in step 6.
 3. Begin a transaction and lock the position (`Store.begin`). Drop records below it: another process has consumed them.
-4. Claim the outbox-ids. Drop an id that is known with the same or a greater revision: a duplicate.
-5. Hand the others out, one after the other. The loop's body works in this transaction.
-6. Compare the topic's id: were these records those of the topic that the position is of?
+4. Claim the outbox-ids. Drop an output whose id is known with the same or a greater revision: a duplicate.
+5. Hand out the other outputs, one after the other. The loop's body works in this transaction.
+6. Compare the topic's id with the position's: the records must be from the topic for which the position was stored, not from a new
+   topic of the same name.
 7. Move the position and commit. Nothing takes effect before.
 
 A failure before the commit undoes all; after a failure in the commit, the next start reads the outcome from the database.
@@ -44,8 +45,8 @@ def consume(
 ) -> Iterator[Output]:
     """Hand out each output once. The loop alone commits: the body's statements on `connection` together with the position.
 
-    `kafka`: librdkafka's options; `group.id` is the consumer's name. `start`: where a topic without a position begins. `attempts`: how
-    often an output whose block (`with output:`) raises is handed out alone before it is set aside. `remember`: how long ids are kept;
+    `kafka`: librdkafka's options; `group.id` is the consumer's name. `start`: where a topic without a position begins. `attempts`: an
+    output whose block (`with output:`) raises is handed out alone up to this many times, then set aside. `remember`: how long ids are kept;
     None: for ever. `stop`: asked between transactions, ends the loop. Raises ConsumerError, KafkaException, what the connection raises.
     """
     idle_ms = int(kafka.get("max.poll.interval.ms", _MAX_POLL_MS)) // 2
@@ -110,7 +111,7 @@ class Loop:
                     outputs = self._partitions.fetch(self._most)
                     began = time.monotonic()
                     for run in runs(outputs):
-                        # The runs after an unfinished one would leave a gap.
+                        # After an unfinished run, the next one would leave a gap.
                         if not (yield from self._consume(run)):
                             return
                     self._adapt(len(outputs), time.monotonic() - began)
@@ -120,8 +121,9 @@ class Loop:
             self._partitions.close()
 
     def _consume(self, run: list[Output]) -> Generator[Output, None, bool]:
-        """Hand out a run until it is consumed or set aside; False: stopped before. After a failure, the outputs before the failed one are
-        consumed first, then that output alone.
+        """Hand out a run until it is consumed or set aside; False: the loop was stopped before.
+
+        After a failure, the outputs before the failed one are consumed first, then that output alone.
         """
         failures = 0
         count = len(run)
@@ -145,7 +147,7 @@ class Loop:
         return True
 
     def _transaction(self, run: list[Output]) -> Generator[Output, None, int | None]:
-        """Consume a run, or nothing of it: return the index of the output whose block raised."""
+        """Consume a run and return None; if the block of an output raises, consume nothing and return its index."""
         partition = run[0].named_partition
         answer = self._partitions.ask_topic(partition.topic)
         position = self._store.begin(partition)
@@ -169,7 +171,9 @@ class Loop:
                 output.replaces = claimed[output.outbox_id]
                 if output.replaces is None and _is_forgotten(output, forgotten):
                     self._store.unclaim(output.outbox_id)
-                    output.unreadable = "whether this replayed output was consumed is forgotten"
+                    output.unreadable = (
+                        "the consumer no longer knows whether it consumed this replayed output"
+                    )
             if output.unreadable is not None:
                 _log.error("%s/%d is set aside: %s", partition, output.offset, output.unreadable)
                 self._store.set_aside(output, position.topic_id, output.unreadable)

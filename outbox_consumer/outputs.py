@@ -13,9 +13,9 @@ from contract.positions import OutboxId, parse_position
 Header = tuple[str, bytes | None]
 
 _MOST_INT = 2**31 - 1
-# Bytes of a header: the publisher's own have under 80. The tables and their index must have room for it.
+# Bytes of a header value: the publisher's own have under 80. The tables and their index must have room for it.
 _MOST_BYTES = 200
-# For a name that is not UTF-8 `Message.headers()` returns a list and sets an exception. Called from C, that is noticed: SystemError.
+# For a name that is not UTF-8 `Message.headers()` returns a list and sets an exception. A call from C notices that: SystemError.
 _headers = methodcaller("headers")
 
 
@@ -31,7 +31,7 @@ class NamedPartition(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Output:
-    """One output. As a context manager it keeps an exception of its block for the loop, which tries it again.
+    """One output. As a context manager it keeps an exception of its block for the loop, which hands the output out again.
 
     `outbox_id` is None for records that no outbox sent as outputs: foreign ones, and tombstones of `publisher erase`. `replay`: the
     uuid of the replay that sent this copy. `replaces`: the revision of this output that was consumed before; None: none was.
@@ -55,7 +55,7 @@ class Output:
 
     @property
     def named_partition(self) -> NamedPartition:
-        """The partition that its offset belongs to."""
+        """The partition of the topic that the record is in."""
         return NamedPartition(self.topic, self.partition)
 
     def __enter__(self) -> None:
@@ -108,7 +108,7 @@ def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
 
 
 def runs(outputs: Iterable[Output]) -> Iterator[list[Output]]:
-    """Cut outputs into runs of one partition, with rising offsets and no outbox-id twice. Order within a partition stays."""
+    """Cut outputs into runs of one partition, with rising offsets and each outbox-id once. The order within a partition stays."""
     open_runs: dict[NamedPartition, tuple[list[Output], set[OutboxId]]] = {}
     for output in outputs:
         run, ids = open_runs.get(output.named_partition, ([], set()))

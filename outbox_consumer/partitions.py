@@ -47,10 +47,10 @@ _log = logging.getLogger("outbox_consumer")
 
 
 def client_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the consumer. Raises SettingsError for what contradicts `FORCED`."""
+    """Return the options of the consumer. Raises SettingsError if one contradicts `FORCED`."""
     forced = dict(FORCED)
     if str(options.get("group.protocol", "classic")).lower() == "classic":
-        # Incremental in both protocols.
+        # Both protocols then rebalance incrementally.
         forced["partition.assignment.strategy"] = "cooperative-sticky"
     for name, value in forced.items():
         if str(options.get(name, value)).lower() != str(value).lower():
@@ -63,7 +63,7 @@ def client_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Partitions:
-    """Reads what the group assigns. Callbacks run inside `fetch`, when no transaction is open."""
+    """Reads the partitions that the group assigns. Callbacks run inside `fetch`, when no transaction is open."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Partitions:
         return outputs
 
     def check(self, partition: NamedPartition, position: Position) -> None:
-        """Compare a position with what was read. Raises PositionError where records between the two were not read."""
+        """Raises PositionError if the position is below the offset read to: Kafka would not send the records between again."""
         if position.next_offset < self._read.get(partition, 0):
             raise PositionError(
                 f"the position of {partition} went back to {position.next_offset} under the running loop, which has read it to "
@@ -134,7 +134,7 @@ class Partitions:
     def settled(self) -> dict[NamedPartition, int]:
         """Return the ends of partitions without new records: they are behind commit markers, which are no records.
 
-        With them in the position, retention cannot look as if it had deleted what was not consumed.
+        If a position stayed below a marker, retention of the marker would look like a loss of unconsumed records.
         """
         if time.monotonic() - self._heard < _SETTLE_S:
             return {}
@@ -155,7 +155,7 @@ class Partitions:
     def confirm(
         self, partition: NamedPartition, position: Position, answer: "Future[TopicDescription]"
     ) -> None:
-        """Raise TopicChangedError where the topic is not the position's; KafkaException."""
+        """Raises TopicChangedError if the position was stored for another topic, KafkaException."""
         _compare(partition, position, _topic_id(answer.result()))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -179,9 +179,9 @@ class Partitions:
             self._ends.pop(NamedPartition(each.topic, each.partition), None)
 
     def _positions(self, topic: str) -> dict[NamedPartition, Position]:
-        """Return the position of each partition, a new one where there is none.
+        """Return the position of each partition; store one for each partition without.
 
-        All partitions of a new topic begin at `start`, at the same time; one that was added to a known topic begins at its first record.
+        All partitions of a new topic begin at `start`, at the same time; one added to a known topic begins at its first record.
         """
         description = self.ask_topic(topic).result()
         topic_id = _topic_id(description)
@@ -254,7 +254,7 @@ def _compare(partition: NamedPartition, position: Position, topic_id: str) -> No
 
 
 def _offset(partition: NamedPartition, offset: int, leader_epoch: int | None) -> TopicPartition:
-    """With the epoch of the record before it, Kafka notices a log that was truncated and written again."""
+    """Return an offset with the epoch of the record before it: by that, Kafka notices a log that was truncated and written again."""
     if leader_epoch is None:
         return TopicPartition(*partition, offset)
     return TopicPartition(*partition, offset, leader_epoch=leader_epoch)

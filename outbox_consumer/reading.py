@@ -10,12 +10,12 @@ from outbox_consumer.store import dialect_queries, identity_of
 
 _ROWS = 10_000
 _LETTERS = 20
-"""Records set aside that are shown of an output."""
+"""At most this many records that were set aside are shown of an output."""
 _REASON_CHARS = 10_000
 
 
 class ConsumerPosition(NamedTuple):
-    """How far a consumer is in a partition: it began at `first_offset`, and has consumed all below `next_offset`."""
+    """How far a consumer is in a partition: it began at `first_offset`, and has consumed all records below `next_offset`."""
 
     consumer: str
     topic: str
@@ -26,7 +26,7 @@ class ConsumerPosition(NamedTuple):
 
 
 class ConsumedOutput(NamedTuple):
-    """An output with the greatest revision that was consumed, and the record that it came from. `at_us`: microseconds since 1970.
+    """An output with its greatest consumed revision, and the record that it came from. `at_us`: microseconds since 1970.
 
     `retried`: it had been set aside, so it was consumed after the outputs that follow it.
     """
@@ -71,7 +71,7 @@ class ConsumerTables:
         return [ConsumerPosition(*row) for row in self._rows("all_positions")]
 
     def forgotten(self, consumer: str) -> Iterator[tuple[str, int]]:
-        """Yield each source (topic id/partition) with the end of the last session of which outputs were forgotten."""
+        """Yield each source (topic id/partition) with the end of the last session with forgotten outputs."""
         yield from self._stream("forgotten", consumer=consumer)
 
     def count(self, consumer: str) -> int:
@@ -79,7 +79,7 @@ class ConsumerTables:
         return int(self._rows("count", consumer=consumer)[0][0])
 
     def consumed(self, consumer: str) -> Iterator[ConsumedOutput]:
-        """Yield what a consumer remembers, in no order, and in bounded memory."""
+        """Yield the outputs that a consumer remembers, in no order and in bounded memory."""
         for row in self._stream("consumed", consumer=consumer):
             yield ConsumedOutput._make(row)
 

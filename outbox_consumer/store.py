@@ -1,7 +1,7 @@
 """Reads and writes the tables of a consumer in its own database, over the connection that carries its effects.
 
 A transaction is: `begin`, which takes the position's row; `claim`; the effects; `advance`; `commit`. The row's lock is the fence: while one
-process has it no other moves the position, and the position that it gives is the newest one, whatever a process remembers.
+process has it, no other moves the position. The locked row has the newest position, whatever a process remembers.
 """
 
 import json
@@ -54,7 +54,7 @@ class LetterKey(NamedTuple):
 
 
 class Store:
-    """One consumer's tables. Not thread-safe, as the connection."""
+    """One consumer's tables. Not thread-safe, like the connection."""
 
     def __init__(self, connection: Connection, consumer: str, idle_ms: int = 150_000) -> None:
         """`idle_ms`: how long Postgres keeps the transaction of a process that does nothing in it. Raises SettingsError."""
@@ -88,7 +88,7 @@ class Store:
         return {partition: Position(*position) for partition, *position in rows}
 
     def add_positions(self, topic: str, topic_id: str, starts: dict[int, int]) -> None:
-        """Store where partitions begin, in a transaction of its own. Positions that another process has stored stay."""
+        """Store the first positions of partitions, in a transaction of its own. Positions that another process has stored stay."""
         for partition, start in sorted(starts.items()):
             self._run(
                 "first_position", topic=topic, partition=partition, topic_id=topic_id, next_offset=start
@@ -96,7 +96,7 @@ class Store:
         self.commit()
 
     def begin(self, partition: NamedPartition) -> Position:
-        """Begin a transaction and take the position. Raises PositionError where there is none."""
+        """Begin a transaction and lock the position. Raises PositionError if there is none."""
         self._cursor().execute(f"SAVEPOINT {_SAVEPOINT}")
         rows = self._all("lock", **partition._asdict(), idle_ms=self._idle_ms)
         if not rows:
@@ -107,7 +107,7 @@ class Store:
         self, partition: NamedPartition, outputs: Iterable[Output], *, retried: bool = False
     ) -> dict[OutboxId, int | None]:
         """Remember outputs of a partition, each once. Return the new ones, with the revision that each replaces.
-        `retried`: they were set aside, and are consumed later than what follows them.
+        `retried`: they were set aside, and are consumed later than the outputs that follow them.
 
         A process that claims the same output waits for the end of this transaction.
         """
@@ -126,7 +126,7 @@ class Store:
         self._run("unclaim", **identity_of(outbox_id))
 
     def forgotten(self, outbox_ids: Iterable[OutboxId]) -> dict[str, int]:
-        """Return for each source of these outputs the end of the last session of which outputs were forgotten.
+        """Return for each source of these outputs the end of the last session with forgotten outputs.
 
         Other sources are not read: anybody who may write to the topic could invent any number of them.
         """
@@ -159,7 +159,7 @@ class Store:
         )
 
     def advance(self, partition: NamedPartition, next_offset: int, leader_epoch: int | None) -> None:
-        """Move the position that `begin` took. Raises TransactionEndedError where that transaction is over."""
+        """Move the position that `begin` locked. Raises TransactionEndedError if that transaction is over."""
         try:
             self._run("advance", **partition._asdict(), next_offset=next_offset, leader_epoch=leader_epoch)
             # After everything else: SQLite commits with its outermost savepoint.
@@ -171,7 +171,7 @@ class Store:
             ) from error
 
     def letters(self) -> list[LetterKey]:
-        """Return what was set aside, in a transaction of its own."""
+        """Return the keys of the dead letters, in a transaction of its own."""
         rows = self._all("letters")
         self.commit()
         return [LetterKey(*row) for row in rows]
@@ -230,7 +230,7 @@ class Store:
 
 
 def source_of(outbox_id: OutboxId) -> str:
-    """Return the partition of the input that an output is from, as the tables have it."""
+    """Return the input partition of an output, as the tables have it."""
     return f"{outbox_id.topic_id}/{outbox_id.partition}"
 
 

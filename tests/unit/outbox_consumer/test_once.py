@@ -213,7 +213,9 @@ def test_what_is_forgotten_is_not_guessed(broker: Broker, database: Database) ->
     broker.append("orders", 0, output("a", 1, replay="r"), output("b", 2, replay="r"), output("old", 0))
     consume_all(broker, database, remember=timedelta(days=30))
     assert database.effects() == ["a", "b", "old"]
-    assert database.letters() == [("a", "whether this replayed output was consumed is forgotten")]
+    assert database.letters() == [
+        ("a", "the consumer no longer knows whether it consumed this replayed output")
+    ]
     with closing(database.connect()) as connection:
         assert [each.value for each in retry(connection, "billing")] == [b"a"]
 
