@@ -1,4 +1,4 @@
-"""What the consumers of a database have of a session's outputs. That database is somebody else's: it may be slow, or away."""
+"""Reads the consumers' rows of a session's outputs from their database. It is somebody else's: it may be slow, or down."""
 
 import threading
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ class Consumers:
     """Reads the database of `[console] consumer_dsn_file`, at most `MOST_CONNECTIONS` at a time. Thread-safe."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
-        """Nothing is opened."""
+        """Opens nothing."""
         self._file = settings.consumer_dsn_file
         self._timeout_ms = settings.statement_timeout_ms
         self._free = threading.Semaphore(MOST_CONNECTIONS)

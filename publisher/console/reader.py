@@ -29,7 +29,7 @@ class Reader:
     """Lends connections that can only read; at most `MOST_CONNECTIONS` at a time. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is opened."""
+        """Opens nothing."""
         console = settings.console
         postgres = settings.postgres
         timeout_s = min(_CONNECT_TIMEOUT_S, postgres.connect_timeout_s)
@@ -59,7 +59,7 @@ class Reader:
             self._free.release()
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close idle connections."""
         while (connection := self._take()) is not None:
             connection.close()
 

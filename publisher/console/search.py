@@ -81,7 +81,7 @@ def _input(
 ) -> None:
     there = find_matches(connection, position, only_ends=is_end)
     if there.letters_hidden:
-        outcome.notes.append("the console's login may not read dead letters, so that none was looked for")
+        outcome.notes.append("the console's login may not read dead letters, so none was searched")
     exact = there.keys(exact=True)
     if len(exact) == 1 and not any(letter.session_key is None for letter in there.letters):
         outcome.key = exact[0]
@@ -92,7 +92,7 @@ def _input(
             gone = erased_at_end(connection, topic_id, position.partition, position.offset)
             outcome.notes += map(str, gone)
     if not exact and there.candidates and not is_end:
-        # Sessions overlap there; the record's key tells whose event it is, where producers use the session's.
+        # Sessions overlap there. The record's key tells which one has the event, if producers use the session key.
         record = _record(kafka, position, outcome)
         keys = {each.session_key for each in there.candidates}
         if record is not None and record.key in keys:

@@ -21,7 +21,7 @@ _MISSING = "its packages are not installed: pip install 'spark-outbox[console]'"
 
 @contextmanager
 def served(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[None]:
-    """Serve it as `[console]` says until the block ends, or not at all: a port that is taken is tried again, and no failure is raised."""
+    """Serve the console as `[console]` says until the block ends. Tries again if the port is taken; raises no failure."""
     if settings.console.port == 0:
         yield
         return
@@ -37,7 +37,7 @@ def served(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[Non
 
 @contextmanager
 def serving(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[int]:
-    """Serve it until the block ends; yield the port, which the system chooses for 0. Raises SettingsError where it cannot be served."""
+    """Serve the console until the block ends; yield the port, which the system chooses for 0. Raises SettingsError if it cannot."""
     try:
         console = _Console(settings, not_ready)
     except ImportError as error:
@@ -85,7 +85,7 @@ def _serve_until(settings: Settings, not_ready: NotReady, ended: threading.Event
 
 
 class _Console:
-    """A listening socket and what answers on it."""
+    """A listening socket and its server."""
 
     def __init__(self, settings: Settings, not_ready: NotReady) -> None:
         """Listen. Raises ImportError, OSError, UnicodeError."""

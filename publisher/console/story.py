@@ -156,7 +156,7 @@ def add_positions(kafka: KafkaSettings, story: PageData) -> None:
 
 
 def add_consumed(consumers: Consumers, story: PageData, *, show: bool) -> None:
-    """Add what became of each output at the consumers, or why their database was not read; nothing where the settings name none."""
+    """Add what became of each output at the consumers, or why their database was not read; nothing if the settings name none."""
     outputs: list[Output] = story["found"]
     story["consumers"] = None
     if not consumers.are_shown or not outputs:

@@ -20,20 +20,20 @@ from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
 
 
 class ExclusionPolicy(Protocol):
-    """What is done about rows that cannot be sent: a lane parks them, a replay skips them or stops."""
+    """Decides about rows that cannot be sent: a lane parks them, a replay skips them or stops."""
 
     def exclude(self, row: RowKey, refusal: Refusal, /) -> None:
         """Record that a row is excluded, before any transaction passes it; or raise what stops the delivery."""
 
     def topic_missing(self, error: TopicMissingError, rows: int, /) -> Refusal:
-        """Return why the rows for a missing topic, so many in this chunk, are excluded; raise where they are not."""
+        """Return why the rows for a missing topic are excluded; raise if they are not. `rows`: their number in this chunk."""
 
 
 class TopicIds(Protocol):
     """The ids that the output topics had when they were first written."""
 
     def check(self, ids: Mapping[str, str], /) -> None:
-        """Raise StoppedError unless each topic has the id that it had then; remember the ids of new topics."""
+        """Raise StoppedError unless each topic still has that id; remember the ids of new topics."""
 
 
 class Admission:
@@ -74,7 +74,7 @@ class Admission:
     def admit(self, rows: list[Row]) -> list[Row]:
         """Return the rows to send; exclude those that Kafka would refuse for themselves, before the cursor passes them.
 
-        Raises StoppedError for a topic that is missing, was replaced or has an open transaction, StartOverError where the producer's
+        Raises StoppedError for a topic that is missing, was replaced or has an open transaction, StartOverError if the producer's
         batches do not suit a topic, KafkaException, and what `exclude` raises.
         """
         self._excluded.move_to(rows)
@@ -116,19 +116,19 @@ class Admission:
                 rows = self._excluded.without(rows)
 
     def _with_allowed_topics(self, rows: list[Row]) -> list[Row]:
-        """Return the rows all of whose topics are allowed; exclude the others."""
+        """Exclude the rows with a topic that is not allowed; return the others."""
         why = {topic: self._allowed.refusal(topic) for topic in self._outgoing.destinations(rows)}
         return self._without_refused(rows, why)
 
     def _without_progress_topics(self, rows: list[Row], limits: Mapping[str, TopicLimits]) -> list[Row]:
-        """Return the rows without those for what may be another outbox's progress topic; exclude these."""
+        """Exclude the rows for what may be another outbox's progress topic; return the others."""
         compacted = [topic for topic, limit in limits.items() if limit.is_compacted]
         return self._without_refused(
             rows, {topic: self._allowed.refusal_where_compacted(topic) for topic in compacted}
         )
 
     def _without_refused(self, rows: list[Row], refusals: Mapping[str, str | None]) -> list[Row]:
-        """Return the rows without those for topics that are refused; exclude these, each once."""
+        """Exclude the rows for refused topics, each once; return the others."""
         refused = {topic: why for topic, why in refusals.items() if why is not None}
         if not refused:
             return rows

@@ -6,7 +6,7 @@ from publisher.protocol.records import Row, RowKey
 
 
 class ExcludedRows:
-    """Holds only the keys that the delivery may still come to. Not thread-safe. After an exception of `recorded`: use a new one."""
+    """Holds only the keys that the delivery has not passed. Not thread-safe. After an exception of `recorded`, use a new one."""
 
     def __init__(self, recorded: Iterable[RowKey] = ()) -> None:
         """`recorded`: the rows beyond the cursor that were excluded earlier, in ascending order. There may be millions: they are read
@@ -33,7 +33,7 @@ class ExcludedRows:
             self._next = next(self._recorded, None)
 
     def without(self, rows: list[Row]) -> list[Row]:
-        """Return those of the rows that are not excluded."""
+        """Return the rows that are not excluded."""
         if not self._keys:
             return rows
         return [row for row in rows if row.row_key not in self._keys]

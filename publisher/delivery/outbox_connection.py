@@ -21,7 +21,7 @@ class OutboxConnection:
         self._connection: psycopg.Connection[Any] | None = None
 
     def open(self) -> psycopg.Connection[Any]:
-        """Return a checked connection. Raises StoppedError where it leads to another outbox or server, UnavailableError."""
+        """Return a checked connection. Raises StoppedError if it leads to another outbox or server, UnavailableError."""
         connection = self._connection
         if connection is None or connection.closed:
             connection = connect(self._context.settings.postgres, self.name, autocommit=True)

@@ -1,17 +1,17 @@
 """Finds the row that Kafka refuses by bisection, if Kafka refuses a transaction without naming a row. Pure."""
 
 ONE_BY_ONE_ROWS = 32
-"""Rows that are sent record by record in one transaction, at the most."""
+"""At most this many rows are sent record by record in one transaction."""
 ONE_BY_ONE_EVENTS = 2_000
-"""Events of these rows, at the most; a row with more is sent alone."""
+"""These rows have at most this many events; a row with more is sent alone."""
 
 
 class RefusalBisection:
     """Finds the row that Kafka refuses when it refuses a transaction without naming one.
 
-    Record by record Kafka names it, but that is slow, and a transaction may not outlast its timeout. So the rows are halved first: a half
-    without the refused row is delivered, and the row is in the next half. Only the last few rows are sent record by record, and fewer if
-    even those took too long. The lane opens again after `refused`, and during the search after `delivered`, too.
+    If each record is sent by itself, Kafka names the row, but that is slow, and a transaction may not outlast its timeout. So the rows are
+    halved first: a half without the refused row is delivered, and the row is in the next half. Only the last few rows are sent record by
+    record, and fewer if even those took too long. The lane opens again after `refused`, and during the search after `delivered`, too.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class RefusalBisection:
         return self.rows is not None and self.rows <= ONE_BY_ONE_ROWS
 
     def refused(self, rows: int) -> None:
-        """Kafka refused a transaction of so many rows."""
+        """Kafka refused a transaction with this number of rows."""
         if not self.one_by_one:
             self.rows = max(1, rows // 2) if rows > ONE_BY_ONE_ROWS else ONE_BY_ONE_ROWS
 

@@ -121,8 +121,8 @@ class Sender:
 
         `alive` is called with each step and its time limit. `meanwhile` is called after the last record was handed to the client, before
         the wait for Kafka, and must not wait itself. `confirm` is called right before the commit; if it raises, nothing is committed.
-        `is_foreign` returns whether others have written all records of the progress partition from one offset up to another; to a lane's
-        partition nobody else writes.
+        `is_foreign` returns whether others have written all records of the progress partition from one offset up to another; nobody else
+        writes to a lane's partition.
         Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` and `confirm` raise.
         """
         if self.producer is None:
@@ -170,7 +170,7 @@ class Sender:
             raise StartOverError from error
 
     def check(self) -> None:
-        """Call once a transaction is recorded. Raises StartOverError where the next one needs another producer."""
+        """Call once a transaction is recorded. Raises StartOverError if the next one needs another producer."""
         if self._bisection.on:
             self._bisection.delivered()
             raise StartOverError

@@ -21,13 +21,13 @@ _STOP_GRACE_S = 10.0
 # How long to let librdkafka send before its full queue is tried again.
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_SLICE_S = 0.2
-# After so many rows, or so many records of one long row, the turn reports that it moves.
+# After this many rows, or records of one long row, the turn reports progress.
 _ROWS_A_MOVE = 64
 _RECORDS_A_MOVE = 256
 _REPORTS_WAIT_S = 5.0
 _LEAST_COMMIT_S = 1.0
 COMMIT_SLACK_S = 10.0
-"""A transaction that Kafka does not commit within its timeout fails. A lane that waits so many seconds longer is hanging."""
+"""A transaction that Kafka does not commit within its timeout fails. A lane that waits this many seconds longer hangs."""
 
 
 class ProgressRecord(NamedTuple):
@@ -77,7 +77,7 @@ class OffsetTally:
     def watch(self, row: RowKey, *, own_timestamp: bool) -> DeliveryReport:
         """Return a delivery report callback that also remembers the row whose record Kafka refused for itself.
 
-        `own_timestamp`: the row gives the record's time. Otherwise it is this host's clock that Kafka refuses.
+        `own_timestamp`: the row gives the record's time. If not, Kafka refuses this host's clock.
         """
 
         def report(error: KafkaError | None, message: Message) -> None:
@@ -144,7 +144,7 @@ class Transaction:
 
     @property
     def took_s(self) -> float:
-        """Seconds since it began, without those in which it waited for its turn."""
+        """Seconds since the transaction began, without those of the wait for its turn."""
         return time.monotonic() - self._began_at - self._waited_s
 
     def run(

@@ -15,7 +15,7 @@ _OTHER_CAUSES = UNAUTHORISED | {
 
 
 def size_may_explain(code: int, took_s: float, timeout_s: float) -> bool:
-    """Whether a transaction that failed with this code after so long might have been committed if it had carried less.
+    """Whether a transaction that failed with this code after `took_s` might have been committed if it had carried less.
 
     A transaction that outlives its timeout looks fenced: only the time distinguishes it from one that another publisher has fenced.
     """
@@ -40,11 +40,11 @@ class TransactionSize:
 
     @property
     def reason(self) -> str | None:
-        """Why transactions are smaller than the settings allow, None where they are not, or were for a moment only."""
+        """Why transactions are smaller than the settings allow, None if they are not, or only for a moment."""
         return self._reason if self._failures >= _FAILURES_SHOWN else None
 
     def failed(self, rows: int, bytes_: int, cause: str) -> None:
-        """A transaction of so many rows and bytes failed, and its size may explain it."""
+        """A transaction with these numbers of rows and bytes failed, and its size may explain it."""
         if rows > 0:
             self.rows = max(1, min(self.rows, rows) // 2)
             self.bytes = max(1, min(self.bytes, bytes_) // 2)

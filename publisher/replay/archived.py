@@ -50,7 +50,7 @@ def resolve(connection: psycopg.Connection[Any], archive: "Archive", filters: Fi
             f"batches {first:,} to {covered[0].from_batch - 1:,} are left out: they were not archived"
         )
         first = covered[0].from_batch
-    # The last batch is one of the archive: a replay records its id at the end.
+    # The last batch must be in the archive: a replay records its archive id at the end.
     last = min(last, covered[-1].to_batch) if covered else first - 1
     if filters.to_batch is None or filters.to_batch > archived_to:
         notes.append(

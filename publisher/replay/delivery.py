@@ -48,7 +48,7 @@ _log = structlog.get_logger()
 # A consumer of the same partition sees no live event behind a replay's open transaction, so these are short.
 _MOST_ROWS = 250
 _MOST_BYTES = 1_000_000
-# Until the broker ends a killed replay's open transaction, consumers of its topics wait: live events too.
+# Until the broker ends a killed replay's open transaction, consumers of its topics wait, for live events too.
 _MOST_TRANSACTION_TIMEOUT_MS = 15_000
 _ABORT_DELAY_S = 10.0
 """A broker looks every ten seconds for transactions that are over (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
@@ -109,7 +109,7 @@ class ReplayDelivery:
         self._tenure: Tenure | None = None
         self._reader: ReplayReader | ArchiveReader
         self._newest: ReplayProgress | None = None
-        """The newest record in Kafka, None where nothing was sent yet."""
+        """The newest record in Kafka, None if nothing was sent yet."""
         self.rested_at = 0.0
         """The time of the last wait because of the rate, in monotonic seconds."""
 
@@ -181,7 +181,7 @@ class ReplayDelivery:
         self._connection.discard()
 
     def release(self, reason: str | None) -> None:
-        """Give the lease back and end; show `reason` where there is one. Never raises: the lease ends with the connection anyway."""
+        """Give the lease back and end; show `reason`, if any. Never raises: the lease ends with the connection anyway."""
         may_be_open = not (self._sender.end(self._transactional_id) and self._has_fenced)
         self.discard()
         lease, self._lease = self._lease, None
@@ -225,7 +225,7 @@ class ReplayDelivery:
         )
 
     def _check_kafka(self) -> None:
-        """Check that this is the right cluster and that the progress topic is there, before anything is fenced."""
+        """Before anything is fenced, check that the cluster is the right one and that the progress topic exists."""
         context = self._context
         check_target(context, self._replay)
         context.topics.ensure_progress(
@@ -320,8 +320,8 @@ class ReplayDelivery:
         reason = None
         if self._replay.rows_total != sum(sent):
             reason = (
-                f"{StopReason.ROWS_GONE}: {self._replay.rows_total} rows were counted when it was made, {sent[0]} were sent and {sent[1]} "
-                "left out: rows were erased, deleted or parked meanwhile"
+                f"{StopReason.ROWS_GONE}: {self._replay.rows_total} rows were counted when the replay was made, {sent[0]} were "
+                f"sent and {sent[1]} left out: rows were erased, deleted or parked meanwhile"
             )
         reach("replay.before_done")
         if not self._held().finish(connection, reason):

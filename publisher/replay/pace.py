@@ -18,7 +18,7 @@ class Pace:
             self._due = max(self._due, began) + events / self.rate
 
     def rows(self, events_per_row: float, most: int) -> int:
-        """Return how many rows a transaction may hold, so that it is about a second of the rate at the most."""
+        """Return the most rows that a transaction may hold: about one second of the rate."""
         if self.rate is None or events_per_row <= 0:
             return most
         return max(1, min(most, int(self.rate / events_per_row)))

@@ -113,7 +113,7 @@ def replays_table(replays: Sequence[Replay]) -> Table:
 
 
 def print_replay(out: Console, one: Replay, keys: Sequence[str] | None) -> None:
-    """Print everything of one replay. `keys`: the session keys of its filter, None where it has none."""
+    """Print everything of one replay. `keys`: the session keys of its filter, None if it has none."""
     values = one.as_json() | {
         "topics": None if one.topics is None else ", ".join(one.topics),
         "requested": None,
@@ -142,7 +142,7 @@ def _filter(one: Replay) -> str:
 
 
 def _cell(value: object) -> str | datetime | None:
-    """Ids are names here, and keep their digits together."""
+    """Return an id as text: a number would get separators between its digits."""
     return value if value is None or isinstance(value, datetime) else str(value)
 
 

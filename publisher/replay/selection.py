@@ -24,7 +24,7 @@ _MOST_BATCHES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """All of them must hold. Batches are inclusive; `since` <= a batch's commit < `until`; None: no such filter."""
+    """A row must match all of them. Batches are inclusive; `since` <= a batch's commit < `until`; None: no such filter."""
 
     from_batch: int | None = None
     to_batch: int | None = None
@@ -61,7 +61,7 @@ class Filters:
 
 
 class ReplayRange(NamedTuple):
-    """Batches `first` to `last`, inclusive; none where `first` is the greater. `notes`: the parts of the requested range that are left out,
+    """Batches `first` to `last`, inclusive; none if `first` is the greater. `notes`: the parts of the requested range that are left out,
     and why.
 
     `holes`: first and last of each run of batches in between whose rows retention has dropped.
@@ -97,7 +97,7 @@ class Count:
     bytes: int = 0
 
     def add(self, topic: str, part: TopicCount, rows: int, sessions: int) -> None:
-        """Add one topic of one window; `rows` and `sessions` are those that no other topic of the window counts."""
+        """Add one topic of one window; `rows` and `sessions`: those not yet counted for another topic of the window."""
         before = self.topics.get(topic, TopicCount(0, 0, 0))
         self.topics[topic] = TopicCount(*(old + new for old, new in zip(before, part, strict=True)))
         self.rows += rows
@@ -175,7 +175,7 @@ def count(
 
 
 def unknown_keys(connection: psycopg.Connection[Any], batches: ReplayRange, filters: Filters) -> list[str]:
-    """Return those of the filter's session keys that have no row in the batches."""
+    """Return the session keys of the filter that have no row in the batches."""
     if filters.keys is None:
         return []
     unknown = list(filters.keys)

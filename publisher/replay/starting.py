@@ -72,12 +72,12 @@ class ReplayPlan:
 
     @property
     def destinations(self) -> set[str]:
-        """The topics it writes to."""
+        """The topics that the replay writes to."""
         return self.request.targets.of_all(self.count.topics)
 
     @property
     def seconds_at_rate(self) -> float | None:
-        """The shortest time that the rate allows; None where there is no rate."""
+        """The shortest time that the rate allows; None if there is no rate."""
         return None if self.request.rate is None else self.count.events / self.request.rate
 
     def as_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def make_plan(
     request: ReplayRequest,
     counting: Callable[[ReplayRange], AbstractContextManager[Tick]],
 ) -> ReplayPlan:
-    """Find the batches and count. `counting` shows how far that is.
+    """Find the batches and count their rows. `counting` shows the progress.
 
     For the archive: raises SettingsError, ArchiveDamagedError, UnavailableError.
     """
@@ -136,7 +136,7 @@ def _plan_of_archive(
 def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context) -> Replay:
     """Insert the replay; from then on retention keeps its rows. Raises ContinuityError if some were dropped before."""
     batches, request = plan.batches, plan.request
-    # Or one that has decided already would drop what was counted after the look below.
+    # A retention that has already decided could otherwise drop rows after the check below.
     hold_off_retention(connection)
     replay = store.create(
         connection,

@@ -100,7 +100,7 @@ def check_target(context: Context, replay: Replay) -> None:
 
 
 def allowed_topics(replay: Replay, publisher: PublisherSettings) -> OutputTopics:
-    """Return the topics that the replay may send to: those that a person has named, and what the settings say of outputs that keep
+    """Return the topics that the replay may send to: those that a person has named, and those of the settings for outputs that keep
     their own topic.
     """
     targets = replay.targets
@@ -120,7 +120,7 @@ class WrittenTopics:
 
     def check(self, ids: Mapping[str, str]) -> None:
         """Raise StoppedError unless every topic written so far has its former id; add new topics."""
-        # All topics written so far, not only those of this chunk: what was sent to them counts as sent.
+        # All topics written so far, not only those of this chunk: rows sent to them count as sent.
         described = self._topics.describe(self.ids)
         now = {name: topic.topic_id for name, topic in described.items()} | dict(ids)
         for name, known in self.ids.items():
@@ -134,7 +134,7 @@ class WrittenTopics:
 
 
 def check_topics(context: Context, names: Iterable[str]) -> None:
-    """Raise StoppedError where a topic is missing, UnavailableError where one cannot be written for now, KafkaException."""
+    """Raise StoppedError if a topic is missing, UnavailableError if one cannot be written for now, KafkaException."""
     try:
         context.topics.describe(names)
     except StoppedError as error:

@@ -26,7 +26,7 @@ class Way(StrEnum):
 class LaneSurvey:
     """The state of one lane in Kafka and Postgres.
 
-    `newest`: the newest record that this outbox may have written; `foreign`: why a newer one is not this outbox's, None where there is
+    `newest`: the newest record that this outbox may have written; `foreign`: why a newer one is not this outbox's, None if there is
     none. `shared`: the newest progress record that this ledger shares; `from_start`: Kafka shows that the lane began at its epoch's start.
     `later`: records of lane epochs that this ledger does not have, None for those that are not this outbox's. `epoch_end`: as in LaneChunk.
     """
@@ -104,7 +104,7 @@ class Move:
 
 
 def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> DeliveryPosition | None:
-    """Return where the lane would continue by itself, None where it would stop."""
+    """Return the cursor after which the lane would continue by itself, None if it would stop."""
     if found.foreign is not None:
         return None
     commit_id = found.start_commit_id if found.newest is None else None
@@ -121,7 +121,7 @@ def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> Deliver
 def target(found: LaneSurvey, way: Way, batch: int, position: DeliveryPosition | None) -> Cursor:
     """Return the cursor to continue after. `batch`: the first to send, for the ways that name one; `position`: see `healthy`.
 
-    Raises ContinuityError where this way does not exist for the lane.
+    Raises ContinuityError if this way does not exist for the lane.
     """
     if way in (Way.KAFKA, Way.MIRROR) and position is not None:
         return position.cursor
@@ -133,7 +133,7 @@ def target(found: LaneSurvey, way: Way, batch: int, position: DeliveryPosition |
         if not found.mirror_sound:
             raise ContinuityError(
                 f"lane {found.lane} of epoch {found.epoch.epoch}: Postgres recorded deliveries up to {found.postgres}, but "
-                "the ledger's row of that batch is missing or another. Nothing was changed. "
+                "the ledger's row of that batch is missing or a different one. Nothing was changed. "
                 "`publisher resume --from batch N` says from where to send"
             )
         return found.postgres

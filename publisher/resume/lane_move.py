@@ -67,7 +67,7 @@ class LaneMove:
     def run(self) -> LanePlan:
         """Move the lane; return its plan as it was carried out.
 
-        Raises ContinuityError where the lane has moved and that was not accepted, LeaseLostError, StoppedError, KafkaException,
+        Raises ContinuityError if the lane has moved and its new plan was not accepted, LeaseLostError, StoppedError, KafkaException,
         psycopg.Error.
         """
         while True:
@@ -135,7 +135,7 @@ class LaneMove:
         size = batch_bytes(settings.kafka)
         self._sender.fence(self._transactional_id, size)
         for stale in self._lane.move.found.later:
-            # Fence the lanes of epochs that this ledger no longer has: nothing of theirs may be committed later.
+            # Fence the lanes of epochs that this ledger no longer has: no transaction of theirs may be committed later.
             fencing_producer(
                 settings.kafka,
                 context.topics,

@@ -71,7 +71,7 @@ class ResumePlan:
 
     @property
     def dropped(self) -> list[tuple[int, int]]:
-        """Batches that a lane would pass, were their rows not gone: ranges with both ends."""
+        """Batches that a lane passes although their rows are gone: ranges with both ends."""
         firsts = [lane.move.to.batch_id + (lane.move.to.session_key is None) for lane in self.lanes]
         named = [] if self.first_batch is None else [self.first_batch]
         return self.ledger.dropped(max(1, min(firsts + named))) if firsts else []
@@ -83,7 +83,7 @@ class ResumePlan:
 
 
 class Planner:
-    """Reads what a resume needs, and decides."""
+    """Reads the facts for a resume, and decides."""
 
     def __init__(self, connection: psycopg.Connection[Any], settings: Settings, topics: Topics) -> None:
         self._connection = connection
@@ -137,16 +137,16 @@ class Planner:
         return ResumePlan(request, binding, ledger, lanes, in_step, first)
 
     def fenced(self, plan: ResumePlan, lane: LanePlan) -> LanePlan | None:
-        """Return a lane's plan as it is now that its publisher is fenced; None where it has reached that position by itself.
+        """Return a lane's plan after its publisher was fenced; None if the lane has reached that position by itself.
 
-        Raises ContinuityError where the lane epochs are no longer those of the plan, and as `plan`.
+        Raises ContinuityError if the lane epochs are no longer those of the plan, and as `plan`.
         """
         survey = self.survey(plan.binding, fenced=True)
         found = lane.move.found
         of = next(of for of in plan.ledger.epochs if of.epoch == found.epoch)
         now = survey.lane(of, found.lane, plan.ledger.epochs[-1].epoch)
-        # After Kafka was read: an epoch that has records there is in the ledger before it has any. By the epochs of the plan, those of a
-        # newer one would be taken for remains of a lost ledger, and removed.
+        # Read after Kafka: an epoch is in the ledger before it has records there. With the plan's epochs, records of a newer epoch would
+        # be taken for remains of a lost ledger, and removed.
         if read_ledger(self._connection).epochs != plan.ledger.epochs:
             raise ContinuityError(
                 f"the lanes were changed while you were asked (`publisher lanes` shows them). Lane {found.lane} of epoch "
@@ -168,7 +168,7 @@ class Planner:
         if not 1 <= request.batch <= ledger.end + 1:
             raise SettingsError(
                 f"batch {request.batch} is not in the ledger, which ends at {ledger.end}. Name one from 1 to {ledger.end + 1}; "
-                "the last means: only what comes from now on"
+                "the last one: only new batches"
             )
         return request.batch
 
@@ -178,7 +178,7 @@ class Planner:
         return next(of for of in ledger.epochs if of.epoch.epoch == number)
 
     def _epochs(self, ledger: Ledger, first: int | None) -> list[LaneEpoch]:
-        """Return the epochs whose lanes may have to move: from the one that is worked on, or that of the first batch."""
+        """Return the epochs whose lanes may have to move: all from the current one, or from that of the first batch."""
         begin = self._current(ledger).epoch.epoch
         if first is not None:
             holding = [of.epoch.epoch for of in ledger.epochs if of.epoch.from_batch <= first]
@@ -194,7 +194,7 @@ class Planner:
         found: LaneSurvey,
         first: int | None,
     ) -> LanePlan | None:
-        """Return the lane's move, None where it continues by itself to the same position."""
+        """Return the lane's move, None if it continues by itself from the same position."""
         identity = Identity(binding.found.outbox_uuid, binding.cluster_id)
         position = healthy(identity, found, ledger.epochs[-1].epoch.epoch)
         to = target(found, request.way, first or 0, position)

@@ -27,7 +27,7 @@ class AcceptedRebinding(NamedTuple):
 
 @dataclass(frozen=True)
 class Binding:
-    """`found`: what is recorded; the rest: what will be. `replaced`: {topic: present id} that nobody accepted."""
+    """`found`: the recorded binding; the rest: the binding to record. `replaced`: {topic: present id} that nobody accepted."""
 
     found: OutboxIdentity
     cluster_id: str
@@ -39,7 +39,7 @@ class Binding:
 
     @property
     def changed(self) -> bool:
-        """Whether anything is to be recorded."""
+        """Whether the binding has changed."""
         return (
             self.found.cluster_id != self.cluster_id
             or self.found.output_topic_ids != self.topic_ids
@@ -91,7 +91,7 @@ def read_binding(
 
 
 def rebind(connection: psycopg.Connection[Any], binding: Binding, asked: Mapping[str, Any]) -> None:
-    """Record it; `asked`: for the operator log. Raises ContinuityError if the recorded binding has changed since it was read."""
+    """Record the new binding; `asked`: for the operator log. Raises ContinuityError if the recorded one has changed since it was read."""
     with connection.transaction():
         changed = _rebind(connection, binding)
         operations.record(connection, "publisher resume", asked, changed)

@@ -41,7 +41,7 @@ class Resume:
     def act(
         self, plan: ResumePlan, moved_meanwhile: Callable[[LanePlan], bool], done: Callable[[LanePlan], None]
     ) -> None:
-        """Do it. `moved_meanwhile`: called if a lane no longer matches its plan; returns whether to continue with the new plan.
+        """Carry out the plan. `moved_meanwhile`: called if a lane no longer matches it; returns whether to continue with the new plan.
 
         Raises ContinuityError if it returns False, FencedError while another resume is at work, LeaseLostError when a publisher took a
         lane over, and as `plan`.

@@ -60,7 +60,7 @@ class Ledger(NamedTuple):
 
 
 def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
-    """Read it."""
+    """Read the extent."""
     epochs = [LaneEpoch(Epoch(*row[:3]), row[3]) for row in connection.execute(_EPOCHS["ranges"]).fetchall()]
     kept = connection.execute(_ROWS["kept_ranges"]).fetchall()
     return Ledger(epochs, newest_batch(connection), kept)
@@ -89,7 +89,7 @@ class ResumeSurvey:
     def lane(self, of: LaneEpoch, lane: int, newest: Epoch) -> LaneSurvey:
         """Return the state of a lane. `newest`: the ledger's newest epoch.
 
-        Raises StoppedError where another program fills the topic, KafkaException, psycopg.Error.
+        Raises StoppedError if another program fills the topic, KafkaException, psycopg.Error.
         """
         epoch = of.epoch
         row = self._connection.execute(_RESUMES["lane"], {"epoch": epoch.epoch, "lane": lane}).fetchone()
@@ -131,7 +131,7 @@ class ResumeSurvey:
         )
 
     def can_follow(self, cursor: Cursor) -> bool:
-        """Whether a lane can continue after this cursor, which takes the ledger's row of its batch."""
+        """Whether a lane can continue after this cursor: that needs the ledger's row of its batch."""
         return cursor.batch_id == 0 or commit_id_at(self._connection, cursor.batch_id) is not None
 
     def parked_up_to(self, epoch: int, lane: int, cursor: Cursor) -> int:
@@ -190,7 +190,7 @@ class ResumeSurvey:
                         if self._shares(record, mirror):
                             found.shared = record
                             return found
-                        # Where Postgres knows a transaction, the ledger has the lane's first one: that would be shared.
+                        # If Postgres knows a transaction, the ledger has the lane's first one, which would be shared.
                         if record.after == start and record.resumed is None and mirror.seq == 0:
                             found.from_start = self.can_follow(start)
                             return found
@@ -239,7 +239,7 @@ class ResumeSurvey:
 
     def _records(self, partition: int) -> Generator[tuple[LaneId, bytes | None]]:
         """Yield ((epoch, lane), value or None for a tombstone), newest first."""
-        # A transaction that a dead process left open would be waited for until the broker ends it.
+        # The reader would wait until the broker ends a transaction that a dead process left open.
         without_waiting = not self._fenced
         with progress_records(
             self._settings.kafka,
@@ -264,7 +264,7 @@ class ResumeSurvey:
         return record
 
     def _shares(self, record: Progress, mirror: Mirror) -> bool:
-        """Whether this ledger has the batch that was delivered last, and Postgres the rows that were parked up to there."""
+        """Whether this ledger has the batch that was delivered last, and Postgres the rows parked up to that batch."""
         if record.commit_id is None:
             # Anybody could have written it (protocol/history_check.py), unless Postgres has it, too.
             at_mirror = (record.seq, record.cursor) == (mirror.seq, mirror.cursor)
@@ -281,7 +281,7 @@ class ResumeSurvey:
 
 @dataclass
 class _LaneRecords:
-    """What a partition has of a lane, as in LaneSurvey."""
+    """The records of a lane in a partition, as in LaneSurvey."""
 
     newest: Progress | None = None
     shared: Progress | None = None

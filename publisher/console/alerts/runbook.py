@@ -34,7 +34,7 @@ class RunbookSection(NamedTuple):
 
 @cache
 def sections() -> tuple[RunbookSection, ...]:
-    """Return them in the order of the page."""
+    """Return the alerts in the order of the page."""
     text = files("publisher.console.alerts").joinpath("runbook.txt").read_text("utf-8")
     found = []
     for section in text.split("\n## ")[1:]:

@@ -75,7 +75,7 @@ class Access:
                 )
 
     async def _refusal(self, scope: Scope) -> ASGIApp | None:
-        """Return the answer to a request that is refused, None where it is not."""
+        """Return the answer to a refused request, None for a request that is let in."""
         path, headers = scope["path"], Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD") and not (scope["method"] == "POST" and path == "/login"):
             return PlainTextResponse("the console only shows\n", 405, headers={"Allow": "GET, HEAD"})
@@ -100,7 +100,7 @@ class Access:
         return RedirectResponse(f"{self._settings.path_prefix}/login", 303)
 
     def _is_known_host(self, host: str) -> bool:
-        """Without a login, another site's page must not reach the console by a name that resolves to this host."""
+        """Whether the host name is the console's. Without a login, another site's page must not use a name of its own for this host."""
         if self._settings.token is not None or self._settings.behind_proxy:
             return True
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -128,8 +128,8 @@ def _bearer(headers: Headers) -> str | None:
 
 
 def _is_embedded_elsewhere(headers: Headers) -> bool:
-    """Whether a browser asks for another site's page, and not because a person follows a link: each answer costs queries, and that page can
-    measure how long they take.
+    """Whether another site's page caused the request, other than by a link that a person follows. Each answer costs queries, and that page
+    can measure their time.
     """
     asked = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
     return headers.get("sec-fetch-site") == "cross-site" and asked != ("navigate", "document")

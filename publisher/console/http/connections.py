@@ -52,7 +52,7 @@ class _Connection(H11Protocol):
         return 0 if self._is_silent() else 1 + self.cycle.response_started
 
     def drop(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         self._limit.leave(self)
         self.transport.abort()
 

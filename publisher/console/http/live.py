@@ -9,7 +9,7 @@ _BEAT_S = 10.0
 
 
 class LivePage:
-    """One page, the same for all its watchers. Of one event loop."""
+    """One page, the same for all its watchers. Used by one event loop."""
 
     def __init__(self, render: Callable[[], Awaitable[tuple[str, str]]], refresh_s: float) -> None:
         """`render` returns the kind of event, `page` or `trouble`, and its text."""
@@ -19,7 +19,7 @@ class LivePage:
         self._last: tuple[float, tuple[str, str]] | None = None
 
     async def newest(self) -> tuple[str, str]:
-        """Return it, at most `refresh_s` old."""
+        """Return the kind of event and its text, at most `refresh_s` old."""
         async with self._lock:
             now = time.monotonic()
             if self._last is None or now - self._last[0] >= 0.9 * self._refresh_s:

@@ -1,4 +1,4 @@
-"""Answers a wrong token late, and only so many a second, so that nobody can try many; a right one never waits for the wrong ones."""
+"""Answers wrong tokens late and only some a second, so that nobody can try many. A right token never waits for wrong ones."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ _log = structlog.get_logger()
 WRONG_S = 0.5
 """Seconds until a wrong token is answered. A right one is answered at once, however many wrong ones wait."""
 MOST_A_SECOND = 200
-"""Wrong tokens a second: more than all connections can send that wait for their answers."""
+"""Wrong tokens a second. Connections wait for their answers, so all of them together send fewer."""
 _MOST_KNOWN = 64
 _LOG_S = 1.0
 
@@ -22,7 +22,7 @@ class TooManyWrongTokensError(Exception):
 
 
 class _Budget:
-    """How many wrong tokens are answered; refills within a second."""
+    """The number of wrong tokens that are still answered; refills within a second."""
 
     def __init__(self, now: float) -> None:
         self._left = float(MOST_A_SECOND)

@@ -72,7 +72,7 @@ def count(value: int | None) -> str:
 
 
 def rate(value: float) -> str:
-    """A rate per second, with a decimal where it is small."""
+    """A rate per second, with a decimal if it is small."""
     return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:,.1f}"
 
 
@@ -112,7 +112,7 @@ def moment(value: datetime | None) -> Markup | str:
 
 
 def of_ms(value: int) -> Markup | str:
-    """Format milliseconds since 1970 as a time, or return the number where it is out of range."""
+    """Format milliseconds since 1970 as a time, or return the number if it is out of range."""
     try:
         return moment(datetime.fromtimestamp(value / 1000, UTC))
     except (OverflowError, ValueError, OSError):

@@ -16,7 +16,7 @@ HIDDEN = "…"
 def shown_bytes(value: bytes | None, *, show: bool, size: int | None = None) -> str:
     """Return the value or key of a record, with bytes that are no text escaped; only its size unless `show`.
 
-    `size`: of the whole value, where this is only its beginning.
+    `size`: of the whole value, if this is only its beginning.
     """
     if value is None:
         return "null"

@@ -60,7 +60,7 @@ class SchemaLookup:
         self._thread: Thread | None = None
 
     def find(self, schema_id: int, wait_s: float) -> SchemaAnswer:
-        """Return the registry's answer, waiting so long at the most."""
+        """Return the registry's answer; wait for it at most `wait_s`."""
         with self._changed:
             if (known := self._known(schema_id)) is not None:
                 return known
@@ -125,7 +125,7 @@ class SchemaLookup:
             return SchemaAnswer(None, trouble=trouble, until=time.monotonic() + AGAIN_S)
 
     def _subjects(self, schema_id: int) -> str:
-        """Under which subjects it is registered; "" where the registry cannot say that."""
+        """Return the subjects under which the schema is registered; "" if the registry cannot say."""
         assert self._schemas is not None
         try:
             found = self._schemas.client.get_schema_versions(schema_id)
@@ -138,7 +138,7 @@ class SchemaLookup:
 
 
 class ShownValue(NamedTuple):
-    """`schema`: what it was decoded by, or why it was not; "" where it does not look like a value with a schema."""
+    """`schema`: the schema that decoded the value, or why none did; "" if the value does not look like one with a schema."""
 
     text: str
     schema: str = ""

@@ -133,7 +133,7 @@ def test_a_replay_that_lost_its_lease_in_mid_transaction_sends_nothing_that_was_
         assert process.wait() == 5, process.log()
     ((uuid, state, reason),) = query(outbox.dsn, "SELECT replay_uuid::text, state, reason FROM outbox.replay")
     assert state == "done"
-    assert reason.startswith("rows_gone: 4 rows were counted when it was made, 3 were sent")
+    assert reason.startswith("rows_gone: 4 rows were counted when the replay was made, 3 were sent")
     watcher.wait_until_all_read()
     assert {key for key, *_ in seen_of(watcher, uuid)} == {b"k0000", b"k0002", b"k0003"}
 
