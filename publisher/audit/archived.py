@@ -68,8 +68,8 @@ def _check_partition(
     sessions, *others = ledger.fetchone() or (None,)
     if sessions is not None and [sessions, *others] != held[1:]:
         counts.add(
-            f"batches {of.from_batch} to {of.to_batch}: the ledger says {[sessions, *others]} sessions, outputs and bytes, without "
-            f"what was erased, and the archive has {held[1:]}"
+            f"batches {of.from_batch} to {of.to_batch}: the ledger says {[sessions, *others]} sessions, outputs and bytes without "
+            f"erased rows, the archive has {held[1:]}"
         )
     return {name_of(manifest), *(file.name for file in manifest.files)}
 

@@ -290,7 +290,7 @@ class Transaction:
         """Return why the open transaction can no longer be committed, None while it can.
 
         librdkafka has no call that asks; one that is not allowed in an open transaction does nothing but answer
-        (rd_kafka_txn_require_state): with the failure where there is one, else with "wrong state".
+        (rd_kafka_txn_require_state): with the failure if there is one, else with "wrong state".
         """
         try:
             self._producer.begin_transaction()

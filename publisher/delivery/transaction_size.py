@@ -24,10 +24,10 @@ def size_may_explain(code: int, took_s: float, timeout_s: float) -> bool:
 
 
 class TransactionSize:
-    """The size of the next transaction: what the settings allow; after a failed transaction, half of what that one carried, and so on.
+    """The size of the next transaction: the settings' limits; after each failed transaction, half of its size.
 
     A transaction that outlives its timeout is lost whole, so over a slow link or under a quota only smaller ones are committed. The size
-    grows by a quarter with each transaction that took less than a quarter of the timeout: it settles where they are well within it.
+    grows by a quarter with each transaction that took less than a quarter of the timeout, and so settles well within it.
     """
 
     def __init__(self, rows: int, bytes_: int, timeout_s: float) -> None:

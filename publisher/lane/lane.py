@@ -91,7 +91,7 @@ class Lane:
 
     @property
     def position(self) -> DeliveryPosition | None:
-        """After the last transaction that was recorded, None while it is not open."""
+        """The position after the last recorded transaction, None while the lane is not open."""
         return None if self._tenure is None else self._tenure.position
 
     def open(self) -> bool:
@@ -213,7 +213,7 @@ class Lane:
         return newest
 
     def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
-        """Return where to continue, None where rows of an earlier epoch must be delivered first. Raises StoppedError."""
+        """Return the position to continue after, None if rows of an earlier epoch must be delivered first. Raises StoppedError."""
         row = connection.execute(_LANES["state"], self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(

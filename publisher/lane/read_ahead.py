@@ -26,7 +26,7 @@ class ReadAhead:
         self._large_row_turns = large_row_turns
         self._most_row_bytes = most_row_bytes
         self.has_large_row = False
-        """Whether this lane has the turn, and has read such a row."""
+        """Whether this lane has the turn, and has read a large row."""
         self._asked: PendingChunk | None = None
         self._kept: LaneChunk | None = None
 
@@ -44,9 +44,9 @@ class ReadAhead:
         """Send the statements for the chunk after `position`, which the lane will have reached once Kafka has committed.
 
         The chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after Kafka's commit and
-        before the next transaction begins. Commit ids are random, so the chunk then is what a read at that moment would find, and a
-        database that was restored in between is noticed as by such a read. Rows that the ledger gained meanwhile do not belong to the
-        chunk: batches are only ever appended, and an epoch begins after every batch that exists by then.
+        before the next transaction begins. Commit ids are random, so the chunk then equals one read at that moment, which would also
+        notice a database restored in between. Rows that the ledger gained meanwhile do not belong to the chunk: batches are only ever
+        appended, and an epoch begins after every batch that exists by then.
         """
         try:
             self._asked = self._reader.ask(connection, position, limits, self._most_row_bytes)
@@ -58,7 +58,7 @@ class ReadAhead:
             _log.debug("not_read_ahead", reason=str(error).strip())
 
     def answer(self) -> LaneChunk | None:
-        """Return the chunk that was asked for, None where none was. Raises psycopg.Error."""
+        """Return the chunk that was asked for, None if none was. Raises psycopg.Error."""
         asked, self._asked = self._asked, None
         if asked is None:
             return None

@@ -32,7 +32,7 @@ LEDGER_WINDOW = 1_000
 class LaneChunk(NamedTuple):
     """The rows after the cursor, and the cursor after them. `more`: the ledger continues beyond it.
 
-    `epoch_end`: the last batch of the epoch, None while it is the newest. `times`: of each of the rows.
+    `epoch_end`: the last batch of the epoch, None while it is the newest. `times`: one for each row.
     `is_large`: the next row is larger than the limit, and is not among them.
     """
 
@@ -169,7 +169,7 @@ class LaneReader:
 
 
 def _check(window: list[LedgerRow], position: DeliveryPosition) -> list[LedgerRow]:
-    """Return the window's rows after the cursor's batch. Raises StoppedError where that batch is another one, or a batch is missing."""
+    """Return the window's rows after the cursor's batch. Raises StoppedError if that batch is another one or a batch is missing."""
     at = position.cursor.batch_id
     own = window[0].commit_id if window and window[0].batch_id == at else None
     check_ledger(position, own)

@@ -40,7 +40,7 @@ class StrayRows:
                 f"has only the lanes 0 to {self._epoch.lanes - 1}: no lane would deliver it. It was written or changed by "
                 "hand, or the lane count was, without `publisher lanes set`. Let the owner of the schema give it a lane: "
                 f"UPDATE outbox.session_output SET lane = <lane> WHERE batch_id = {batch_id} AND lane = {lane}; for each session_key "
-                "the one that its other rows of the epoch have, where there are any. The lane looks "
+                "the lane of its other rows of the epoch, if there are any. The lane looks "
                 "again by itself, or restart `publisher run`",
             )
         self._checked = end.batch_id

@@ -154,7 +154,7 @@ class ShownValues:
         self._wait_left_s = PAGE_S
 
     def of(self, value: bytes | None, size: int | None = None) -> ShownValue:
-        """Return what the page shows of the value of a record. `size`: of the whole value, where `value` is only its beginning."""
+        """Return what the page shows of the value of a record. `size`: of the whole value, if `value` is only its beginning."""
         shown = shown_bytes(value, show=self.show, size=size)
         if value is None or not self.show or self._lookup is None:
             return ShownValue(shown)
