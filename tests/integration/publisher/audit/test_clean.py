@@ -96,7 +96,7 @@ def test_a_clean_outbox_is_clean_with_everything_an_output_can_have_and_while_pu
     assert failed(report) == {}
     assert counted(report, "outputs_found") == counted(report, "records") == len(outbox.written)
     assert report.mend == []
-    # The row that was put aside went out with batch 7.
+    # The parked row was requeued and went out with batch 7.
     report = run_audit(settings, tmp_path, kafka=True, limits=Limits(to_batch=6))
     assert failed(report) == {}
 
