@@ -179,7 +179,7 @@ class Partitions:
             self._ends.pop(NamedPartition(each.topic, each.partition), None)
 
     def _positions(self, topic: str) -> dict[NamedPartition, Position]:
-        """Return the position of each partition; store one for each partition without.
+        """Return the position of each partition; first store one for each partition that has none.
 
         All partitions of a new topic begin at `start`, at the same time; one added to a known topic begins at its first record.
         """

@@ -15,7 +15,7 @@ _ROWS = queries("publisher.audit", "rows")
 def check_parked(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:
     """Return the checks of parked rows, and notes on open and removed dead letters."""
     kept = Check(
-        "parked_kept", "Is every parked row still there, and every requeued copy as the original was?"
+        "parked_kept", "Is every parked row still there, and does every requeued copy equal its original?"
     )
     parked = Check("parked", "Are rows parked that nobody has requeued or discarded?", fails=False)
     for window in windows.cut(scope.first, scope.last):

@@ -35,7 +35,7 @@ class RecordedResume(NamedTuple):
 
 
 class AuditedRange(NamedTuple):
-    """Batches `first` to `last`, both inclusive, checked together. `sessions`: their number by the ledger."""
+    """Batches `first` to `last`, both inclusive, checked together. `sessions`: the number of sessions by the ledger."""
 
     first: int
     last: int
