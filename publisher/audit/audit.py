@@ -11,9 +11,9 @@ import structlog
 
 from db.statements import queries
 from publisher.archive.opening import open_archive
-from publisher.audit.deliveries import check_deliveries
+from publisher.audit.deliveries import check_deliveries, check_undelivered
 from publisher.audit.erased import check_erased
-from publisher.audit.findings import AuditReport, Check
+from publisher.audit.findings import AuditReport
 from publisher.audit.ledger import check_ledger
 from publisher.audit.parked import check_parked
 from publisher.audit.readback import readback
@@ -22,7 +22,6 @@ from publisher.audit.readback.readback import Phase
 from publisher.audit.scope import Limits, Scope, read_scope
 from publisher.outbox.identity import OutboxIdentity, read_identity
 from publisher.retention.retention_lock import hold_off_retention
-from publisher.status.publisher_status import read_status
 from service.settings import Settings
 
 _LEDGER = queries("publisher.audit", "ledger")
@@ -69,7 +68,7 @@ def audit(
         report.checks += [
             *check_parked(connection, scope),
             check_erased(connection, scope),
-            _undelivered(connection),
+            check_undelivered(connection),
         ]
         if archive is not None:
             # Imported only here: the module needs the extra `archive`, which `open_archive` has already required.
@@ -129,16 +128,3 @@ def _totals(connection: psycopg.Connection[Any], scope: Scope) -> tuple[int, int
         _LEDGER["totals"], {"from_batch": scope.first, "to_batch": scope.last}
     ).fetchone()
     return (0, 0) if row is None else (row[0], row[1])
-
-
-def _undelivered(connection: psycopg.Connection[Any]) -> Check:
-    check = Check("undelivered", "Do rows wait to be delivered?", fails=False)
-    for lane in read_status(connection).lanes:
-        if lane.lag_rows:
-            stopped = f"; stopped: {lane.stopped_reason}" if lane.is_stopped else ""
-            check.add(
-                f"epoch {lane.epoch}, lane {lane.lane}: {lane.lag_rows} rows, the oldest for {lane.oldest_undelivered_s or 0:.1f} s"
-                f"{stopped}",
-                lane.lag_rows,
-            )
-    return check

@@ -1,4 +1,4 @@
-"""Checks the chain of deliveries, the mirrors and the partitions of undelivered rows, in SQL alone; `delivery_counts` is in ledger.py."""
+"""Checks the chain of deliveries, the mirrors and undelivered rows, in SQL alone; `delivery_counts` is in ledger.py."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from db.connection import snapshot
 from db.statements import queries
 from publisher.audit.findings import Check
 from publisher.audit.scope import Scope
+from publisher.status.publisher_status import read_status
 
 _DELIVERIES = queries("publisher.audit", "deliveries")
 _ROWS = queries("publisher.audit", "rows")
@@ -23,6 +24,20 @@ def check_deliveries(connection: psycopg.Connection[Any], scope: Scope) -> list[
         chain = _check_chain(connection, scope)
         _check_mirror(connection, mirror)
     return [kept, chain, mirror, _resumes(scope)]
+
+
+def check_undelivered(connection: psycopg.Connection[Any]) -> Check:
+    """Return the note on rows that wait to be delivered."""
+    check = Check("undelivered", "Do rows wait to be delivered?", fails=False)
+    for lane in read_status(connection).lanes:
+        if lane.lag_rows:
+            stopped = f"; stopped: {lane.stopped_reason}" if lane.is_stopped else ""
+            check.add(
+                f"epoch {lane.epoch}, lane {lane.lane}: {lane.lag_rows} rows, the oldest for {lane.oldest_undelivered_s or 0:.1f} s"
+                f"{stopped}",
+                lane.lag_rows,
+            )
+    return check
 
 
 def _check_chain(connection: psycopg.Connection[Any], scope: Scope) -> Check:
