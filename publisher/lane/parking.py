@@ -19,7 +19,7 @@ _log = structlog.get_logger()
 
 
 class Parking:
-    """The exclusion policy of one lane: it parks refused rows, and the rows for a missing topic where a person has decided so."""
+    """The exclusion policy of one lane: it parks refused rows, and the rows for a missing topic if a person has decided so."""
 
     def __init__(self, connection: OutboxConnection, held: Callable[[], Lease], topics: Topics) -> None:
         """`held` returns the lease of the lane. Raises LeaseLostError."""
@@ -34,7 +34,7 @@ class Parking:
         metrics.parked(refusal.reason)
         line = {"lane": lease.parameters["lane"], "batch_id": row.batch_id, "reason": refusal.reason}
         if refusal.reason == "topic_missing":
-            # There may be hundreds a second, and one line for the whole chunk has been written.
+            # A chunk may have hundreds of such rows: `topic_missing` has logged one line for all.
             _log.debug("parked", **line, detail=refusal.detail)
         else:
             _log.warning("parked", **line, detail=refusal.detail)
@@ -45,7 +45,7 @@ class Parking:
             text = str(error).removeprefix(f"{error.reason}: ")
             raise TopicMissingError(
                 error.topic,
-                f"{text}. Or have the rows that go to it parked, so that the lane continues without them: "
+                f"{text}. Or have its rows parked, so that the lane continues without them: "
                 f"`{park_command(error.topic)}`",
             ) from error
         # A broker that has just started may not know its topics yet, so the answer is checked.

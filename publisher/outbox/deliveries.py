@@ -23,10 +23,10 @@ def record_delivery(
     offsets: dict[str, dict[str, list[int]]] | None,
     ahead: tuple[int, UUID] | None = None,
 ) -> bool:
-    """Append the delivery and move the mirror, in one statement. `offsets`: as OffsetTally.as_json says, None where unknown by now.
+    """Append the delivery and move the mirror, in one statement. `offsets`: as OffsetTally.as_json says, None if unknown by now.
 
-    `ahead`: batch id and commit id at the end of what was read ahead from the delivery's own end on. Returns whether
-    the ledger, at this moment, has both; False where nothing was read ahead.
+    `ahead`: batch id and commit id at the end of the chunk that was read ahead. Returns whether the ledger still has that batch and the
+    delivery's last one; False if nothing was read ahead.
 
     Raises LeaseLostError when the lease is another's, or the mirror is not one behind.
     """
@@ -55,7 +55,7 @@ def record_delivery(
 
 
 def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> None:
-    """Set the mirror to where a resume moved the lane, and append it as a delivery of that kind, in one statement.
+    """Set the mirror to the position of a resume, and append a delivery of that kind, in one statement.
 
     Raises LeaseLostError when the lease is another's.
     """

@@ -35,7 +35,7 @@ SEEN_IN_PART = {
 class ConsoleFinding(NamedTuple):
     """`level`: bad (delivery or the job is stalled), warning (somebody must decide), or note.
 
-    `alert`: the alert of which this is the condition, empty where there is none.
+    `alert`: the alert with this condition, empty if there is none.
     """
 
     level: str
@@ -46,7 +46,7 @@ class ConsoleFinding(NamedTuple):
 
 
 def findings(seen: Observed) -> list[ConsoleFinding]:
-    """Return them, the worst first."""
+    """Return the findings, the worst first."""
     found = [
         *_lanes(seen),
         *_services(seen),
