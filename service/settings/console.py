@@ -24,6 +24,8 @@ class ConsoleSettings(Section):
     """A file with the token, read again for each request; wins over `token`."""
     behind_proxy: bool = False
     """A reverse proxy in front decides who may see it."""
+    public_host: str = Field(default="", pattern=r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])?$")
+    """Name in the `Host` that the proxy passes on. Without a token, only it and local names are answered."""
     path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path that the proxy strips, for instance `/outbox`."""
     dsn: Dsn | None = None

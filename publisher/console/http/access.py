@@ -81,7 +81,7 @@ class Access:
             return PlainTextResponse("the console only shows\n", 405, headers={"Allow": "GET, HEAD"})
         if not self._is_known_host(headers.get("host", "")):
             return PlainTextResponse(
-                "the console answers by this host's own name only: set a token, or behind_proxy = true ([console])\n",
+                "the console answers by a local name and by [console] public_host only: set that, or a token\n",
                 403,
             )
         if _is_embedded_elsewhere(headers):
@@ -101,10 +101,11 @@ class Access:
 
     def _is_known_host(self, host: str) -> bool:
         """Whether the host name is the console's. Without a login, another site's page must not use a name of its own for this host."""
-        if self._settings.token is not None or self._settings.behind_proxy:
+        if self._settings.token is not None:
             return True
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        return name in (*_LOCAL, self._settings.host)
+        own = (*_LOCAL, self._settings.host, self._settings.public_host)
+        return bool(name) and name.lower() in {each.lower() for each in own}
 
 
 def is_still_let_in(settings: ConsoleSettings, headers: Headers) -> bool:

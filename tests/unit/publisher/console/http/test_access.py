@@ -104,9 +104,34 @@ def test_another_site_s_page_may_link_here_and_no_more(
     assert open_console.get("/static/icon.svg", **sent).status == status
 
 
-def test_behind_a_proxy_any_name_is_answered() -> None:
-    with console_of(settings(), behind_proxy=True) as found:
-        assert found.get("/static/console.js", Host="ops.example").status == 200
+@pytest.mark.parametrize(
+    ("public_host", "host", "forwarded", "status"),
+    [
+        ("", "127.0.0.1:8181", "ops.example", 200),  # as nginx asks, unless it is told to pass on the browser's
+        ("", "localhost", "", 200),
+        ("", "ops.example", "", 403),
+        ("", "", "", 403),
+        ("", "attacker.example:8181", "127.0.0.1:8181", 403),
+        ("Ops.example", "127.0.0.1:8181", "", 200),
+        ("Ops.example", "ops.Example", "", 200),
+        ("Ops.example", "ops.example:443", "", 200),
+        ("Ops.example", "attacker.example:8181", "ops.example", 403),
+        ("Ops.example", "ops.example.attacker.example", "", 403),
+        ("[2001:db8::1]", "[2001:DB8::1]:443", "", 200),
+    ],
+)
+def test_behind_a_proxy_it_answers_by_a_local_name_and_the_public_one_only(
+    public_host: str, host: str, forwarded: str, status: int
+) -> None:
+    """A name of another site that resolves to this host would lead that site's page past the proxy."""
+    with console_of(settings(), behind_proxy=True, public_host=public_host) as found:
+        answer = found.get("/static/console.js", Host=host, X_Forwarded_Host=forwarded)
+    assert answer.status == status
+    assert ("public_host" in answer.text) == (status == 403)
+
+
+def test_with_a_token_any_name_is_answered(locked_console: Console) -> None:
+    assert locked_console.get("/login", Host="ops.example").status == 200
 
 
 def test_without_the_token_nothing_is_shown(locked_console: Console) -> None:
@@ -189,6 +214,8 @@ def test_a_live_page_does_not_outlive_its_login(tmp_path: Path, by: str) -> None
         ({"host": "ops.example"}, "is not of this host alone"),
         ({"token": "short"}, "fewer than 16"),
         ({"path_prefix": "ops"}, "path_prefix"),
+        ({"public_host": "https://ops.example"}, "public_host"),
+        ({"public_host": "ops.example:443"}, "public_host"),
         ({"dsn": "postgresql://[x"}, "neither a libpq URI"),
         ({"token_file": "/nonexistent/token"}, "cannot be read"),
     ],
