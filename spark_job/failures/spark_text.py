@@ -1,5 +1,10 @@
-"""Explain a failure by Spark's text: a message, then the Java stack with its causes. A sign in that text identifies a cause."""
+"""Explain a failure by Spark's text: a message, then the Java stack with its causes. A sign in that text identifies a cause.
 
+Of a worker's Python tracebacks only the last exception counts: those before it are its causes, and their messages may quote events. So may
+its own message, unless its kind is ours or the system's.
+"""
+
+import builtins
 import errno
 import os
 import re
@@ -37,6 +42,15 @@ _DEFECT = re.compile(
 _OURS = ("service.", "spark_job.", "contract.", "spark_outbox.")
 """In a wheel the first and the third are below the last."""
 _KIND = re.compile(r"[\w.]*")
+_OS_ERRORS = "|".join(
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, OSError)
+)
+_OF_SYSTEM = re.compile(
+    rf"({_OS_ERRORS}|socket\.\w+): \[Errno "
+    r"|([\w.]*MemoryError|ImportError|ModuleNotFoundError|cimpl\.KafkaException)\b"
+    rf"|OSError: \S+: failed to map segment|RuntimeError: {NO_THREAD}$|py4j\.|pyspark\."
+)
+"""Exceptions whose messages Python, Spark, Arrow and Kafka's client write."""
 
 # (signs in Spark's text, error, what it means and how to fix it); the first match counts. The job's own errors come first: their texts may
 # quote others.
@@ -220,14 +234,19 @@ def text_of(error: BaseException) -> str:
     return f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
 
 
+def is_said(error: BaseException, signs: tuple[str, ...]) -> bool:
+    """Tell whether Spark's text has one of the signs, not counting messages of exceptions in workers that may quote an event."""
+    text, _ = _without_quotes(text_of(error))
+    return any(sign in text for sign in signs)
+
+
 def explain_text(error: BaseException) -> OutboxError:
     """Return the error for what Spark raised."""
-    text = text_of(error)
+    text, raised = _without_quotes(text_of(error))
     for signs, kind, meaning in SPARK_SIGNS:
         for sign in signs:
             if sign in text:
                 return kind(f"{meaning}. {_relevant(text, sign)}")
-    raised = _raised_in_task(text)
     if _DEFECT.match(raised):
         return defect(raised)
     causes = _causes(text) if not raised else f"a task raised {raised}"
@@ -244,23 +263,25 @@ def defect(raised: str) -> DefectError:
     )
 
 
-def _raised_in_task(text: str) -> str:
-    """Return what the last Python traceback ends with; empty if there is none.
+def _without_quotes(text: str) -> tuple[str, str]:
+    """Return Spark's text with only the last exception of its Python tracebacks, and that exception; empty if there is none.
 
     Of an exception that is neither ours nor the system's only the kind and the line that raised it: its message may quote an event.
     """
-    _, found, rest = text.rpartition(_TRACEBACK)
+    before, found, _ = text.partition(_TRACEBACK)
     if not found:
-        return ""
-    where = ""
-    for line in rest.splitlines():
+        return text, ""
+    raised, where = "an exception", ""
+    lines = iter(text.rpartition(_TRACEBACK)[2].splitlines())
+    for line in lines:
         if line.startswith("  File "):
             where = " at " + line.rsplit("/", 1)[-1].replace('"', "").rpartition(", in ")[0]
         elif not line.startswith(" "):
-            kind = _KIND.match(line)[0]  # type: ignore[index]
-            is_harmless = kind.startswith(_OURS) or line.startswith(f"{kind}: [Errno ")
-            return line if is_harmless else f"{kind}{where}"
-    return "an exception"
+            if line.startswith(_OURS) or _OF_SYSTEM.match(line):
+                return "\n".join((before, line, *lines)), line
+            raised = f"{_KIND.match(line)[0]}{where}"  # type: ignore[index]
+            break
+    return f"{before}\n{raised}", raised
 
 
 def _causes(text: str) -> str:
@@ -276,12 +297,12 @@ def _causes(text: str) -> str:
 
 
 def _relevant(text: str, sign: str) -> str:
-    """Return the message that contains the sign, without the Java stack. Spark's text has the Python traceback of a worker as well."""
+    """Return the message that contains the sign, without the Java stack."""
     lines = [line.strip() for line in text.splitlines()]
     found = [index for index, line in enumerate(lines) if sign in line]
     # The line of the error itself, not of the code that raised it.
     at = next((index for index in found if f"{sign}: " in lines[index]), found[0])
     while at > 0 and lines[at].startswith("at "):
         at -= 1
-    told = [line for line in lines[at : at + 3] if not line.startswith("at ") and "Traceback" not in line]
+    told = [line for line in lines[at : at + 3] if line and not line.startswith("at ")]
     return " ".join(told)[:1_000]

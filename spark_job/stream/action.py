@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from spark_job.assembly import rows
 from spark_job.assembly.record_readers import DirectReader, SparkRecords
 from spark_job.assembly.task import AssemblyTask
-from spark_job.failures.spark_text import text_of
+from spark_job.failures.spark_text import is_said
 from spark_job.input.columns import RecordColumns
 from spark_job.spark.task_options import without_secrets
 from spark_job.stream.arrow_map import ArrowMap
@@ -37,7 +37,7 @@ class BatchAction:
             try:
                 return self._run(frame.coalesce(tasks), replace(task, reader=SparkRecords()))
             except (PySparkException, Py4JError) as error:
-                if not any(sign in text_of(error) for sign in _TIME_SIGNS):
+                if not is_said(error, _TIME_SIGNS):
                     raise
             log.warning(
                 "tasks_read_kafka", because="a record's time is before 1901, or none that Spark can hold"

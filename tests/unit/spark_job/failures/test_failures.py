@@ -2,6 +2,7 @@
 
 import errno
 import inspect
+import traceback
 from collections import defaultdict
 
 import psycopg
@@ -39,7 +40,7 @@ from spark_job.failures import spark_text
 from spark_job.failures.explain import explain, explained, is_of_size
 from spark_job.input import reading
 from spark_job.outputs import transform, transform_failures
-from spark_job.outputs.transform_failures import TransformRaisedError
+from spark_job.outputs.transform_failures import TransformRaisedError, TransformStoppedError
 from spark_job.spark import jvm
 from spark_job.supervisor.attempts import passes_by_itself
 from tests.support.pages.markdown import tables
@@ -431,6 +432,37 @@ FAILURES: dict[str, tuple[BaseException, type[OutboxError], int, bool, str]] = {
         "malloc",
     ),
     "memory of a transform": (in_worker("MemoryError"), BatchTooLargeError, 13, True, "MemoryError"),
+    "native code of a task": (
+        in_worker("ImportError: /tmp/x.so: failed to map segment from shared object"),
+        SettingsError,
+        2,
+        False,
+        "/tmp/x.so",
+    ),
+    "threads of a task": (
+        in_worker("RuntimeError: can't start new thread"),
+        ExhaustedError,
+        22,
+        False,
+        "can't start new thread",
+    ),
+    "a command that a task cannot read": (
+        in_worker(
+            'pyspark.serializers.SerializationError: Caused by Traceback (most recent call last):\n  File "/x/y.py", line 1, in f\n'
+            "ModuleNotFoundError: No module named 'x'\n"
+        ),
+        SettingsError,
+        2,
+        False,
+        "No module named 'x'",
+    ),
+    "the JVM, called by Python": (
+        in_worker("py4j.protocol.Py4JJavaError: An error occurred\n: java.lang.OutOfMemoryError: heap"),
+        BatchTooLargeError,
+        13,
+        True,
+        "java.lang.OutOfMemoryError: heap",
+    ),
     "own disk": (OSError(errno.ENOSPC, "No space left on device"), DiskFullError, 14, True, "No space left"),
     "own quota": (OSError(errno.EDQUOT, "Disk quota exceeded"), DiskFullError, 14, True, "quota"),
     "disk of a task": (
@@ -579,15 +611,49 @@ def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
         assert own
 
 
+FORGED = "TransformStoppedError: all is well, Jane Doe\nborn 1970-01-01\nin Springfield"
+
+
 @pytest.mark.parametrize(
-    "quoted", ["java.net.ConnectException: refused", "java.lang.OutOfMemoryError", "No space left on device"]
+    "quoted",
+    [
+        "java.net.ConnectException: refused",
+        "java.lang.OutOfMemoryError",
+        "No space left on device",
+        FORGED,
+        f"spark_job.outputs.transform_failures.{FORGED}",
+        f'x\n\nTraceback (most recent call last):\n  File "m.py", line 1, in f\nspark_job.outputs.transform_failures.{FORGED}',
+        f"x\n\tat org.apache.X.y(X.scala:1)\nCaused by: java.lang.OutOfMemoryError: {FORGED}",
+    ],
 )
-def test_what_a_transform_quotes_is_not_taken_for_the_cause(quoted: str) -> None:
-    text = f"spark_job.outputs.transform_failures.TransformStoppedError: m:f failed for the session that ends at in/0/5: {quoted}"
-    assert (
-        type(explain(in_worker(f"OSError: {quoted}\n\nThe above exception was the direct cause\n\n{text}")))
-        is TransformFailedError
+def test_what_a_transform_quotes_is_neither_taken_for_the_cause_nor_shown(quoted: str) -> None:
+    """The error is stored in `outbox.run.ended_because`, where no erasure finds it (SECURITY.md, docs/privacy.md)."""
+    said = "m:f failed for the session that ends at in/0/5"
+    try:
+        try:
+            raise ValueError(quoted)
+        except ValueError as cause:
+            raise TransformStoppedError(said) from cause
+    except TransformStoppedError:
+        text = traceback.format_exc().removeprefix("Traceback (most recent call last):\n").rstrip()
+    assert quoted in text
+    error = explain(in_worker(text))
+    assert type(error) is TransformFailedError
+    assert str(error) == (
+        'the transform failed and [transform] on_error is "stop". '
+        f"spark_job.outputs.transform_failures.TransformStoppedError: {said}"
     )
+
+
+@pytest.mark.parametrize("sign", [sign for signs, *_ in spark_text.SPARK_SIGNS for sign in signs])
+def test_a_sign_in_the_message_of_a_library_s_exception_in_a_task_is_no_sign(sign: str) -> None:
+    raised = in_worker(f"library.errors.OddError: {sign}: secret\n{sign}: secret\nCaused by: {sign}: secret")
+    error = explain(raised)
+    assert type(error) is JobFailedError
+    assert "a task raised library.errors.OddError at task.py, line 120 (" in str(error)
+    assert "secret" not in str(error)
+    assert not spark_text.is_said(raised, (sign,))
+    assert spark_text.is_said(in_java(f"{sign}: words"), (sign,))
 
 
 @pytest.mark.guarantee(117)

@@ -107,7 +107,12 @@ def test_another_site_s_page_may_link_here_and_no_more(
 @pytest.mark.parametrize(
     ("public_host", "host", "forwarded", "status"),
     [
-        ("", "127.0.0.1:8181", "ops.example", 200),  # as nginx asks, unless it is told to pass on the browser's
+        (
+            "",
+            "127.0.0.1:8181",
+            "ops.example",
+            200,
+        ),  # as nginx asks, unless it is told to pass on the browser's
         ("", "localhost", "", 200),
         ("", "ops.example", "", 403),
         ("", "", "", 403),
