@@ -5,6 +5,8 @@ from typing import Any
 
 _MOST_SHOWN = 4_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
+_TIME = re.compile(r"( is (?:not a|no) time: ).*")
+"""A time that is a number is quoted without quotation marks."""
 _EXCEPTION = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([A-Za-z_][\w.]*)(?=:|\n|\Z)")
 """The first exception of a traceback. Every line after its name may be any text, even another traceback."""
 _RAISED = re.compile(r"([A-Za-z_]\w*): ")
@@ -60,7 +62,7 @@ def shown_detail(detail: str, reason: str, *, show: bool) -> str:
         return text[:_MOST_SHOWN]
     if len(text) > 2 * _MOST_SHOWN:  # each quotation mark may be searched to the end of it
         return f"{HIDDEN} ({len(text):,} characters)"
-    return _QUOTED.sub(HIDDEN, text)[:_MOST_SHOWN]
+    return _QUOTED.sub(HIDDEN, _TIME.sub(rf"\1{HIDDEN}", text))[:_MOST_SHOWN]
 
 
 def shown_reason(reason: str, *, show: bool) -> str:

@@ -54,6 +54,8 @@ def test_a_message_of_many_quotation_marks_is_hidden_at_once() -> None:
         (f'  File "a.py", line 1, in f\n{RAISED}Ann: {SECRET}\n', "transform_failed", "exception: …"),
         (SECRET, "transform_failed", "exception: …"),
         (f"field at is not a time: '{SECRET}'", "malformed", "field at is not a time: …"),
+        (f"field at is not a time: {SECRET}", "malformed", "field at is not a time: …"),
+        (f"schema 5: field at is no time: {SECRET} seconds", "malformed", "schema 5: field at is no time: …"),
         (f'type "{SECRET}\\" x" is unknown', "malformed", "type … is unknown"),
     ],
 )
