@@ -63,10 +63,7 @@ class ErasedKey:
 
 def check_key(session_key: str) -> None:
     """Raise SettingsError for a text that is no session key."""
-    try:
-        size = len(session_key.encode())
-    except UnicodeEncodeError as error:
-        raise SettingsError("a session key is UTF-8 text; --keys-file takes any") from error
+    size = len(session_key.encode())
     if not size or size > MAX_KEY_BYTES or "\0" in session_key:
         raise SettingsError(
             f"a session key has 1 to {MAX_KEY_BYTES} bytes and no NUL character; one that was named has {size} bytes. Nothing was erased"

@@ -25,7 +25,7 @@ class ConsoleSettings(Section):
     behind_proxy: bool = False
     """A reverse proxy in front decides who may see it."""
     public_host: str = Field(default="", pattern=r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])?$")
-    """Name in the `Host` that the proxy passes on. Without a token, only it and local names are answered."""
+    """Name in the `Host` that the proxy passes on; all others but local ones need a token."""
     path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path that the proxy strips, for instance `/outbox`."""
     dsn: Dsn | None = None
@@ -33,8 +33,7 @@ class ConsoleSettings(Section):
     dsn_file: Path | None = None
     """A file with the DSN; wins over `dsn`."""
     consumer_dsn_file: Path | None = None
-    """A file with the DSN of a consumer's Postgres, where the login may SELECT from `outbox_consumer_*` (docs/consumers.md): the page of a
-    session shows what became of each output there."""
+    """A file with the DSN of a consumer's Postgres, with SELECT on `outbox_consumer_*` (docs/consumers.md), for the page of a session."""
     show_values: bool = False
     """Show keys, headers and values of events, and error messages that quote them. Off: sizes only."""
     refresh_s: float = Field(default=1.0, ge=0.2, le=60)

@@ -64,7 +64,8 @@ def list_letters(
         Path | None,
         typer.Option(
             "--keys-file",
-            help="Letters of the session keys in this file, one a line, and letters without a key whose events hold one of them.",
+            help="Letters of the session keys in this file, one a line (in FILE.jsonl as JSON strings), and letters without a key whose "
+            "events hold one of them.",
         ),
     ] = None,
     limit: Limit = 100,

@@ -14,6 +14,7 @@ import psycopg
 from db import windows
 from db.statements import queries
 from publisher.audit.readback.digest import ExpectedOutput
+from service.commands.session_keys import file_text, is_line
 from service.errors import SettingsError
 from service.private_file import private, write_private
 
@@ -96,11 +97,11 @@ def mending_command(
     command = ["publisher", "replay", "start", "--from-batch", str(first), "--to-batch", str(last)]
     if _kept_rows(connection, first, last) != count:
         keys = sorted(set(lost.keys(connection)))
-        named = keys if len(keys) <= _KEYS_IN_COMMAND else [key for key in keys if "\n" in key or "\r" in key]
+        named = keys if len(keys) <= _KEYS_IN_COMMAND else [key for key in keys if not is_line(key)]
         # One word with the option, because a key may begin with a dash.
         command += [f"--key={key}" for key in named]
         if len(named) < len(keys):
-            text = "".join(f"{key}\n" for key in keys if key not in set(named))
+            text = file_text((key for key in keys if key not in set(named)), keys_file)
             command += ["--keys-file", str(_written(keys_file, text))]
     if len(lost.topics) < len(topics):
         for topic in sorted(lost.topics):

@@ -14,7 +14,10 @@ Since = Annotated[str | None, typer.Option("--since", help=f"Batches committed s
 Until = Annotated[str | None, typer.Option("--until", help=f"Batches committed before: {SINCE}.")]
 Key = Annotated[list[str] | None, typer.Option("--key", help="Only this session key. Repeatable.")]
 KeysFile = Annotated[
-    Path | None, typer.Option("--keys-file", help="Only the session keys in this file, one a line.")
+    Path | None,
+    typer.Option(
+        "--keys-file", help="Only the session keys in this file, one a line; in FILE.jsonl as JSON strings."
+    ),
 ]
 Topic = Annotated[
     list[str] | None, typer.Option("--topic", help="Only the outputs for this topic. Repeatable.")

@@ -33,7 +33,8 @@ def erase(
     keys_file: Annotated[
         Path | None,
         typer.Option(
-            "--keys-file", help="A file of session keys, one per line. Keeps them out of the shell history."
+            "--keys-file",
+            help="A file of session keys, one per line; in FILE.jsonl as JSON strings. Keeps them out of the shell history.",
         ),
     ] = None,
     tombstones: Annotated[

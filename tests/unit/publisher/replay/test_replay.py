@@ -4,7 +4,6 @@ import re
 from base64 import urlsafe_b64encode
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
@@ -23,7 +22,6 @@ from publisher.replay.printing import duration_line
 from publisher.replay.progress_record import ReplayProgress
 from publisher.replay.selection import Count, Filters, ReplayRange, TopicCount
 from publisher.replay.starting import ReplayPlan, ReplayRequest
-from service.commands.session_keys import read_keys
 from service.commands.times import Moment, parse_moment
 from service.errors import SettingsError
 
@@ -49,18 +47,6 @@ def test_a_time_is_a_duration_before_now_or_iso_8601_in_utc(text: str, moment: M
 def test_what_is_neither_is_refused_with_both_forms(text: str) -> None:
     with pytest.raises(SettingsError, match=r"--since .* is neither a time .* nor a duration"):
         parse_moment(text, "--since")
-
-
-def test_keys_come_once_each_from_options_and_file_whatever_its_line_ends(tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_bytes("b\r\na\n\nb\nü\u2028x".encode())
-    assert read_keys(["a", "c"], file) == ("a", "b", "c", "ü\u2028x")
-    assert read_keys([], None) is None
-    file.write_bytes(b"\n")
-    with pytest.raises(SettingsError, match="name no session key"):
-        read_keys([], file)
-    with pytest.raises(SettingsError, match="cannot be read"):
-        read_keys([], tmp_path / "absent")
 
 
 def test_what_was_asked_for_is_kept_without_the_keys_themselves() -> None:
