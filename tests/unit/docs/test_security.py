@@ -1,5 +1,5 @@
 """What SECURITY.md says of all code: nothing is unpickled, the transform is the only code that is found by a name, and Arrow hashes nothing
-that producers chose as it is.
+that producers chose as it is. What docs/privacy.md leaves out holds no personal data.
 """
 
 import ast
@@ -9,10 +9,16 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
+import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from service.errors import SettingsError
 from service.private_file import private, write_private
+from spark_job.failures.explain import explain
+from spark_job.ledger.runs import because
+from tests.support.pages.markdown import tables
 from tests.support.paths import ROOT
 
 DEPLOYED = ("spark_job", "publisher", "contract", "service", "db", "outbox_consumer")
@@ -268,3 +274,33 @@ def test_no_page_puts_a_token_into_a_command_line() -> None:
     files = [path for kind in ("md", "yml", "yaml", "toml", "sh") for path in ROOT.rglob(f"*.{kind}")]
     assert len(files) > 50
     assert [path for path in files if shown.search(path.read_text("utf-8", "replace"))] == []
+
+
+IN_WORKER = 'Lost task: PythonException: Traceback (most recent call last):\n  File "/app/shop.py", line 7, in transform\n'
+STOPPED = (
+    "\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n"
+    '  File "/app/task.py", line 245, in _session\n'
+    "spark_job.outputs.transform_failures.TransformStoppedError: shop:f failed for the session that ends at in/0/9\n\n\tat X.y(X.scala:1)"
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkException(f"{IN_WORKER}ValueError: TransformStoppedError: Jane\nDoe\nborn 1970{STOPPED}"),
+        PySparkException(
+            f"{IN_WORKER}library.OddError: MemoryError: Jane\nDoe\nborn 1970\n\n\tat X.y(X.scala:1)"
+        ),
+        KeyError("Jane Doe, born 1970"),
+        pa.ArrowInvalid("Jane Doe, born 1970"),
+        psycopg.errors.CheckViolation("violates x\nDETAIL:  Failing row contains (Jane Doe, born 1970)"),
+        psycopg.errors.InvalidTextRepresentation('invalid input for type bigint: "Jane Doe, born 1970"'),
+    ],
+)
+def test_why_a_run_ended_quotes_no_event_and_so_is_no_place_of_personal_data(error: Exception) -> None:
+    """The table of docs/privacy.md does not name `outbox.run`, nor does `publisher erase` look there."""
+    page = ROOT / "docs" / "privacy.md"
+    places = next(rows for head, rows in tables(page) if head[0] == "place")
+    assert not [row for row in places if re.search(r"\brun\b|ended_because", row[0])]
+    for said in (because(explain(error), None), str(explain(error))):
+        assert not re.search("Jane|Doe|1970", said), said
