@@ -40,7 +40,7 @@ def row(
 
 def open_since(safe: Places) -> dict[str, Any]:
     return OpenPartitions(
-        {where: OpenPartition(offset, 1, 2, 9, "2-digest") for where, offset in safe.items()}
+        {where: OpenPartition(offset, 1, 2, 9, "3-digest") for where, offset in safe.items()}
     ).to_json()
 
 
