@@ -149,7 +149,7 @@ class Erasure:
                 self._erase_rows(key, window, found)
             self._erase_letters(key, found)
             found.left += [
-                f"{holder} remembers the key, of a session over a limit"
+                f"{holder} remembers the key, of a session over a limit, or of a partition's last record if an earlier version wrote it"
                 + (
                     f": `spark-job savepoint delete {holder.removeprefix('savepoint ')}`, if it is not needed"
                     if holder.startswith("savepoint ")

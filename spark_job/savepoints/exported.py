@@ -22,9 +22,9 @@ from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.settings import Format
 from spark_job.sessions.state.open_state import OpenState
 
-_FORMAT = "spark-outbox savepoint 2"
-_FORMER = "spark-outbox savepoint 1"
-"""The same format, with digests of another form."""
+_FORMAT = "spark-outbox savepoint 3"
+_FORMER = ("spark-outbox savepoint 1", "spark-outbox savepoint 2")
+"""The same format, with digests of other forms."""
 MOST_BYTES = 1 << 30
 """Postgres keeps no larger value."""
 _SHOWN = 200
@@ -85,7 +85,7 @@ class ExportedSavepoint:
             fields = orjson.loads(content) if len(content) <= MOST_BYTES else None
         except (OSError, orjson.JSONDecodeError) as error:
             raise SettingsError(f"{str(file)!r} cannot be read as an exported savepoint: {error}") from error
-        if not isinstance(fields, dict) or fields.get("format") not in (_FORMAT, _FORMER):
+        if not isinstance(fields, dict) or fields.get("format") not in (_FORMAT, *_FORMER):
             found = fields.get("format") if isinstance(fields, dict) else type(fields).__name__
             raise SettingsError(
                 f"{str(file)!r} is no exported savepoint of this version: its format is {_cut(found)}, not {_FORMAT!r}. "

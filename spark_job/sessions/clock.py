@@ -11,6 +11,7 @@ only selects the keys.
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).min
+_HASHED = "\0\0"
+"""Neither a session's key nor that of a clock record begins so."""
 
 
 class Ticks(NamedTuple):
@@ -46,12 +49,24 @@ def clock_record_key(offset: int) -> str:
     return f"\0{offset}"
 
 
+def hashed_key(key: str, offset: int) -> str:
+    """Return what is kept of the key of the record at an offset: enough to recognise the same key. What is hashed already stays as it is.
+
+    The input alone decides it: a rebuild finds the same, also in a fork, which has another uuid.
+    """
+    if key.startswith(_HASHED):
+        return key
+    salt = offset.to_bytes(8, "little", signed=True)
+    return _HASHED + blake2b(key.encode(), digest_size=16, salt=salt).hexdigest()
+
+
 @dataclass(frozen=True)
 class LastRecords:
     """What the clock needs of the records before a batch."""
 
-    key: str
-    """Key of the last record that states a time: a well-formed one, or a clock record."""
+    key_hash: str
+    """Of the last record that states a time, a well-formed one or a clock record (`hashed_key`). The key itself could not be erased from a
+    position."""
     offset: int
     ts: int
     other_offset: int = -1
@@ -60,14 +75,15 @@ class LastRecords:
 
     def other_than(self, key: str) -> tuple[int, int]:
         """(offset, time) of the newest record whose key differs."""
-        return (self.other_offset, self.other_ts) if key == self.key else (self.offset, self.ts)
+        is_same = hashed_key(key, self.offset) == self.key_hash
+        return (self.other_offset, self.other_ts) if is_same else (self.offset, self.ts)
 
     def since(self, start: int) -> "LastRecords | None":
         """Return what the clock needs for sessions and tombstones that begin at or above `start`."""
         if self.offset < start:
             return None
         if 0 <= self.other_offset < start:
-            return LastRecords(self.key, self.offset, self.ts)
+            return LastRecords(self.key_hash, self.offset, self.ts)
         return self
 
 
@@ -151,7 +167,8 @@ class Clock:
         """What the next batch's clock needs. `key`: of the last record."""
         others = np.flatnonzero(self._code != self._code[-1])
         other = (int(self._offset[others[-1]]), int(self._ts[others[-1]])) if len(others) else self._before
-        return LastRecords(key, int(self._offset[-1]), int(self._ts[-1]), *other)
+        offset = int(self._offset[-1])
+        return LastRecords(hashed_key(key, offset), offset, int(self._ts[-1]), *other)
 
 
 class _Maxima:

@@ -5,24 +5,24 @@ SET LOCAL statement_timeout = 0;
 UPDATE outbox.batch r
 SET open_state = (
     SELECT jsonb_object_agg(t.topic_id, (
-        SELECT coalesce(jsonb_object_agg(p.partition, CASE WHEN p.open ->> 'digest' LIKE '2-%' THEN p.open - 'digest' ELSE p.open END), '{}')
+        SELECT coalesce(jsonb_object_agg(p.partition, CASE WHEN p.open ->> 'digest' LIKE '_-%' THEN p.open - 'digest' ELSE p.open END), '{}')
         FROM jsonb_each(t.partitions) AS p (partition, open)))
     FROM jsonb_each(r.open_state) AS t (topic_id, partitions))
-WHERE jsonb_path_exists(r.open_state, '$.*.*.digest ? (@ starts with "2-")');
+WHERE jsonb_path_exists(r.open_state, '$.*.*.digest ? (@ like_regex "^.-")');
 UPDATE outbox.generation r
 SET open_state = (
     SELECT jsonb_object_agg(t.topic_id, (
-        SELECT coalesce(jsonb_object_agg(p.partition, CASE WHEN p.open ->> 'digest' LIKE '2-%' THEN p.open - 'digest' ELSE p.open END), '{}')
+        SELECT coalesce(jsonb_object_agg(p.partition, CASE WHEN p.open ->> 'digest' LIKE '_-%' THEN p.open - 'digest' ELSE p.open END), '{}')
         FROM jsonb_each(t.partitions) AS p (partition, open)))
     FROM jsonb_each(r.open_state) AS t (topic_id, partitions))
-WHERE jsonb_path_exists(r.open_state, '$.*.*.digest ? (@ starts with "2-")');
+WHERE jsonb_path_exists(r.open_state, '$.*.*.digest ? (@ like_regex "^.-")');
 UPDATE outbox.savepoint r
 SET open_state = (
     SELECT jsonb_object_agg(t.topic_id, (
-        SELECT coalesce(jsonb_object_agg(p.partition, CASE WHEN p.open ->> 'digest' LIKE '2-%' THEN p.open - 'digest' ELSE p.open END), '{}')
+        SELECT coalesce(jsonb_object_agg(p.partition, CASE WHEN p.open ->> 'digest' LIKE '_-%' THEN p.open - 'digest' ELSE p.open END), '{}')
         FROM jsonb_each(t.partitions) AS p (partition, open)))
     FROM jsonb_each(r.open_state) AS t (topic_id, partitions))
-WHERE jsonb_path_exists(r.open_state, '$.*.*.digest ? (@ starts with "2-")');
+WHERE jsonb_path_exists(r.open_state, '$.*.*.digest ? (@ like_regex "^.-")');
 
 COMMENT ON COLUMN outbox.batch.open_state IS
     'what is open at end_offsets: {topic id: {partition: {"safe", "sessions", "events", "bytes", "digest", "tombstones", '

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_job.sessions.clock import LastRecords
+from spark_job.sessions.clock import LastRecords, hashed_key
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.state.binary import BinaryReader, aligned
 from spark_job.sessions.state.chunks import EventChunk, Sums, collect
@@ -123,7 +123,9 @@ class OpenState:
         sessions, last = OpenSessions.read(reader), None
         if not reader.is_at_end:
             numbers, (size,) = reader.array("<i8", 4).tolist(), reader.array("<i8", 1).tolist()
-            last = LastRecords(bytes(reader.take(size)).decode(), *numbers)
+            # The releases before digests of form 3 wrote the key itself.
+            key = bytes(reader.take(size)).decode()
+            last = LastRecords(hashed_key(key, numbers[0]), *numbers)
         return cls.of(sessions, chunks, last)
 
     def with_last(self, last: LastRecords | None) -> "OpenState":
@@ -215,7 +217,7 @@ def _encoded_last(last: LastRecords | None) -> bytes:
     if last is None:
         return b""
     numbers = np.array([last.offset, last.ts, last.other_offset, last.other_ts], "<i8")
-    key = last.key.encode()
+    key = last.key_hash.encode()
     return b"".join(aligned([numbers, np.array([len(key)], "<i8"), key]))
 
 

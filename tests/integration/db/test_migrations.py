@@ -255,7 +255,7 @@ def test_before_0015_no_position_has_a_digest_that_the_release_before_would_not_
     one = {"safe": 5, "sessions": 1, "events": 2, "bytes": 10}
     opened = {
         "topic": {"0": one | {"digest": "2-" + "a" * 32}, "1": one | {"digest": "b" * 32}, "2": one},
-        "other": {"0": one | {"digest": "2-" + "c" * 32, "tombstones": "/w=="}},
+        "other": {"0": one | {"digest": "3-" + "c" * 32, "tombstones": "/w=="}},
     }
     left = {
         "topic": {"0": one, "1": one | {"digest": "b" * 32}, "2": one},

@@ -24,7 +24,7 @@ from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun
 
 MOST = 1_000
 TOMBSTONES = tombstones(large=70)
-OPEN = OpenPartition(40, 2, 4, 20, "2-digest of [40, 60]", TOMBSTONES)
+OPEN = OpenPartition(40, 2, 4, 20, "3-digest of [40, 60]", TOMBSTONES)
 ADDED = TopicPartition(TOPIC_ID, 2)
 OUTPUT = [OutputEvent("out", b"1")]
 

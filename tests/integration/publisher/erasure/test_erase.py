@@ -3,10 +3,12 @@
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 from urllib.parse import quote
 
+import orjson
 import psycopg
 import pytest
 
@@ -15,6 +17,9 @@ from devstack.kafka import KafkaServer
 from devstack.topics import create_topics
 from service.errors import FencedError, RefusedError, SettingsError
 from service.settings import Settings
+from spark_job.sessions.assembler import assemble
+from spark_job.sessions.settings import AssemblySettings
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.console import console_of
 from tests.support.outbox.audits import counted, examples, failed, publisher_command, run_audit
 from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
@@ -26,10 +31,13 @@ from tests.support.processes.erasing import appears, erase, erased, key_hash, wh
 from tests.support.processes.publishers import RelayThread, settings_for
 from tests.support.queries import query
 from tests.support.reading import read_to_end
+from tests.support.reference.assembled import table
+from tests.support.reference.model import Record
 from tests.support.reference.tombstones import tombstones
 from tests.support.watching import Watcher
 
 MARKER = b"marker-of-the-person"
+REMEMBERS = "remembers the key, of a session over a limit, or of a partition's last record if an earlier version wrote it"
 
 
 def person(
@@ -269,7 +277,38 @@ def test_a_key_that_is_a_part_of_another_has_nothing_left(outbox: Outbox, settin
     query(outbox.dsn, "UPDATE outbox.batch SET open_state = %s", state)
     assert erased(settings, "user-12")["keys"][0]["left"] == []
     (of_key,) = erased(settings, "user-123", code=1)["keys"]
-    assert of_key["left"] == ["the current position remembers the key, of a session over a limit"]
+    assert of_key["left"] == [f"the current position {REMEMBERS}"]
+
+
+def test_no_position_holds_up_the_erasure_of_who_sent_a_partitions_last_record(
+    outbox: Outbox, settings: Settings
+) -> None:
+    """Also at the end of an earlier generation, which nothing removes: but what an earlier version wrote is named."""
+    rules = AssemblySettings(timeout_ms=1000, grace_ms=100, max_events=1, max_bytes=2000)
+    kinds = [("too-large", "start"), ("too-large", "entry"), ("person-4711", "start"), ("person-4711", "end")]
+    values = [orjson.dumps({"event_type": f"{kind}_event", "session_key": key}) for key, kind in kinds]
+    log = [
+        Record(0, at, at, key, value) for at, ((key, _), value) in enumerate(zip(kinds, values, strict=True))
+    ]
+    state = assemble(OpenState.empty(), table(log, rules), rules).state
+    assert state.last is not None
+    assert state.last.offset == 3
+    outbox.batch({**simple(1, 2), **person(1, outbox)})
+    deliver(settings)
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, run_id, from_generation)"
+        " VALUES (2, '{}', '{}', 'changed_assembly', 'skip', '{}', gen_random_uuid(), 1)",
+    )
+    older = replace(state, last=replace(state.last, key_hash="person-4711"))
+    for written, key, left in (
+        (state, "person-4711", []),
+        (state, "too-large", [f"the last position of generation 1 {REMEMBERS}"]),
+        (older, "person-4711", [f"the last position of generation 1 {REMEMBERS}"]),
+    ):
+        remembered = open_state(base64.b64encode(written.remembered).decode())
+        query(outbox.dsn, "UPDATE outbox.batch SET open_state = %s", remembered)
+        assert erased(settings, key, code=int(bool(left)))["keys"][0]["left"] == left
 
 
 def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_is_named(
@@ -289,7 +328,7 @@ def test_too_large_sessions_of_the_past_are_forgotten_and_a_savepoint_with_one_i
     )
     (of_key,) = erased(settings, "person-4711", code=1)["keys"]
     assert of_key["left"] == [
-        "savepoint monday remembers the key, of a session over a limit: `spark-job savepoint delete monday`, if it is not needed"
+        f"savepoint monday {REMEMBERS}: `spark-job savepoint delete monday`, if it is not needed"
     ]
     query(outbox.dsn, "UPDATE outbox.savepoint SET deleted_at = now()")
     assert erased(settings, "person-4711")["keys"][0]["left"] == []

@@ -334,7 +334,7 @@ def test_an_export_is_what_another_outbox_needs_and_says_so_where_it_was_spoiled
     for spoiled, why in (
         (whole.replace('"0": 40', '"0": 41'), "is not as it was written"),
         (whole[:-20], "cannot be read"),
-        (whole.replace("savepoint 2", "savepoint 3"), "of this version"),
+        (whole.replace("savepoint 3", "savepoint 4"), "of this version"),
         ("[]", "of this version"),
     ):
         exported.write_text(spoiled)

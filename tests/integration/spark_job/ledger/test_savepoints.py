@@ -39,7 +39,7 @@ def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection)
     assert found == made
     assert (found.generation, found.batch_id, found.revision) == (1, 1, 0)
     assert found.end == {P0: 10, P1: 5}
-    assert found.open == {P0: OpenPartition(7, 1, 2, 10, "2-digest of [7]")}
+    assert found.open == {P0: OpenPartition(7, 1, 2, 10, "3-digest of [7]")}
     assert found.safe == {P0: 7, P1: 5}
     assert found.topics == {TOPIC_ID: "input"}
     assert create(connection, "after").batch_id == 2
@@ -48,7 +48,7 @@ def test_a_savepoint_is_the_newest_batch_and_stays_there(connection: Connection)
 
 def test_in_a_generation_without_batches_it_is_the_generations_own_start(connection: Connection) -> None:
     SinkRun(connection)
-    start, opened = Offsets({P0: 30, P1: 9}), OpenPartitions({P0: OpenPartition(12, 1, 2, 10, "2-digest")})
+    start, opened = Offsets({P0: 30, P1: 9}), OpenPartitions({P0: OpenPartition(12, 1, 2, 10, "3-digest")})
     SinkRun(connection, start, revision=2, reason="savepoint", opened=opened)
     found = create(connection, "opened")
     assert (found.generation, found.batch_id, found.revision) == (2, None, 2)
@@ -109,8 +109,8 @@ def test_the_greatest_position_is_over_all_generations_each_partition_with_what_
     found = greatest_position(connection)
     assert found.end == {P0: 100, P1: 50}
     assert found.open == {
-        P0: OpenPartition(90, 1, 2, 10, "2-digest of [90]"),
-        P1: OpenPartition(44, 1, 2, 10, "2-digest of [44]"),
+        P0: OpenPartition(90, 1, 2, 10, "3-digest of [90]"),
+        P1: OpenPartition(44, 1, 2, 10, "3-digest of [44]"),
     }
     second.plan(0, (40, 20), (60, 70))
     second.write(0, still_open(0, 55), still_open(1, 66))
@@ -180,7 +180,7 @@ def test_what_was_read_of_offsets_that_kafka_gives_out_again_does_not_count(conn
     assert old.end == {P0: 100, P1: 40}
     assert old.open == {
         P0: OpenPartition(90, 0, 0, 0, None),
-        P1: OpenPartition(30, 1, 2, 10, "2-digest of [30]"),
+        P1: OpenPartition(30, 1, 2, 10, "3-digest of [30]"),
     }
     assert old.safe == {P0: 90, P1: 30}
     assert create(connection, "after-the-cut").end == {P0: 120, P1: 40}

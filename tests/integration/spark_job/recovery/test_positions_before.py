@@ -42,7 +42,7 @@ def test_it_is_a_batch_with_what_was_open_there(connection: Connection) -> None:
     found = create(connection, "x", 25, 5)
     assert (found.generation, found.batch_id) == (1, 2)
     assert found.end == {P0: 20, P1: 5}
-    assert found.open == {P0: OpenPartition(19, 1, 2, 10, "2-digest of [19]")}
+    assert found.open == {P0: OpenPartition(19, 1, 2, 10, "3-digest of [19]")}
     # One partition alone holds it back.
     assert create(connection, "y", 1_000, 4).batch_id == 1
     assert create(connection, "z", 9, 0).batch_id is None

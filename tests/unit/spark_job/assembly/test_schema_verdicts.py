@@ -472,7 +472,7 @@ def test_what_a_task_had_no_budget_to_ask_stays_refused_in_every_rebuild(
 
 def test_the_verdicts_of_a_position_are_kept_with_it_and_end_with_what_is_open() -> None:
     found = RefusedIds((RefusedRange(7, 10, 20, False), RefusedRange(9, 3, 5, True)))
-    kept = OpenPartition(4, 1, 1, 1, "2-d", refused=found)
+    kept = OpenPartition(4, 1, 1, 1, "3-d", refused=found)
     assert OpenPartition.from_json(json.loads(json.dumps(kept.to_json()))) == kept
     assert found.since(6).ranges == (RefusedRange(7, 10, 20, False),)
     below = kept.below(15)

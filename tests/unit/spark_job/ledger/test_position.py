@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from spark_job.ledger.runs import Begun
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 START = Offsets({P0: 100, P1: 50})
 END = Offsets({P0: 140, P1: 60})
-OPEN = OpenPartitions({P0: OpenPartition(137, 2, 3, 90, "2-digest")})
+OPEN = OpenPartitions({P0: OpenPartition(137, 2, 3, 90, "3-digest")})
 GENERATION = Generation(3, START, OPEN, Lineage(), {"id": "topic"}, "savepoint", "skip", 0, {})
 NEWEST = StreamRow(
     8, END, OpenPartitions({P1: OpenPartition(55, 1, 1, 9, "d")}), datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,7 +31,7 @@ PARTITIONS = st.dictionaries(
         st.integers(0, 9),
         st.integers(0, 9),
         st.integers(0, 9),
-        st.none() | st.text("0123456789abcdef", min_size=32, max_size=32).map("2-".__add__),
+        st.none() | st.text("0123456789abcdef", min_size=32, max_size=32).map("3-".__add__),
         st.binary(max_size=20),
         st.booleans(),
     ),
@@ -47,19 +48,20 @@ def test_the_ledger_gives_back_what_is_open_as_it_was_written(
 
 def test_a_row_of_the_ledger_names_what_is_open_by_topic_id_and_partition() -> None:
     opened = OpenPartitions(
-        {P1: OpenPartition(7, 1, 2, 30, "2-d", b"\xff"), P0: OpenPartition(4, 0, 0, 0, None)}
+        {P1: OpenPartition(7, 1, 2, 30, "3-d", b"\xff"), P0: OpenPartition(4, 0, 0, 0, None)}
     )
     assert opened.to_json() == {
         "id": {
             "0": {"safe": 4, "sessions": 0, "events": 0, "bytes": 0},
-            "1": {"safe": 7, "sessions": 1, "events": 2, "bytes": 30, "digest": "2-d", "tombstones": "/w=="},
+            "1": {"safe": 7, "sessions": 1, "events": 2, "bytes": 30, "digest": "3-d", "tombstones": "/w=="},
         }
     }
 
 
-def test_a_digest_of_another_release_is_as_if_there_were_none() -> None:
+@pytest.mark.parametrize("digest", ["0" * 32, "2-" + "0" * 32])
+def test_a_digest_of_another_release_is_as_if_there_were_none(digest: str) -> None:
     """A position that the release before wrote, perhaps after the migration; a savepoint that it exported."""
-    before = {"safe": 7, "sessions": 1, "events": 2, "bytes": 30, "digest": "0" * 32, "tombstones": "/w=="}
+    before = {"safe": 7, "sessions": 1, "events": 2, "bytes": 30, "digest": digest, "tombstones": "/w=="}
     assert OpenPartition.from_json(before) == OpenPartition(7, 1, 2, 30, None, b"\xff")
 
 

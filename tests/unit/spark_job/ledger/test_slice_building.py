@@ -16,7 +16,7 @@ P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 BEGIN = Offsets({P0: 100, P1: 50})
 OPEN = OpenPartitions(
     {
-        P0: OpenPartition(90, 1, 2, 10, "2-digest"),
+        P0: OpenPartition(90, 1, 2, 10, "3-digest"),
         P1: replace(OpenPartition(40, 0, 0, 0, None), upgraded=True),
     }
 )
@@ -41,7 +41,7 @@ def after(at: InputPosition, end: dict[TopicPartition, int], opened: OpenPartiti
 def test_a_task_is_told_of_partitions_with_new_records_what_is_open_there() -> None:
     found = slices(AT, {P0: 120, P1: 50, P2: 9})
     assert {source: (each.start, each.end, each.safe, each.digest) for source, each in found.items()} == {
-        0: (100, 120, 90, "2-digest"),
+        0: (100, 120, 90, "3-digest"),
         2: (0, 9, 0, ""),
     }
 
@@ -49,7 +49,7 @@ def test_a_task_is_told_of_partitions_with_new_records_what_is_open_there() -> N
 def test_a_task_is_told_what_a_new_run_begins_with_should_the_commit_before_fail() -> None:
     ahead = after(AT, {P0: 120}, OpenPartitions({P0: OpenPartition(110, 1, 1, 5, "later")}))
     found = slices(ahead, {P0: 130, P1: 60}, committed=AT)
-    assert (found[0].digest, found[0].committed_digest) == ("later", "2-digest")
+    assert (found[0].digest, found[0].committed_digest) == ("later", "3-digest")
     assert (found[1].digest, found[1].committed_digest) == ("", ""), "of what nobody knows there is no file"
 
 

@@ -20,7 +20,7 @@ from tests.support.reference.tombstones import tombstones
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))
 START = Offsets({P0: 100, P1: 50})
 END = Offsets({P0: 140, P1: 60})
-OPEN = OpenPartitions({P0: OpenPartition(137, 2, 3, 90, "2-digest", tombstones(a=130, b=139))})
+OPEN = OpenPartitions({P0: OpenPartition(137, 2, 3, 90, "3-digest", tombstones(a=130, b=139))})
 ASSEMBLY = {"timeout_s": 60, "end": "e"}
 GENERATION = Generation(3, START, OpenPartitions(), Lineage(), {"id": "topic"}, "first", "skip", 0, ASSEMBLY)
 AT = InputPosition(GENERATION, StreamRow(8, END, OPEN, datetime(2026, 1, 1, tzinfo=UTC)))

@@ -40,7 +40,7 @@ def row(
 
 def open_since(safe: Places) -> dict[str, Any]:
     return OpenPartitions(
-        {where: OpenPartition(offset, 1, 2, 9, "2-digest") for where, offset in safe.items()}
+        {where: OpenPartition(offset, 1, 2, 9, "3-digest") for where, offset in safe.items()}
     ).to_json()
 
 
@@ -76,7 +76,7 @@ def test_descriptions_that_judged_nothing_that_is_open_are_forgotten() -> None:
 
 
 def test_a_savepoint_is_shown_with_what_kafka_has_after_it_and_with_what_a_restore_needs() -> None:
-    end, opened = Offsets({P0: 15, P1: 20}), OpenPartitions({P0: OpenPartition(10, 2, 4, 90, "2-digest")})
+    end, opened = Offsets({P0: 15, P1: 20}), OpenPartitions({P0: OpenPartition(10, 2, 4, 90, "3-digest")})
     made = datetime(2026, 1, 1, tzinfo=UTC)
     savepoint = Savepoint("x", 2, 7, end, opened, Lineage(), A, {"id": "in"}, 0, made)
     earliest, latest = Offsets({P0: 10, P1: 0}), Offsets({P0: 18, P1: 25})

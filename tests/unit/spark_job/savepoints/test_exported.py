@@ -25,7 +25,7 @@ SAVEPOINT = Savepoint(
     generation=2,
     batch_id=7,
     end=Offsets({P0: 15, P1: 20}),
-    open=OpenPartitions({P0: OpenPartition(10, 2, 4, 90, "2-digest", tombstones(k=9))}),
+    open=OpenPartitions({P0: OpenPartition(10, 2, 4, 90, "3-digest", tombstones(k=9))}),
     lineage=Lineage((Former({"timeout_s": 30.0, "end": "ü"}, Offsets({P0: 3})),)),
     assembly={"timeout_s": 60.0, "end": "ü"},
     topics={"id": "in"},
@@ -53,9 +53,12 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert (found.outbox_uuid, found.created_at) == (UUID(int=7), "2026-01-01T12:00:00+00:00")
 
 
-def test_a_file_of_the_release_before_is_read_without_its_digests(tmp_path: Path) -> None:
-    content = EXPORTED.to_json() | {"format": "spark-outbox savepoint 1"}
-    content["open_state"]["id"]["0"]["digest"] = "0" * 32
+@pytest.mark.parametrize(("number", "digest"), [(1, "0" * 32), (2, "2-digest")])
+def test_a_file_of_a_release_before_is_read_without_its_digests(
+    tmp_path: Path, number: int, digest: str
+) -> None:
+    content = EXPORTED.to_json() | {"format": f"spark-outbox savepoint {number}"}
+    content["open_state"]["id"]["0"]["digest"] = digest
     del content["checksum"]
     found = ExportedSavepoint.read(written(tmp_path, content | {"checksum": checksum_of(content)}))
     assert found.open == OpenPartitions({P0: replace(SAVEPOINT.open[P0], digest=None)})
@@ -105,8 +108,8 @@ def without(name: str) -> Callable[[dict[str, Any]], object]:
         (lambda content: [content], "its format is 'list'"),
         (lambda _: {}, "its format is None"),
         (
-            lambda content: content | {"format": "spark-outbox savepoint 3"},
-            "its format is 'spark-outbox savepoint 3'",
+            lambda content: content | {"format": "spark-outbox savepoint 4"},
+            "its format is 'spark-outbox savepoint 4'",
         ),
         (without("checksum"), "its checksum is None.* Export it again"),
         (without("lineage"), "is not as it was written"),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from spark_job.sessions import partition_limits
 from spark_job.sessions.assembler import assemble
+from spark_job.sessions.clock import clock_record_key, hashed_key
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 from tests.support.reference import model
@@ -236,13 +237,27 @@ def found_again(records: list[Record], cuts: list[int], place: int, rules: Assem
     """What is open at a place, read again from its safe offset on, is what was carried on, and so is what follows."""
     before, after = records[:place], records[place:]
     kept = carried(OpenState.empty(), before, cuts, rules)
-    found = found_from_safe_offset(before, kept, lambda _: rules)
-    assert found.digest == kept.digest
-    assert found.sessions.encoded == kept.sessions.encoded
-    going_on = [assemble(state, table(after, rules), rules) for state in (found, kept)]
-    assert going_on[0].state.digest == going_on[1].state.digest
-    assert [each.raws() for each in going_on[0].closed] == [each.raws() for each in going_on[1].closed]
-    assert going_on[0].letters == going_on[1].letters
+    expected = assemble(kept, table(after, rules), rules)
+    for remembered in (kept.remembered, with_last_key(kept)):
+        found = found_from_safe_offset(before, kept, lambda _: rules, remembered)
+        assert (found.digest, found.remembered) == (kept.digest, kept.remembered)
+        assert found.sessions.encoded == kept.sessions.encoded
+        done = assemble(found, table(after, rules), rules)
+        assert done.state.digest == expected.state.digest
+        assert [each.raws() for each in done.closed] == [each.raws() for each in expected.closed]
+        assert done.letters == expected.letters
+
+
+def with_last_key(kept: OpenState) -> bytes:
+    """What a position remembered before digests of form 3: the last record's key itself."""
+    if kept.last is None or not kept.remembered:
+        return kept.remembered
+    offset = kept.last.offset
+    keys = [*KEYS, clock_record_key(offset)]
+    (key,) = (key for key in keys if hashed_key(key, offset) == kept.last.key_hash)
+    older = replace(kept, last=replace(kept.last, key_hash=key)).remembered
+    assert key.encode() in older
+    return older
 
 
 @pytest.mark.parametrize("place", range(6))
@@ -374,14 +389,18 @@ def test_rules_that_change_twice_on_the_way_leave_the_same_open_wherever_the_log
 
 
 def found_from_safe_offset(
-    before: list[Record], kept: OpenState, judge: Callable[[Record], AssemblySettings]
+    before: list[Record],
+    kept: OpenState,
+    judge: Callable[[Record], AssemblySettings],
+    remembered: bytes | None = None,
 ) -> OpenState:
-    """What a rebuild finds of what is open after some records."""
-    safe, found = kept.safe_offset, OpenState.awaiting(kept.remembered)
+    """What a rebuild finds of what is open after some records. `remembered`: in another form."""
+    remembered = kept.remembered if remembered is None else remembered
+    safe, found = kept.safe_offset, OpenState.awaiting(remembered)
     again = [] if safe is None else [each for each in before if each.offset >= safe]
     for rules, records in groupby(again, judge):
         found = assemble(found, table(list(records), rules), replace(rules, max_open_bytes=None)).state
-    return found.with_remembered(kept.remembered)
+    return found.with_remembered(remembered)
 
 
 def long_log(rng: random.Random) -> list[Record]:

@@ -422,6 +422,28 @@ def test_later_parts_are_found_again_though_their_session_began_before_the_safe_
     assert OpenState.decoded(memoryview(state.encoded), state.chunks).digest == state.digest
 
 
+@pytest.mark.parametrize(
+    ("rules", "kinds"), [(SILENT, ["x"] * 7), (RULES, ["start", *["entry"] * 5])], ids=["part", "tombstone"]
+)
+def test_a_position_names_sessions_over_a_limit_and_never_who_sent_the_last_record(
+    rules: AssemblySettings, kinds: list[str]
+) -> None:
+    log = [record(at, kind, at) for at, kind in enumerate(kinds)]
+    log += [record(20, kinds[0], 20, "uninvolved"), *[record(21, "end", 21, "uninvolved")] * (rules is RULES)]
+    state = assemble(OpenState.empty(), table(log, rules), rules).state
+    assert state.last is not None
+    assert state.live.remembered.key.to_pylist() == ["k"]
+    assert b"k" in state.remembered
+    assert b"uninvolved" not in state.remembered
+    assert b"uninvolved" not in OpenState.of(state.sessions.take(np.array([0])), last=state.last).encoded
+    again = OpenState.awaiting(state.remembered)
+    if state.safe_offset is not None:
+        begun = [each for each in log if each.offset >= state.safe_offset]
+        again = assemble(again, table(begun, rules), rules).state
+    again = again.with_remembered(state.remembered)
+    assert (again.digest, again.remembered) == (state.digest, state.remembered)
+
+
 def test_a_part_whose_beginning_kafka_has_lost_begins_with_what_is_left_and_one_without_events_is_forgotten() -> (
     None
 ):

@@ -165,4 +165,4 @@ def test_an_upgraded_outbox_continues_with_whatever_is_found_open(connection: Co
         ownership.take_over(connection, upgraded.run_id, settings().job, force=False)
     upgraded.write(0, letter("k", 41, 99, "timed_out"), still_open(0, 80))
     leave(upgraded)
-    assert start(connection).position.open == {P0: OpenPartition(80, 1, 2, 10, "2-digest of [80]")}
+    assert start(connection).position.open == {P0: OpenPartition(80, 1, 2, 10, "3-digest of [80]")}

@@ -37,7 +37,7 @@ def test_a_reissue_begins_at_the_savepoint_with_what_was_open_there(
     assert generation.revision == 1
     assert begins_at(generation) == (
         {P0: 70, P1: 50},
-        {P0: OpenPartition(40, 1, 2, 10, "2-digest of [40]")},
+        {P0: OpenPartition(40, 1, 2, 10, "3-digest of [40]")},
     )
     assert run_row(connection)["restored"] == "savepoint"
     answer = requests.outcome(connection, asked.request_id)
@@ -88,7 +88,7 @@ def test_a_cut_of_what_a_reissue_has_not_reached_again_needs_a_word(
     assert generation.cut == {P0: 90}
     assert begins_at(generation) == (
         {P0: 70, P1: 50},
-        {P0: OpenPartition(40, 1, 2, 10, "2-digest of [40]")},
+        {P0: OpenPartition(40, 1, 2, 10, "3-digest of [40]")},
     )
     start(connection, request=ask(connection, policy="skip"))
     assert newest(connection).start == {P0: 70, P1: 50}

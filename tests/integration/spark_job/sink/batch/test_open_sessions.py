@@ -28,8 +28,8 @@ def test_the_ledger_says_of_every_partition_what_is_open_there(
         Offsets({P0: 100, P1: 50}),
         OpenPartitions(
             {
-                P0: OpenPartition(40, 2, 4, 20, "2-digest of [40, 60]"),
-                P1: OpenPartition(20, 1, 2, 10, "2-digest of [20]"),
+                P0: OpenPartition(40, 2, 4, 20, "3-digest of [40, 60]"),
+                P1: OpenPartition(20, 1, 2, 10, "3-digest of [20]"),
             }
         ),
     )
@@ -38,7 +38,7 @@ def test_the_ledger_says_of_every_partition_what_is_open_there(
     assert of_batch(connection, 2) == (
         Offsets({P0: 100, P1: 50}),
         Offsets({P0: 200, P1: 50}),
-        OpenPartitions({P1: OpenPartition(20, 1, 2, 10, "2-digest of [20]")}),
+        OpenPartitions({P1: OpenPartition(20, 1, 2, 10, "3-digest of [20]")}),
     )
 
 
@@ -63,7 +63,7 @@ def test_tombstones_travel_on_the_ledger_row_and_hold_the_safe_offset_nowhere(
 ) -> None:
     sink_run.write(0, still_open(0, tombstones=b"\x00too large"), still_open(1, 20))
     _, _, opened = of_batch(connection, 1)
-    assert opened[P0] == OpenPartition(100, 0, 0, 0, "2-digest of []", b"\x00too large")
+    assert opened[P0] == OpenPartition(100, 0, 0, 0, "3-digest of []", b"\x00too large")
     sink_run.write(1)  # nothing but aborted records
     _, _, opened = of_batch(connection, 2)
     assert {where: each.safe for where, each in opened.items()} == {P0: 200, P1: 20}
