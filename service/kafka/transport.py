@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import structlog
 from pydantic import SecretStr
 
+from service.logins.options import unverified_by
 from service.settings import KafkaSettings, SchemaRegistrySettings, Settings
 from service.settings.dsn import PLAIN_MODES, address, dsn_from, is_local, is_remote, libpq_options
 
@@ -25,7 +26,6 @@ _UNNAMED = (
     "with TLS that compares no name: anybody with a certificate of the same authority can pretend to be it"
 )
 _OPEN = "without authentication or encryption: anybody who reaches its ports can read the events and run code"
-_NO = ("", "none", "false", "f", "0")
 SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 """The options that protect Spark's own connections. They are on if there is a secret, unless `[job] spark_options` sets them."""
 _SPARK_SECRET = "spark.authenticate.secret"
@@ -184,14 +184,9 @@ def _host_and_port(url: str) -> str:
 
 
 def _kafka_client(options: Mapping[str, object]) -> str | None:
-    kafka = {name: str(value).lower() for name, value in options.items()}
-    if kafka.get("security.protocol", "plaintext") not in ("ssl", "sasl_ssl"):
+    if str(options.get("security.protocol", "plaintext")).lower() not in ("ssl", "sasl_ssl"):
         return _PLAIN
-    is_verified = (
-        kafka.get("enable.ssl.certificate.verification", "true") not in _NO
-        and kafka.get("ssl.endpoint.identification.algorithm", "https") not in _NO
-    )
-    return None if is_verified else _UNVERIFIED
+    return None if unverified_by(options) is None else _UNVERIFIED
 
 
 def _postgres(login: SecretStr, options: Mapping[str, str]) -> Iterator[Unprotected]:
