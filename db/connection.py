@@ -12,6 +12,7 @@ from psycopg.rows import TupleRow, tuple_row
 from db.refused import NO_CLEAR_PASSWORD, failed_connection
 from db.statements import queries
 from service.errors import DatabaseMissingError, SettingsError, UnavailableError
+from service.kafka.transport import name_unprotected_postgres
 from service.lifecycle.tracebacks import release_frames
 from service.logins.postgres import by_login
 from service.settings import PostgresSettings
@@ -85,6 +86,8 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> Con
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
             f"Check {settings.named}{_of_tls(settings, error)}; `devstack status` shows a local one."
         ) from error
+    # As the connection has it: to look up a service of the DSN changes the environment, which other threads read.
+    name_unprotected_postgres(settings.dsn, connection.info.get_parameters())
     return connection
 
 

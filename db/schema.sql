@@ -1928,6 +1928,27 @@ END $$;
 COMMENT ON FUNCTION outbox.erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]) IS 'Erases a session key where it stands beside rows and letters: cursors, replays and, under the writer lock, positions after these ledger rows, generations and savepoints. Returns the positions that still need it.';
 
 --
+-- Name: first_lane_epoch(integer); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.first_lane_epoch(lanes integer) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM outbox.require_read_committed();
+    INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes)
+    SELECT 1, 1, first_lane_epoch.lanes
+    WHERE NOT EXISTS (SELECT FROM outbox.lane_epoch);
+END $$;
+
+--
+-- Name: FUNCTION first_lane_epoch(lanes integer); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.first_lane_epoch(lanes integer) IS 'Sets the lane count of an outbox that has none yet. outbox.change_lanes() makes all later epochs.';
+
+--
 -- Name: hold_for_erasure(); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -6217,7 +6238,7 @@ GRANT ALL ON FUNCTION outbox.total("values" integer[]) TO outbox_auditor;
 -- Name: TABLE lane_epoch; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT SELECT,INSERT ON TABLE outbox.lane_epoch TO outbox_writer;
+GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_writer;
 GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.lane_epoch TO outbox_auditor;
 
@@ -6810,6 +6831,13 @@ GRANT ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) TO
 
 REVOKE ALL ON FUNCTION outbox.erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]) TO outbox_eraser;
+
+--
+-- Name: FUNCTION first_lane_epoch(lanes integer); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.first_lane_epoch(lanes integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.first_lane_epoch(lanes integer) TO outbox_writer;
 
 --
 -- Name: FUNCTION hold_for_erasure(); Type: ACL; Schema: outbox; Owner: -

@@ -23,6 +23,7 @@ from devstack.processes.errors import DevstackError
 from devstack.processes.server import LocalServer
 from devstack.stack import KAFKA_VARIABLE, POSTGRES_VARIABLE
 from devstack.state import STATE_FILE, DetachedStack, load, locked
+from service.settings.dsn import secrets_in
 
 DATABASE = "outbox"
 SPARK_VARIABLE = "OUTBOX_JOB__MASTER"
@@ -153,6 +154,10 @@ def _without_password(dsn: str) -> tuple[str, dict[str, str]]:
         # Its message quotes the text.
         raise DevstackError(f"{POSTGRES_VARIABLE} is no DSN that libpq can read") from None
     password = parts.pop("password", None)
+    if secrets := secrets_in(parts):
+        raise DevstackError(
+            f"{POSTGRES_VARIABLE} has {secrets[0]}, which other users of this machine would see on psql's command line"
+        )
     if password is None:
         return dsn, {}
     return make_conninfo("", **parts), {"PGPASSWORD": str(password)}

@@ -20,6 +20,7 @@ from devstack.databases import PostgresServer
 from devstack.kafka import Kafka, KafkaServer
 from devstack.postgres import Postgres
 from devstack.stack import external_kafka, external_postgres
+from service.kafka import transport
 from service.observability import logs
 from tests.support.servers.choice import containers_are_wanted
 from tests.support.servers.memory import folder_in_memory
@@ -46,6 +47,7 @@ def logs_of_this_test_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         structlog, "configure", lambda **given: configure(**given | {"cache_logger_on_first_use": False})
     )
     monkeypatch.setattr(logs, "_lost_lines", 0)
+    monkeypatch.setattr(transport, "_named", set())
     yield
     configure(**before)
 

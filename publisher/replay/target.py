@@ -18,7 +18,6 @@ from publisher.replay.store import Replay
 from service.errors import SettingsError, UnavailableError
 from service.kafka import client as kafka_client
 from service.kafka.client import UNAUTHORISED
-from service.kafka.transport import name_unprotected
 from service.settings import KafkaSettings, PublisherSettings, Settings
 from service.settings.section import read_toml
 
@@ -62,7 +61,6 @@ def open_target(
 ) -> Context:
     """Return a replay's context, once the target answers. Raises SettingsError, UnavailableError, StoppedError."""
     check_options(kafka, settings.publisher.transaction_timeout_ms)
-    name_unprotected(settings.model_copy(update={"kafka": kafka}))
     topics = Topics(
         kafka_client.admin_client(kafka),
         timeout_s=kafka.request_timeout_s,

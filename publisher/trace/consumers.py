@@ -17,12 +17,11 @@ from outbox_consumer.reading import ConsumedAs, ConsumerTables
 from service.errors import SettingsError, UnavailableError
 from service.printable import printable
 from service.settings import PostgresSettings
-from service.settings.dsn import dsn_from
+from service.settings.dsn import dsn_from, secrets_in
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")
 _FILE = "file:///"
-_SECRETS = {"password", "sslpassword"}
 _NAMED_BY = "--consumer (--consumed of an audit, [console] consumer_dsn_file)"
 
 
@@ -88,10 +87,10 @@ def _postgres(named: str) -> PostgresSettings:
     given = conninfo_to_dict(found.dsn.get_secret_value())
     if not given:
         raise SettingsError(f"the consumer's database: {named!r} holds no DSN")
-    if not from_file and _SECRETS & given.keys():
+    if not from_file and (secrets := secrets_in(given)):
         raise SettingsError(
-            "the consumer's database: other users of this machine see the password of a DSN on a command line. Write the DSN into a file "
-            "that only you may read, and name that: file:///PATH; or leave the password to PGPASSFILE"
+            f"the consumer's database: other users of this machine see the {secrets[0]} of a DSN on a command line. Write the DSN into a "
+            "file that only you may read, and name that: file:///PATH; or leave the password to PGPASSFILE"
         )
     return found
 

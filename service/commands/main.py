@@ -44,7 +44,14 @@ class DeferredCommand(TyperCommand):
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Let the command itself read its arguments, run, show its help and complete."""
-        return self.load().make_context(*arguments, **options)
+        command = self.load()
+        # Imported here: help and completion must be quick.
+        from service.observability import logs
+        from service.settings import LogSettings
+
+        # Until the command has read its settings: stdout is for its answer.
+        logs.configure(LogSettings())
+        return command.make_context(*arguments, **options)
 
 
 def command_line(about: str, commands: Sequence[DeferredCommand]) -> typer.Typer:

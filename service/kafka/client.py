@@ -16,6 +16,7 @@ from service.errors import (
 )
 from service.kafka.host_names import hosts_of, none_exists
 from service.kafka.renewable_client import Complaints, RenewableClient, is_own
+from service.kafka.transport import name_unprotected_kafka
 from service.logins.kafka import NO_TOKEN, logged_in
 from service.settings import KafkaSettings
 
@@ -58,6 +59,7 @@ def admin_client(settings: KafkaSettings) -> KafkaAdmin:
         told: dict[str, Any] = {"error_cb": complaints}
         return AdminClient(logged_in(QUIET | _FRESH | settings.client() | _ONLY_ASKS | told))
 
+    name_unprotected_kafka(settings)
     return RenewableClient(make)
 
 

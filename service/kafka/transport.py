@@ -1,5 +1,9 @@
-"""Names, once at a service's start, the connections to other machines that anybody on the network path could read or answer."""
+"""Names the connections to other machines that anybody on the network path could read or answer, each once in a process.
 
+A service names those of its settings at its start, a command those that it opens.
+"""
+
+import ipaddress
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +14,8 @@ from urllib.parse import urlsplit
 import structlog
 from pydantic import SecretStr
 
-from service.settings import Settings
+from service.logins.options import unverified_by
+from service.settings import KafkaSettings, SchemaRegistrySettings, Settings
 from service.settings.dsn import PLAIN_MODES, address, dsn_from, is_local, is_remote, libpq_options
 
 _log = structlog.get_logger()
@@ -21,7 +26,6 @@ _UNNAMED = (
     "with TLS that compares no name: anybody with a certificate of the same authority can pretend to be it"
 )
 _OPEN = "without authentication or encryption: anybody who reaches its ports can read the events and run code"
-_NO = ("", "none", "false", "f", "0")
 SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 """The options that protect Spark's own connections. They are on if there is a secret, unless `[job] spark_options` sets them."""
 _SPARK_SECRET = "spark.authenticate.secret"
@@ -29,10 +33,27 @@ _STANDALONE, _CLUSTER = "spark://", "Spark's cluster"
 _PROPERTY = re.compile(r"^[ \t]*(spark\.[\w.]+)[ \t]*[ \t=:][ \t]*(.*)$", re.MULTILINE)
 
 
+_TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # librdkafka's name, and that of Kafka's Java client
+_REGISTRY_TOKEN_ENDPOINT = "bearer.auth.issuer.endpoint.url"
+Unprotected = tuple[str, str, str]
+"""Server, address, why."""
+_named: set[Unprotected] = set()
+"""Those that this process has logged."""
+
+
 def name_unprotected(settings: Settings) -> None:
-    """Log each server that is reached by such a connection."""
-    for server, where, why in dict.fromkeys(unprotected(settings)):
-        _name(server, where, why)
+    """Log each server of the settings that is reached by such a connection."""
+    _name_each(unprotected(settings))
+
+
+def name_unprotected_kafka(kafka: KafkaSettings) -> None:
+    """Log the cluster if it is reached by such a connection."""
+    _name_each(_kafka(kafka))
+
+
+def name_unprotected_postgres(dsn: SecretStr, options: Mapping[str, str]) -> None:
+    """Log the server if it is reached by such a connection. `options`: what libpq has made of the DSN."""
+    _name_each(_postgres(dsn, options))
 
 
 def name_open_cluster(master: str, options: Mapping[str, str]) -> None:
@@ -45,30 +66,31 @@ def name_open_cluster(master: str, options: Mapping[str, str]) -> None:
         )
 
 
+def _name_each(found: Iterator[Unprotected]) -> None:
+    for each in found:
+        if each not in _named:
+            _named.add(each)
+            _name(*each)
+
+
 def _name(server: str, where: str, why: str) -> None:
     _log.warning("connection_unprotected", server=server, address=where, reason=f"{server} is reached {why}")
 
 
-def unprotected(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yield (server, address, reason) of each such connection. Servers of this host, or behind a socket, are left out."""
-    yield from _kafka(settings)
+def unprotected(settings: Settings) -> Iterator[Unprotected]:
+    """Yield each such connection. Servers of this host, or behind a socket, are left out."""
+    yield from _kafka(settings.kafka)
     consumers = _consumer_dsn(settings)
     for login in (settings.postgres.dsn, settings.retention.dsn, settings.console.dsn, consumers):
         if login is not None:
-            yield from _postgres(login)
-    registry = settings.schema_registry.url
-    if any(
-        urlsplit(url).scheme == "http" and not is_local(urlsplit(url).hostname or "")
-        for url in registry.split(",")
-    ):
-        yield "the schema registry", registry, _PLAIN
+            yield from _postgres(login, libpq_options(login))
+    yield from _registry(settings.schema_registry)
     archive = settings.retention.archive_endpoint or ""
-    if archive.startswith("http:") and not is_local(urlsplit(archive).hostname or ""):
+    if _is_plain(archive):
         yield "the archive", archive, _PLAIN
-    collector = urlsplit(settings.tracing.endpoint or "")
-    if collector.scheme == "http" and not is_local(collector.hostname or ""):
-        # Without user and password, or a query.
-        yield "the collector of spans", f"{collector.hostname}:{collector.port or 80}", _PLAIN
+    collector = settings.tracing.endpoint or ""
+    if _is_plain(collector):
+        yield "the collector of spans", _host_and_port(collector), _PLAIN
     job = settings.job
     if (
         job.master.startswith(_STANDALONE)
@@ -110,38 +132,70 @@ def _spark_defaults() -> dict[str, str]:
     return {name: value.strip() for name, value in _PROPERTY.findall(text)}
 
 
-def _kafka(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    options = settings.kafka.client()
-    brokers = [each.strip().rpartition("://")[2] for each in settings.kafka.bootstrap_servers.split(",")]
-    if all(is_local(each.rpartition(":")[0] or each) for each in brokers):
-        return
+def _kafka(kafka: KafkaSettings) -> Iterator[Unprotected]:
     # Spark's client has further options.
-    found = [_kafka_client(options), _kafka_client({**options, **settings.kafka.java_options})]
-    for why in (_PLAIN, _UNVERIFIED):
-        if why in found:
-            yield "Kafka", settings.kafka.bootstrap_servers, why
-            return
+    clients: list[Mapping[str, object]] = [kafka.client(), {**kafka.client(), **kafka.java_options}]
+    brokers = [each.strip().rpartition("://")[2] for each in kafka.bootstrap_servers.split(",")]
+    if not all(is_local(each.rpartition(":")[0] or each) for each in brokers):
+        found = [_kafka_client(options) for options in clients]
+        for why in (_PLAIN, _UNVERIFIED):
+            if why in found:
+                yield "Kafka", kafka.bootstrap_servers, why
+                break
+    for url in dict.fromkeys(str(options.get(_TOKEN_ENDPOINT, "")) for options in clients):
+        yield from _token_endpoint("Kafka's token endpoint", url)
+
+
+def _registry(registry: SchemaRegistrySettings) -> Iterator[Unprotected]:
+    urls, options = registry.url.split(","), registry.client()
+    if any(map(_is_plain, urls)):
+        yield "the schema registry", registry.url, _PLAIN
+    elif options.get("ssl.ca.location") is False and any(not _is_of_this_host(url) for url in urls):
+        yield "the schema registry", registry.url, f"{_UNVERIFIED} (ssl.ca.location = false)"
+    yield from _token_endpoint(
+        "the schema registry's token endpoint", str(options.get(_REGISTRY_TOKEN_ENDPOINT, ""))
+    )
+
+
+def _token_endpoint(server: str, url: str) -> Iterator[Unprotected]:
+    # The metadata service of a cloud's machine has no TLS, and its link-local address leads to no other machine.
+    if _is_plain(url) and not _is_link_local(urlsplit(url).hostname or ""):
+        yield server, _host_and_port(url), _PLAIN
+
+
+def _is_plain(url: str) -> bool:
+    return urlsplit(url.strip()).scheme == "http" and not _is_of_this_host(url)
+
+
+def _is_of_this_host(url: str) -> bool:
+    return is_local(urlsplit(url.strip()).hostname or "")
+
+
+def _is_link_local(host: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_link_local
+    return False
+
+
+def _host_and_port(url: str) -> str:
+    """Return these of a url, without user and password, or a query."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or 80}"
 
 
 def _kafka_client(options: Mapping[str, object]) -> str | None:
-    kafka = {name: str(value).lower() for name, value in options.items()}
-    if kafka.get("security.protocol", "plaintext") not in ("ssl", "sasl_ssl"):
+    if str(options.get("security.protocol", "plaintext")).lower() not in ("ssl", "sasl_ssl"):
         return _PLAIN
-    is_verified = (
-        kafka.get("enable.ssl.certificate.verification", "true") not in _NO
-        and kafka.get("ssl.endpoint.identification.algorithm", "https") not in _NO
-    )
-    return None if is_verified else _UNVERIFIED
+    return None if unverified_by(options) is None else _UNVERIFIED
 
 
-def _postgres(login: SecretStr) -> Iterator[tuple[str, str, str]]:
-    dsn = libpq_options(login)
-    mode = dsn.get("sslmode", "prefer")
-    if is_remote(dsn):
+def _postgres(login: SecretStr, options: Mapping[str, str]) -> Iterator[Unprotected]:
+    mode = options.get("sslmode", "prefer")
+    if is_remote(options):
         if mode in PLAIN_MODES:
             yield "Postgres", address(login), f"{_PLAIN} (sslmode={mode})"
         # With the system's authorities libpq accepts only verify-full.
-        elif mode != "verify-full" and dsn.get("sslrootcert") != "system":
+        elif mode != "verify-full" and options.get("sslrootcert") != "system":
             # libpq checks the certificate if an authority is set.
-            is_checked = mode == "verify-ca" or "sslrootcert" in dsn
+            is_checked = mode == "verify-ca" or "sslrootcert" in options
             yield "Postgres", address(login), f"{_UNNAMED if is_checked else _UNVERIFIED} (sslmode={mode})"

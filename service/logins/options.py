@@ -6,6 +6,8 @@ from service.errors import SettingsError
 
 _CONFIG = "sasl.oauthbearer.config"
 _PREFIX = "spark-outbox-login="
+_VERIFYING = ("enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm")
+_NO = ("", "none", "false", "f", "0")
 
 
 def with_login(
@@ -16,17 +18,32 @@ def with_login(
         raise SettingsError(
             f"[kafka] login = {login!r} (OUTBOX_KAFKA__LOGIN) sets {others[0]} itself: remove one of the two"
         )
-    protocol = str(options.get("security.protocol", "SASL_SSL"))
-    if protocol.upper() != "SASL_SSL":
-        raise SettingsError(
-            f"[kafka.options] security.protocol = {protocol!r}: with [kafka] login it is SASL_SSL, for its tokens are passwords. Remove it"
-        )
+    require_protected(options, "[kafka.options]")
     return {
         **options,
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "OAUTHBEARER",
         _CONFIG: f"{_PREFIX}{login}",
     }
+
+
+def require_protected(options: Mapping[str, object], section: str) -> None:
+    """Raise SettingsError if options of a client would tell a login's token to somebody else than the broker."""
+    protocol = str(options.get("security.protocol", "SASL_SSL"))
+    if protocol.upper() != "SASL_SSL":
+        raise SettingsError(
+            f"{section} security.protocol = {protocol!r}: with [kafka] login it is SASL_SSL, for its tokens are passwords. Remove it"
+        )
+    if (off := unverified_by(options)) is not None:
+        raise SettingsError(
+            f"{section} {off} = {options[off]!r}: with [kafka] login the broker must be verified, or an impostor gets a token. "
+            "Remove it, and name the broker's authority in ssl.ca.location if it is not one of the system's"
+        )
+
+
+def unverified_by(options: Mapping[str, object]) -> str | None:
+    """Return the option by which a client does not verify the broker; None: it does."""
+    return next((name for name in _VERIFYING if str(options.get(name, "on")).lower() in _NO), None)
 
 
 def named_login(options: Mapping[str, object]) -> str | None:

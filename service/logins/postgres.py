@@ -23,8 +23,8 @@ _OWN: Mapping[str, Callable[[str, int, str], str]] = {
 def by_login(settings: PostgresSettings) -> dict[str, Any]:
     """Return the password for a new connection as libpq's option; nothing without a login.
 
-    Raises SettingsError for a DSN that would send the password in clear text, or does not name one host and a user; UnavailableError if
-    the login gives none.
+    Raises SettingsError for a DSN that would send the password in clear text or to an impostor, or does not name one host and a user;
+    UnavailableError if the login gives none.
     """
     if settings.login is None:
         return {}
@@ -39,10 +39,12 @@ def by_login(settings: PostgresSettings) -> dict[str, Any]:
         raise SettingsError(
             f"[postgres] login = {settings.login!r} needs a dsn with one host and a user: the password is theirs"
         )
-    if is_remote(options) and options.get("sslmode", "prefer") in PLAIN_MODES:
+    mode = options.get("sslmode", "prefer")
+    # With an authority libpq compares the certificate.
+    if is_remote(options) and (mode in PLAIN_MODES or (mode == "require" and "sslrootcert" not in options)):
         raise SettingsError(
-            f"[postgres] login = {settings.login!r} needs TLS, because the server receives the password in clear: add "
-            "sslmode=verify-full and sslrootcert to the dsn"
+            f"[postgres] login = {settings.login!r} needs TLS that verifies the server, because it receives the password in clear: "
+            f"sslmode={mode} does not. Say sslmode=verify-full and sslrootcert in the dsn"
         )
     try:
         made: str = plugin("postgres", settings.login, _OWN)(host, int(options.get("port", 5432)), user)

@@ -90,6 +90,13 @@ def libpq_options(dsn: SecretStr) -> dict[str, str]:
     return _defaults_of_libpq(given.get("service")) | given
 
 
+def secrets_in(options: Mapping[str, object]) -> list[str]:
+    """Return which of libpq's options hold a secret, by their names."""
+    secret = {option.keyword.decode() for option in Conninfo.get_defaults() if option.dispchar == b"*"}
+    # libpq marks no keys as secret; with the client's anybody logs in, with the server's anybody answers.
+    return sorted((secret | {"scram_client_key", "scram_server_key"}) & options.keys())
+
+
 def is_remote(options: Mapping[str, str]) -> bool:
     """Return whether a host of such options is another machine."""
     return not all(map(is_local, (options.get("hostaddr") or options.get("host", "")).split(",")))

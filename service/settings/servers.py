@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from service.errors import SecretUnreadableError
-from service.logins.options import with_login
+from service.logins.options import require_protected, with_login
 from service.settings.dsn import Dsn, address, dsn_from
 from service.settings.java_client import java_options, with_certificates
 from service.settings.section import (
@@ -125,8 +125,10 @@ class KafkaSettings(Section):
     def java(self, login: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
         """Return options of Kafka's Java client: its names for the other options of TLS and SASL, then `login`, then `java_options`.
 
-        Raises SecretUnreadableError if a file that they name cannot be read.
+        Raises SecretUnreadableError if a file that they name cannot be read, SettingsError if `java_options` contradict the login.
         """
+        if self.login is not None:
+            require_protected(self.java_options, "[kafka.java_options]")
         with _files_are_settings():
             return java_options(self.client()) | dict(login) | self.java_options
 

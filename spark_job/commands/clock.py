@@ -13,7 +13,6 @@ from service.commands.output import console, error_console, print_json
 from service.commands.times import parse_pause
 from service.errors import SettingsError, UnavailableError
 from service.kafka.reading import NamedPartition
-from service.kafka.transport import name_unprotected
 from service.lifecycle.shutdown import stop_on_handled_signals
 from service.observability import logs
 from service.settings import Settings, load_settings
@@ -55,7 +54,6 @@ def clock(
     every_s = parse_pause(every, "--every") if every else None
     if every_s is not None and as_json:
         raise SettingsError("--json prints one document, which --every never ends: give one of them")
-    name_unprotected(settings)
     stop = threading.Event()
     # Signals are handled, not blocked: threads that imported libraries have already started would not block them.
     with stop_on_handled_signals(stop), kafka_input(settings, NEEDS) as kafka:

@@ -81,7 +81,7 @@ class Start:
                 connection, self.run_id, self.settings.job, force=self.take_over, own=self.former_runs
             )
             reach("start.after_take_over")
-            connection.execute(_LEDGER["insert_first_lane_epoch"], {"lanes": self.settings.publisher.lanes})
+            connection.execute(_LEDGER["first_lane_epoch"], {"lanes": self.settings.publisher.lanes})
             decided = self._decide(connection, kafka, topics, delivered)
             reach("start.after_decision")
             at, begun, size = self._begin(connection, *decided)

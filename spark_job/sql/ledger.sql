@@ -3,10 +3,8 @@
 -- name: outbox_uuid
 SELECT outbox_uuid FROM outbox.identity
 
--- name: insert_first_lane_epoch
-INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes)
-SELECT 1, 1, %(lanes)s
-WHERE NOT EXISTS (SELECT FROM outbox.lane_epoch)
+-- name: first_lane_epoch
+SELECT outbox.first_lane_epoch(%(lanes)s)
 
 -- name: state
 -- Under the writer lock: whose the outbox is, where its newest generation is, and what comes next.

@@ -68,6 +68,7 @@ def run(
     settings = load_settings(config)
     require_limit(settings)
     logs.configure(settings.log)
+    name_unprotected(settings)
     fault_points.arm(settings.testing.fault_file)
     if every:
         _run_for_ever(settings, parse_pause(every, "--every"), yes=yes)
@@ -93,7 +94,6 @@ def run(
 def _run_for_ever(settings: Settings, pause_s: float, *, yes: bool) -> None:
     if not yes:
         raise SettingsError("--every drops without asking: add --yes. Nothing was done")
-    name_unprotected(settings)
     stop = threading.Event()
     with stop_on_signals(stop):
         while not stop.is_set():

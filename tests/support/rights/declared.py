@@ -56,7 +56,6 @@ INSERTABLE = {
         "batch",
         "session_output",
         "dead_letter",
-        "lane_epoch",
         "run",
         "savepoint",
         "request",
@@ -169,7 +168,7 @@ CHECKED = {
     "open_at_upgrade",
 }
 CALLABLE = {
-    WRITER: READS | {"total", "ensure_partitions", "lock_writer", "wake"},
+    WRITER: READS | {"total", "ensure_partitions", "first_lane_epoch", "lock_writer", "wake"},
     PUBLISHER: READS | CHECKED | {"change_lanes", "requeue", "discard_parked", "prune_deliveries", "wake"},
     AUDITOR: READS | CHECKED | {"audit_reconcile", "letters_kept"},
     RETENTION: {

@@ -132,7 +132,7 @@ class SinkRun:
         )
         with connection.transaction():
             ownership.take_over(connection, self.run_id, JobSettings(), force=True)
-            connection.execute(_LEDGER["insert_first_lane_epoch"], {"lanes": 4})
+            connection.execute(_LEDGER["first_lane_epoch"], {"lanes": 4})
             generations.insert(connection, self.generation, self.run_id)
             self._record_run()
         self.topics = InputTopics({name: topic_id}, {name: [0, 1]})

@@ -36,6 +36,17 @@ def test_the_password_of_the_environments_dsn_stays_in_the_environment(
     assert environment.get("PGPASSWORD") == password
 
 
+@pytest.mark.parametrize("option", ["sslpassword", "oauth_client_secret", "scram_client_key"])
+def test_a_secret_without_a_place_in_the_environment_is_refused(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(POSTGRES_VARIABLE, f"user=me password=hush {option}=hush")
+    context: Any = SimpleNamespace(args=[])
+    with pytest.raises(DevstackError, match=f"has {option}, which other users") as refused:
+        commands.psql(context)
+    assert "hush" not in str(refused.value)
+
+
 def test_what_is_no_dsn_is_refused_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(POSTGRES_VARIABLE, "postgresql://me:hush@[db")
     context: Any = SimpleNamespace(args=[])

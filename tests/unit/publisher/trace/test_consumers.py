@@ -35,9 +35,12 @@ def failure(named: str) -> Exception:
         "postgresql://reader@127.0.0.1:1/billing?password=hush",
         f"{AWAY} password=hush",
         f"{AWAY} sslpassword=hush",
+        f"{AWAY} oauth_client_secret=hush",
+        f"{AWAY} scram_client_key=hush",
+        f"{AWAY} scram_server_key=hush",
     ],
 )
-def test_a_password_on_the_command_line_is_refused(named: str) -> None:
+def test_a_secret_on_the_command_line_is_refused(named: str) -> None:
     error = failure(named)
     assert isinstance(error, SettingsError)
     assert "file:///PATH" in str(error)

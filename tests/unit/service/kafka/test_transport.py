@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from service.kafka.client import admin_client
 from service.kafka.transport import name_unprotected, unprotected
 from service.settings import (
     JobSettings,
@@ -20,6 +21,7 @@ from service.settings.console import ConsoleSettings
 from service.settings.observability import TracingSettings
 from service.settings.retention import RetentionSettings
 
+PLAIN_REASON = "without TLS: anybody on the network path can read and change all of it"
 KAFKA, POSTGRES = "broker.example:9092", "postgresql://me:secret@db.example/outbox"
 TLS: dict[str, Any] = {"security.protocol": "SASL_SSL"}
 VERIFIED = f"{POSTGRES}?sslmode=verify-full"
@@ -160,6 +162,49 @@ def test_a_consumer_s_database_counts_too(tmp_path: Path, dsn: str, found: list[
     assert list(unprotected(changed)) == [], "its page says that the file is gone"
 
 
+OIDC = TLS | {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+TOKENS = "sasl.oauthbearer.token.endpoint.url"
+ISSUER = "bearer.auth.issuer.endpoint.url"
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://me:secret@login.example/token?key=secret", ["login.example:80"]),
+        ("https://login.example/token", []),
+        ("http://localhost:8080/token", []),
+        ("http://169.254.169.254/metadata/identity/oauth2/token", []),
+    ],
+)
+def test_servers_that_give_tokens_are_named(url: str, found: list[str]) -> None:
+    kafka = settings(KAFKA, OIDC | {TOKENS: url}, VERIFIED)
+    assert list(unprotected(kafka)) == [("Kafka's token endpoint", where, PLAIN_REASON) for where in found]
+    java = settings(KAFKA, TLS, VERIFIED)
+    java = java.model_copy(update={"kafka": java.kafka.model_copy(update={"java_options": {TOKENS: url}})})
+    assert [address for _, address, _ in unprotected(java)] == found
+    registry = SchemaRegistrySettings(url="https://registry.example", options={ISSUER: url})
+    changed = settings(KAFKA, TLS, VERIFIED).model_copy(update={"schema_registry": registry})
+    assert list(unprotected(changed)) == [
+        ("the schema registry's token endpoint", where, PLAIN_REASON) for where in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "authority", "found"),
+    [
+        ("https://registry.example", False, ["with TLS that does not verify"]),
+        ("http://registry.example", False, ["without TLS"]),
+        ("https://registry.example", "ca.pem", []),
+        ("https://localhost:8081", False, []),
+    ],
+)
+def test_a_registry_that_nobody_verifies_is_named(url: str, authority: str | bool, found: list[str]) -> None:
+    registry = SchemaRegistrySettings(url=url, options={"ssl.ca.location": authority})
+    changed = settings(KAFKA, TLS, VERIFIED).model_copy(update={"schema_registry": registry})
+    reasons = [why for server, _, why in unprotected(changed) if server == "the schema registry"]
+    assert [why for why, start in zip(reasons, found, strict=True) if not why.startswith(start)] == []
+
+
 SECRET = {"spark.authenticate.secret": "s"}
 PLAIN = SECRET | {"spark.network.crypto.enabled": "false"}
 
@@ -225,6 +270,18 @@ def test_a_secret_in_spark_s_own_defaults_counts(
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     job: dict[str, Any] = {"master": "spark://master.example:7077", "spark_options": options}
     assert [server for server, _, _ in unprotected(settings(KAFKA, TLS, VERIFIED, **job))] == found
+
+
+def test_each_is_logged_once_and_a_client_logs_the_cluster_that_it_asks() -> None:
+    told = settings(KAFKA, {}, POSTGRES)
+    with capture_logs() as logged:
+        admin_client(told.kafka)
+        name_unprotected(told)
+        admin_client(told.kafka)
+    assert [(line["event"], line["server"]) for line in logged] == [
+        ("connection_unprotected", "Kafka"),
+        ("connection_unprotected", "Postgres"),
+    ]
 
 
 def test_the_environment_counts_and_no_secret_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:

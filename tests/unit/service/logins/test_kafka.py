@@ -48,6 +48,10 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+UNVERIFIED: dict[str, Any] = {"enable.ssl.certificate.verification": False}
+UNNAMED = {"ssl.endpoint.identification.algorithm": ""}
+
+
 def settings(plugin: Any, **kafka: Any) -> KafkaSettings:
     return KafkaSettings(bootstrap_servers="127.0.0.1:1", login=plugin.name, **kafka)
 
@@ -67,12 +71,23 @@ def test_one_line_sets_tls_and_sasl_of_both_clients() -> None:
         ({"sasl.password": TOKEN}, "sasl.password"),
         ({"sasl.mechanism": "PLAIN"}, "sasl.mechanism"),
         ({"security.protocol": "sasl_plaintext"}, "security.protocol"),
+        (UNVERIFIED, "enable.ssl.certificate.verification = False: .* ssl.ca.location"),
+        (UNNAMED, "ssl.endpoint.identification.algorithm = '': .* ssl.ca.location"),
+        ({"ssl.endpoint.identification.algorithm": "none"}, "= 'none': "),
     ],
 )
 def test_options_that_contradict_it_are_refused(options: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named) as refused:
         KafkaSettings(login="google", options=options).client()
     assert TOKEN not in str(refused.value)
+
+
+@pytest.mark.parametrize("options", [{"security.protocol": "PLAINTEXT"}, UNNAMED])
+def test_spark_s_client_is_not_told_to_do_without_tls_either(options: dict[str, str]) -> None:
+    (name,) = options
+    with pytest.raises(SettingsError, match=rf"\[kafka.java_options\] {name} = "):
+        KafkaSettings(login="google", java_options=options).java()
+    assert KafkaSettings(java_options=options).java()[name] == options[name]
 
 
 def test_an_unknown_login_names_those_that_there_are(plugin: Any) -> None:

@@ -39,10 +39,21 @@ def test_the_password_is_of_the_server_and_the_user_that_the_dsn_names() -> None
     assert by_login(PostgresSettings(dsn=SecretStr(REMOTE))) == {}
 
 
-@pytest.mark.parametrize("mode", ["", "?sslmode=disable", "?sslmode=prefer"])
-def test_another_machine_is_told_none_without_tls(mode: str) -> None:
-    with pytest.raises(SettingsError, match="needs TLS"):
+@pytest.mark.parametrize("mode", ["", "?sslmode=disable", "?sslmode=prefer", "?sslmode=require"])
+def test_another_machine_is_told_none_without_tls_that_verifies_it(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PGSSLROOTCERT", raising=False)
+    named = mode.partition("=")[2] or "prefer"
+    with pytest.raises(
+        SettingsError, match=f"needs TLS .* sslmode={named} does not. Say sslmode=verify-full"
+    ):
         by_login(settings(REMOTE + mode))
+
+
+@pytest.mark.parametrize("mode", ["require&sslrootcert=ca.pem", "verify-ca", "verify-full"])
+def test_a_verified_server_is_told_it(mode: str) -> None:
+    assert by_login(settings(f"{REMOTE}?sslmode={mode}"))["password"]
 
 
 @pytest.mark.parametrize("dsn", ["postgresql://me@a,b/outbox?sslmode=require", "dbname=outbox user=me"])
@@ -55,7 +66,7 @@ def test_a_login_that_fails_is_a_server_that_does_not_answer() -> None:
     wanted = r"Postgres at db\.example:6543/outbox .* gave no password: TimeoutError: no answer$"
     with (
         pytest.raises(UnavailableError, match=wanted) as raised,
-        connect(settings(f"{REMOTE}?sslmode=require", "fails"), "test"),
+        connect(settings(f"{REMOTE}?sslmode=verify-full", "fails"), "test"),
     ):
         pass
     assert raised.value.__suppress_context__
@@ -63,7 +74,7 @@ def test_a_login_that_fails_is_a_server_that_does_not_answer() -> None:
 
 def test_an_unknown_login_names_those_that_there_are() -> None:
     with pytest.raises(SettingsError, match="'aws-rds', 'azure', 'fails', 'google-cloud-sql', 'made'"):
-        by_login(settings(f"{REMOTE}?sslmode=require", "aws"))
+        by_login(settings(f"{REMOTE}?sslmode=verify-full", "aws"))
 
 
 def test_a_service_is_refused_for_other_threads_read_the_environment_that_names_it() -> None:

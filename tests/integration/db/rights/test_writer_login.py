@@ -1,0 +1,31 @@
+"""What somebody with the job's login cannot do to the lanes."""
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.support.outbox.valid_rows import OutboxRows
+from tests.support.rights.declared import WRITER
+
+EPOCHS = "SELECT epoch, from_batch, lanes FROM outbox.lane_epoch"
+
+
+@pytest.mark.parametrize(
+    "epoch", [(1, 1, 4), (2, 2, 1), (2**31 - 1, 1_000_000_000, 1_024)], ids=["first", "past", "last"]
+)
+def test_it_inserts_no_lane_epoch(outbox: OutboxRows, epoch: tuple[int, int, int]) -> None:
+    with (
+        psycopg.connect(outbox.dsn, options=f"-c role={WRITER}") as hostile,
+        pytest.raises(errors.InsufficientPrivilege),
+    ):
+        hostile.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (%s, %s, %s)", epoch)
+
+
+def test_it_sets_the_lane_count_of_an_outbox_without_one_and_no_other(outbox: OutboxRows) -> None:
+    with psycopg.connect(outbox.dsn, options=f"-c role={WRITER}") as job:
+        job.execute("SELECT outbox.first_lane_epoch(4)")
+    assert outbox.rows(EPOCHS) == [(1, 1, 4)]
+    outbox.connection.execute("UPDATE outbox.lane_epoch SET epoch = 2, from_batch = 7")
+    with psycopg.connect(outbox.dsn, options=f"-c role={WRITER}") as job:
+        job.execute("SELECT outbox.first_lane_epoch(1)")
+    assert outbox.rows(EPOCHS) == [(2, 7, 4)], "retention has pruned the first epoch"
