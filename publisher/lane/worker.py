@@ -217,6 +217,7 @@ class Worker:
         self._change("stopped", reason=str(error), retrying=error.retry)
         self._show(str(error), error.reason)
         if error.retry:
+            self.stopped = None
             slowly = error.reason is StopReason.UNEXPECTED
             self._leave.wait(self._stop_backoff.next() if slowly else max(1.0, self._backoff.next()))
             return
@@ -236,6 +237,7 @@ class Worker:
 
     def _failed(self, error: Exception) -> str:
         """Count and show a transient failure; return its reason."""
+        self.stopped = None
         metrics.failed(error)
         reason = _reason(error)
         self._health.failed(LaneState.RETRYING, reason)

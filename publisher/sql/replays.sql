@@ -3,10 +3,12 @@
 -- name: range
 -- What bounds a replay: the ledger's newest batch, the last one that every lane has passed whole, the batches whose rows are kept, by
 -- partition (first, and last exclusive), the first batch committed since a time and the last one before another. A clock that stepped back
--- leaves no batch of the time out.
+-- leaves no batch of the time out. A lane with the mark `resuming` may have gone back in Kafka as far as its epoch begins.
 SELECT
     (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b),
-    (SELECT coalesce(min(p.through_batch), 0) FROM outbox.lane_position p WHERE NOT p.ended),
+    (SELECT coalesce(min(CASE WHEN p.stopped_why = 'resuming' THEN p.from_batch - 1 ELSE p.through_batch END), 0)
+     FROM outbox.lane_position p
+     WHERE p.stopped_why = 'resuming' OR NOT p.ended),
     (SELECT coalesce(array_agg(ARRAY[p.from_batch, p.to_batch + 1] ORDER BY p.from_batch), '{}')
      FROM outbox.output_partition p
      WHERE NOT p.detaching),

@@ -42,7 +42,8 @@ SELECT b.batch_id, b.kind, b.generation, b.run_id, b.spark_batch, b.input_events
        d.delivered_at, extract(epoch FROM d.delivered_at - b.created_at)::double precision AS delivered_s,
        b.batch_id <= p.through_batch AS is_delivered
 FROM (SELECT * FROM outbox.batch n WHERE n.batch_id < %(before)s ORDER BY n.batch_id DESC LIMIT %(rows)s) b
-CROSS JOIN (SELECT coalesce(min(l.through_batch) FILTER (WHERE NOT l.ended), max(l.through_batch)) AS through_batch FROM outbox.lane_position l) p
+CROSS JOIN (SELECT coalesce(min(CASE WHEN l.stopped_why = 'resuming' THEN l.from_batch - 1 ELSE l.through_batch END)
+                 FILTER (WHERE l.stopped_why = 'resuming' OR NOT l.ended), max(l.through_batch)) AS through_batch FROM outbox.lane_position l) p
 LEFT JOIN LATERAL (
     SELECT max(n.committed_at) AS delivered_at FROM (
         SELECT e.committed_at FROM outbox.delivery e

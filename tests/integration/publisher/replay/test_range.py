@@ -64,3 +64,14 @@ def test_what_retention_dropped_in_the_middle_is_named_and_a_clock_that_stepped_
 ) -> None:
     with psycopg.connect(holed, autocommit=True) as connection:
         assert resolve(connection, filters) == batches
+
+
+@pytest.mark.guarantee(76)
+def test_a_lane_whose_resume_did_not_end_may_send_all_of_its_epoch_again_so_a_replay_takes_none(
+    holed: str,
+) -> None:
+    """Its mirror may be ahead of its position in Kafka."""
+    query(holed, "UPDATE outbox.lane SET stopped_reason = 'a resume began', stopped_why = 'resuming'")
+    with psycopg.connect(holed, autocommit=True) as connection:
+        found = resolve(connection, Filters(from_batch=30_000))
+    assert (found.first, found.last) == (30_000, 0)

@@ -35,6 +35,7 @@ class FakeLane:
         self._lost = lost
         self._broken = broken
         self._in_step = in_step
+        self.fails_with: Exception = StoppedError(StopReason.KAFKA_LOST, "gone")
 
     def open(self) -> bool:
         self.opened += 1
@@ -48,7 +49,7 @@ class FakeLane:
 
     def _fail(self) -> None:
         if not self.mended:
-            raise StoppedError(StopReason.KAFKA_LOST, "gone")
+            raise self.fails_with
 
     def confirm(self) -> None:
         if self.opened <= self._lost:
@@ -141,6 +142,26 @@ def test_a_reason_that_only_a_step_finds_does_not_come_and_go() -> None:
 
     work(lane, after_some_looks, stop_s=0.01)
     assert set(lane.shown) == {STOPPED}
+
+
+@pytest.mark.parametrize(
+    "later",
+    [KafkaException(KafkaError(KafkaError._TRANSPORT, "down")), StoppedError(StopReason.NOT_AUTHORISED, "no", retry=True)],
+    ids=["a server is away", "a stop that passes"],
+)  # fmt: skip
+def test_a_stop_that_is_mended_no_longer_counts_although_the_lane_does_not_run_yet(later: Exception) -> None:
+    """Every lane of a process that is stopped ends it, with exit code 5."""
+    lane = FakeLane()
+
+    def mended(worker: Worker, look: threading.Event) -> None:
+        lane.fails_with = later
+        look.set()
+        pause = threading.Event()
+        while lane.opened < 2 or worker.stopped is not None:
+            pause.wait(0.001)
+        worker.leave()
+
+    assert work(lane, mended).stopped is None
 
 
 def test_a_lane_that_another_process_holds_ends_the_worker() -> None:
