@@ -1,6 +1,6 @@
 """Decides which rows are parked: those that Kafka would refuse for themselves. Any other refusal stops the lane.
 
-They are detected before anything is sent, so that no transaction fails because of them.
+Most are detected before anything is sent; a record that only the broker can judge fails its transaction (delivery/refusal_bisection.py).
 """
 
 from collections.abc import Mapping
