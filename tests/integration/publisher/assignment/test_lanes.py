@@ -169,7 +169,7 @@ def test_the_publisher_s_role_may_change_the_lanes(outbox: Outbox) -> None:
 
 @pytest.mark.guarantee(102)
 @pytest.mark.parametrize("lane", [2, 5, 900])
-def test_a_row_for_a_lane_that_its_epoch_does_not_have_stops_the_publisher(
+def test_a_row_for_a_lane_that_its_epoch_does_not_have_stops_the_first_lane(
     outbox: Outbox, settings: Settings, lane: int
 ) -> None:
     outbox.batch(simple(1, keys=4))
