@@ -6,6 +6,7 @@
 - tombstones.py: on request, records without a value in compacted topics.
 
 A row is deleted, not blanked, once its lane has delivered its whole batch and no replay needs it: nothing that reads rows needs a case for
-it. `outbox.rows_of_key` (db/schema.sql) decides which rows may go; `outbox.erase_rows` checks again. A row of `outbox.erased` stands for
-it, so that every count still adds up (docs/decisions/0036-erasure-deletes.md).
+it. `outbox.rows_of_key` (db/schema.sql) decides which rows may go; `outbox.erase_rows` checks again. A replay needs the rows ahead of it
+while its lease lives: a lease outlasts every commit requested under it (replay/delivery.py `_acquire`). A row of `outbox.erased` stands for
+the deleted row, so that every count still adds up (docs/decisions/0036-erasure-deletes.md).
 """
