@@ -127,9 +127,9 @@ def _compare(
     compared = ConsumerComparison(
         positions=ranges,
         ends={
-            (topic, int(partition)): end
+            topic: {int(partition): end for partition, end in offsets.items()}
             for topic, offsets in enumerate(state.ends)
-            for partition, end in offsets.items()
+            if offsets
         },
         rule=read.rule,
         forgotten=consumer.forgotten,
@@ -248,10 +248,12 @@ class _Findings:
             if number is None:
                 continue
             where = f"{each.consumer}: {each.topic}[{each.partition}]"
-            low = (self._state.lows or [])[number].get(str(each.partition))
-            if topic_ids.get(each.topic) != each.topic_id or low is None:
+            if topic_ids.get(each.topic) != each.topic_id:
                 self._topics.add(f"{where}: its position is of another topic, with id {each.topic_id}")
                 continue
+            low = (self._state.lows or [])[number].get(str(each.partition))
+            if low is None:
+                continue  # The partition was added after the topics were read.
             if each.next_offset < low:
                 self._deleted.add(
                     f"{where}: offsets {each.next_offset} to {low - 1} were deleted before they were consumed",

@@ -76,12 +76,13 @@ class Range(NamedTuple):
 class ConsumerComparison:
     """The result of the buckets for one consumer. `rule` is asked about each output that no audited row explains.
 
-    `ends`: the end offsets of the topics when the audit began. `forgotten`: input partition -> end of the last session with forgotten
-    outputs. `remembers`: whether the consumer has tables; if not, all records below its position count as consumed.
+    `ends`: for each topic number, the end offsets of its partitions when the audit began; a partition that is not there was added later.
+    `forgotten`: input partition -> end of the last session with forgotten outputs. `remembers`: whether the consumer has tables; if not,
+    all records below its position count as consumed.
     """
 
     positions: Mapping[Partition, Range]
-    ends: Mapping[Partition, int]
+    ends: Mapping[int, Mapping[int, int]]
     rule: UnexpectedRecordRule
     forgotten: Mapping[int, int] = field(default_factory=dict)
     remembers: bool = True
@@ -160,7 +161,8 @@ class ConsumerComparison:
 
     def _explain(self, each: Remembered, delivered: Mapping[bytes, bool]) -> None:
         was_sent = delivered.get(each.identity)
-        if each.offset >= self.ends.get((each.topic, each.partition), each.offset + 1):
+        ends = self.ends.get(each.topic)
+        if ends is not None and each.offset >= ends.get(each.partition, 0):
             self.counted["consumed_during_the_audit"] += 1
         elif was_sent:
             self.counted["outputs_consumed"] += 1

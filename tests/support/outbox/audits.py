@@ -2,7 +2,7 @@
 
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,11 +32,17 @@ def run_audit(
     state: Path | None = None,
     consumed: str | None = None,
     archive: bool = False,
+    on_phase: Callable[[str], None] = lambda _: None,
 ) -> AuditReport:
-    """What `publisher audit` does, without its command line."""
+    """What `publisher audit` does, without its command line. `on_phase` is called with the name of each phase that begins."""
+
+    def phase(name: str, _steps: int) -> Callable[[int], None]:
+        on_phase(name)
+        return lambda _: None
+
     request = AuditRequest(limits, kafka, state, folder / "lost-keys.txt", consumed, archive)
     with connect(settings.postgres, "audit test", autocommit=True) as connection:
-        return audit(connection, settings, request, lambda name, steps: lambda done: None)
+        return audit(connection, settings, request, phase)
 
 
 def failed(report: AuditReport) -> dict[str, int]:

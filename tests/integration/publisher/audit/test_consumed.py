@@ -24,9 +24,10 @@ from service.settings import Settings
 from tests.support.consumer.consuming import consume_there, ends_of
 from tests.support.consumer.program import EFFECTS
 from tests.support.outbox.audits import counted, examples, failed, publisher_command, run_audit
-from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
 from tests.support.outbox.deliveries import deliver
 from tests.support.queries import query
+from tests.support.servers.input_topic import InputTopic
 from tests.support.waiting import wait_until
 
 Audit = Callable[[str], AuditReport]
@@ -199,6 +200,31 @@ def test_what_a_topic_deleted_before_it_was_consumed_is_told(
     report = run_audit(settings, tmp_path, kafka=True, consumed=f"sqlite:///{path}")
     assert list(failed(report)) == ["deleted_unconsumed"]
     assert "were deleted before they were consumed" in examples(report, "deleted_unconsumed")
+
+
+@pytest.mark.parametrize("during", ["reading the topics back", "reading the outbox"])
+def test_a_partition_that_is_added_during_the_audit_is_no_finding(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer, tmp_path: Path, during: str
+) -> None:
+    path = tmp_path / "consumer.db"
+    outbox.batch(simple(1, 4))
+    deliver(settings)
+
+    def add_partition(phase: str) -> None:
+        if phase == during:
+            InputTopic(kafka.bootstrap_servers, outbox.topic, 3).add_partitions(4)
+            outbox.batch({"k0000": [Session([b"new"], end=200_099, partitions=[3])]})
+            deliver(settings)
+            consume()
+
+    def consume() -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            consume_there(connection, kafka.bootstrap_servers, f"{outbox.topic}-group", outbox.topic)
+
+    consume()
+    report = run_audit(settings, tmp_path, kafka=True, consumed=f"sqlite:///{path}", on_phase=add_partition)
+    assert failed(report) == {}
+    assert (counted(report, "outputs_consumed"), counted(report, "consumed_during_the_audit")) == (12, 1)
 
 
 @pytest.mark.guarantee(127)

@@ -71,7 +71,7 @@ def compare(
     forgotten: int = NONE,
 ) -> ConsumerComparison:
     found = ConsumerComparison(
-        {(0, 0): Range(first, position)}, {(0, 0): END}, lambda row: None, {0: forgotten}
+        {(0, 0): Range(first, position)}, {0: {0: END}}, lambda row: None, {0: forgotten}
     )
     visits = list(found.compare_bucket(outputs, records, rows))
     newest = 0
@@ -137,7 +137,7 @@ def test_an_output_that_nobody_sent_is_told_and_one_of_another_scope_is_not() ->
     assert [row.end_offset for row in found.undelivered.examples] == [2]
     # A row that no lane is past, and one that is not looked at.
     waiting = expected(3)._replace(marks=0)
-    found = ConsumerComparison({}, {(0, 0): END}, lambda row: "records_out_of_scope")
+    found = ConsumerComparison({}, {0: {0: END}}, lambda row: "records_out_of_scope")
     assert list(found.compare_bucket([waiting], [], [remembered(3, 11), remembered(4, 12)])) == []
     assert [row.end_offset for row in found.undelivered.examples] == [3]
     assert found.counted["consumed_out_of_scope"] == 1
@@ -171,7 +171,7 @@ def test_what_a_topic_deleted_and_the_consumer_does_not_remember_is_counted() ->
 
 def test_records_of_others_that_were_set_aside_fill_no_memory() -> None:
     """Whoever may write to the topic makes them, under the outbox-id of an output that was sent."""
-    found = ConsumerComparison({(0, 0): Range(0, END)}, {(0, 0): END}, lambda row: None)
+    found = ConsumerComparison({(0, 0): Range(0, END)}, {0: {0: END}}, lambda row: None)
     rows = (remembered(1, offset, kind=SET_ASIDE) for offset in range(50_000))
     tracemalloc.start()
     try:
