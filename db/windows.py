@@ -15,7 +15,7 @@ from db.statements import queries
 _KEPT = queries("db", "partitions")["kept"]
 
 BATCHES = 100_000
-"""Batches in a window that `cut` makes without reading the partitions: ten of the narrowest partitions."""
+"""The size of `cut`'s windows, which are made without reading the partitions: the batches of ten partitions of the smallest size."""
 _PARTITIONS = 16
 
 
@@ -32,7 +32,7 @@ class Window(NamedTuple):
 
 
 def cut(first: int, last: int) -> Iterator[Window]:
-    """Cut a range of batches where partitions may end, oldest first."""
+    """Cut a range of batches at multiples of BATCHES, where a partition may end. Oldest first."""
     while first <= last:
         end = min(last, first // BATCHES * BATCHES + BATCHES - 1)
         yield Window(first, end)
@@ -40,7 +40,10 @@ def cut(first: int, last: int) -> Iterator[Window]:
 
 
 def kept(connection: psycopg.Connection[Any], first: int = 0, last: int | None = None) -> list[Window]:
-    """Return the batches from `first` to `last` whose rows are kept, some partitions to a window, oldest first. Raises psycopg.Error."""
+    """Return windows over the kept partitions that have batches from `first` to `last`, at most 16 partitions each, oldest first.
+
+    Raises psycopg.Error.
+    """
     partitions = connection.execute(_KEPT, {"from_batch": first, "to_batch": last}).fetchall()
     return [
         Window(part[0][0], part[-1][1])

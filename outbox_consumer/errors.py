@@ -6,11 +6,11 @@ class ConsumerError(Exception):
 
 
 class SettingsError(ConsumerError):
-    """The options contradict what exactly once needs."""
+    """The options or the connection do not allow exactly-once consumption."""
 
 
 class TopicChangedError(ConsumerError):
-    """The topic was deleted and created again, or has lost records that the position counts on or still needs."""
+    """The topic was deleted and created again, or has lost records, below the stored position or after it."""
 
 
 class PositionError(ConsumerError):

@@ -53,7 +53,7 @@ class LaneShare:
         """Read the assignment of lanes, and take, keep and give up lanes accordingly. Raises psycopg.Error, SettingsError."""
         context, workers, me = self._context, self._workers, self._context.holder
         if workers.reap():
-            # Its last lane may have ended the epoch: the others need not wait for their next poll to begin the new one.
+            # A lane that ended here may have been the epoch's last. Other processes begin the next epoch now, not at their next poll.
             membership.wake_publishers(connection)
         self._alone_with = frozenset()
         view = membership.read_view(connection, me)
@@ -116,7 +116,7 @@ class LaneShare:
         others = {process.process_id for process in view.living} - {me}
 
         def no_answer() -> str | None:
-            # By the brokers that a lane needs first: the leaders of the progress partitions.
+            # Asks the leaders of the progress partitions, the brokers that a lane needs first.
             return self._probe.failure(
                 lambda: context.topics.ends(context.progress_topic, range(epoch.lanes), committed=True)
             )
@@ -159,7 +159,7 @@ class LaneShare:
         except SettingsError as error:
             if self._epoch is None:
                 raise
-            # More lanes than before, while it delivers: it continues with those that it can run.
+            # The lane count was raised while this process delivers: it continues with the lanes that it can run.
             _log.error("too_few_descriptors", reason=str(error))
         except KafkaException as error:
             _log.debug("descriptors_not_checked", reason=str(error))

@@ -30,8 +30,8 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Who holds which lane, at one moment. `holders`: the epoch's lanes that have work or a holder -> that holder; `ended`: its lanes that
-    have delivered all of it."""
+    """Who holds which lane, at one moment. `holders`: each lane of the epoch that has work or a holder -> its holder, or None. `ended`:
+    those lanes that have delivered all their rows of the epoch."""
 
     living: list[Process]
     epoch: Epoch | None
@@ -74,7 +74,7 @@ def claim(
 
 
 def others_delivered_s_ago(connection: psycopg.Connection[Any], epoch: Epoch, me: str) -> float | None:
-    """Return for how many seconds no other holder of a lane has delivered in this epoch, None if none ever has."""
+    """Return how many seconds ago another holder's lane last delivered in this epoch, None if none has."""
     row = connection.execute(_LEASES["others_delivered"], {"epoch": epoch.epoch, "me": me}).fetchone()
     return None if row is None else row[0]
 

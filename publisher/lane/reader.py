@@ -150,7 +150,7 @@ class LaneReader:
         if not all_fit and not rows:
             return LaneChunk([], at, asked.position.commit_id, True, None, is_large=True)
         epoch_end: int | None = None if end_of_epoch is None else end_of_epoch[0]
-        # Not beyond the batches of the statement that read the rows: the window may hold one batch more.
+        # `last` must not pass the batches that the rows' statement read: the ledger window may have one batch more.
         last = min(ahead[-1].batch_id, at.batch_id + LEDGER_WINDOW) if ahead else at.batch_id
         upper = last if epoch_end is None else min(last, epoch_end)
         if at >= Cursor(upper):
@@ -169,7 +169,10 @@ class LaneReader:
 
 
 def _check(window: list[LedgerRow], position: DeliveryPosition) -> list[LedgerRow]:
-    """Return the window's rows after the cursor's batch. Raises StoppedError if that batch is another one or a batch is missing."""
+    """Return the window's rows after the cursor's batch.
+
+    Raises StoppedError if the ledger has another batch at the cursor, or lacks one.
+    """
     at = position.cursor.batch_id
     own = window[0].commit_id if window and window[0].batch_id == at else None
     check_ledger(position, own)

@@ -161,7 +161,7 @@ def _spill(rows: Iterable[ConsumerRow], spill: Spill, seed: bytes, advance: Call
 
 
 class _Order:
-    """The outputs consumed in their turn, by ranges of offsets: one range after the other fits in memory."""
+    """The outputs that were consumed in their turn, in ranges of offsets. Each range fits in memory."""
 
     def __init__(self, folder: Path, state: AuditState) -> None:
         total = sum(
@@ -192,13 +192,13 @@ class _Order:
 
 
 class _Findings:
-    """The checks over all consumers, in words."""
+    """Collects the findings of all consumers as checks with readable examples."""
 
     def __init__(self, state: AuditState) -> None:
         self._state = state
         self.counted: dict[str, int] = {}
         self._rows = Check("consumer_rows", "Can each row of the consumer's tables be read?")
-        self._topics = Check("consumer_topics", "Is each position of the topic that exists now?")
+        self._topics = Check("consumer_topics", "Does each position belong to the topic that exists now?")
         self._deleted = Check("deleted_unconsumed", "Do the topics still have all unconsumed records?")
         self._missing = Check(
             "not_consumed", "Has the consumer consumed every delivered output below its position?"

@@ -1,7 +1,7 @@
 """Defines the fixed-size records that stand for an output of the outbox and for a record in Kafka. Pure.
 
-16 bytes of BLAKE2b stand for an outbox-id with its revision, 16 more for a record's key, value and own headers. The probability that
-two different ones of a billion have the same digest is below 10^-20.
+16 bytes of BLAKE2b stand for an outbox-id with its revision, 16 more for a record's key, value and own headers. Among a billion different
+values, the probability that any two have the same digest is below 10^-20.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Mark(IntFlag):
     EXPIRED = 4
     """Sent to offsets that the topic has deleted."""
     BOUNDARY = 8
-    """The topic may have deleted this part of the transaction that sent it."""
+    """The topic may have deleted it: it has deleted a part of the transaction that sent it, or that transaction's offsets are unknown."""
     SKIPPED = 16
     """A resume moved the lane past it without sending it."""
     REQUEUED_ELSEWHERE = 32
@@ -44,10 +44,11 @@ class Mark(IntFlag):
 
 
 class ExpectedOutput(NamedTuple):
-    """One output in the outbox: number `event` of row number `row`, by session key, of the lane in the batch. Both count from 0.
+    """One output in the outbox.
 
-    `copies`: how many records it may have, replayed ones aside: one, and one more for each resume that moved the lane back before it
-    after it was sent. If its row was parked: as many as were sent before.
+    `row`: its row's number among the lane's rows of the batch, in the order of session keys. `event`: its number in the row. Both count
+    from 0. `copies`: the most records that it may have, replayed ones aside: one, plus one for each resume that sent it again. For a
+    parked row: the number sent before it was parked.
     """
 
     identity: bytes
