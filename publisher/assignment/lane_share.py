@@ -137,7 +137,7 @@ class LaneShare:
             if reason is None:
                 _log.info("takes_lanes_again")
             else:
-                _log.warning("leaves_its_lanes_to_others", reason=reason)
+                _log.warning("does_not_take_lanes", reason=reason)
         self._health.set_withdrawal(reason, cannot_deliver=self._withdrawal.reason is not None)
         self._heartbeat.take_lanes(reason is None and not self._heartbeat.hung)
         return reason is None
