@@ -8,7 +8,7 @@ So the consumer, the publisher and the job may run during the audit.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from contract.positions import OutboxId
 from outbox_consumer.reading import ConsumerPosition
@@ -23,7 +23,7 @@ from publisher.audit.consumer.compare import (
     Visited,
 )
 from publisher.audit.consumer.rows import ConsumerRow, forgotten, is_readable, remembered
-from publisher.audit.findings import Check
+from publisher.audit.findings import Check, FindingTally
 from publisher.audit.readback.digest import NONE, ExpectedOutput, ReceivedOutput, bucket_of
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
@@ -31,6 +31,8 @@ from publisher.audit.readback.topics import Broker
 from publisher.audit.readback.unexpected import UnexpectedRecordRule
 from publisher.trace.consumers import consumer_tables, is_database
 from service.errors import SettingsError
+
+T = TypeVar("T")
 
 _OFFSETS_A_BUCKET = 250_000
 _MOST_BUCKETS = 20_000
@@ -265,24 +267,13 @@ class _Findings:
     def add(self, consumer: str, compared: ConsumerComparison) -> None:
         for name, count in compared.counted.items():
             self.counted[name] = self.counted.get(name, 0) + count
-        for copy in compared.missing.examples:
-            self._missing.examples.append(f"{consumer}: {self._of_record(copy)}")
-        for check, tally in (
-            (self._twice, compared.twice),
-            (self._undelivered, compared.undelivered),
-            (self._aside, compared.set_aside),
-        ):
-            check.examples += [f"{consumer}: {self._of_row(row)}" for row in tally.examples]
-            check.count += tally.count
-        self._missing.count += compared.missing.count
-        self._order.count += compared.disordered.count
-        self._order.examples += [
-            f"{consumer}: {self._where(visit.topic, visit.partition, visit.offset)} was consumed before a lower offset"
-            for visit in compared.disordered.examples
-        ]
+        _add(self._missing, consumer, compared.missing, self._of_record)
+        _add(self._twice, consumer, compared.twice, self._of_row)
+        _add(self._undelivered, consumer, compared.undelivered, self._of_row)
+        _add(self._order, consumer, compared.disordered, self._of_visit)
+        _add(self._aside, consumer, compared.set_aside, self._of_row)
         for (topic, partition), count in sorted(compared.behind.items()):
             self._behind.add(f"{consumer}: {self._state.topics[topic]}[{partition}]: {count} records", count)
-
         for topic, count in sorted(compared.expired.items()):
             self._expired.add(f"{consumer}: {self._state.topics[topic]}: {count} outputs", count)
 
@@ -294,6 +285,9 @@ class _Findings:
         name = self._id(row.input_partition, row.end_offset, row.output, row.revision)
         return f"{name} at {self._where(row.topic, row.partition, row.offset)}"
 
+    def _of_visit(self, visit: Visited) -> str:
+        return f"{self._where(visit.topic, visit.partition, visit.offset)} was consumed before a lower offset"
+
     def _id(self, input_partition: int, end_offset: int, output: int, revision: int) -> str:
         topic = "?" if input_partition == NONE else self._state.inputs[input_partition >> 32]
         name = OutboxId(topic, input_partition & 0xFFFFFFFF, end_offset, output)
@@ -302,3 +296,10 @@ class _Findings:
     def _where(self, topic: int, partition: int, offset: int) -> str:
         name = "another topic" if topic == UNKNOWN else self._state.topics[topic]
         return f"{name}[{partition}]@{offset}"
+
+
+def _add(check: Check, consumer: str, tally: FindingTally[T], text: Callable[[T], str]) -> None:
+    """Add a consumer's findings to a check."""
+    check.count += tally.count
+    for finding in tally.examples:
+        check.add(f"{consumer}: {text(finding)}", 0)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from devstack.databases import PostgresServer
 from devstack.kafka import KafkaServer
-from publisher.audit.findings import AuditReport
+from publisher.audit.findings import EXAMPLES, AuditReport
 from service.errors import SettingsError, UnavailableError
 from service.settings import Settings
 from tests.support.consumer.consuming import consume_there, ends_of
@@ -104,6 +104,17 @@ def test_what_is_wrong_is_found(audit: Audit, copy: str, name: str) -> None:
     report = audit(copy)
     assert failed(report) == {name: 1}
     assert words in examples(report, name)
+
+
+def test_the_findings_of_several_consumers_share_one_list_of_examples(audit: Audit, copy: str) -> None:
+    with psycopg.connect(copy) as connection:
+        connection.execute(
+            "CREATE TEMP TABLE another AS SELECT * FROM outbox_consumer_position; UPDATE another SET consumer = 'shipping';"
+            f"INSERT INTO outbox_consumer_position SELECT * FROM another; DELETE FROM {SEEN}".encode()
+        )
+    report = audit(copy)
+    assert failed(report) == {"not_consumed": 120}
+    assert len(examples(report, "not_consumed").splitlines()) == EXAMPLES
 
 
 def test_a_position_of_a_topic_that_is_gone_is_told(audit: Audit, copy: str) -> None:
