@@ -15,6 +15,7 @@ from publisher.audit.deliveries import check_deliveries, check_undelivered
 from publisher.audit.erased import check_erased
 from publisher.audit.findings import AuditReport
 from publisher.audit.ledger import check_ledger
+from publisher.audit.letters import check_letters
 from publisher.audit.parked import check_parked
 from publisher.audit.readback import readback
 from publisher.audit.readback import state as states
@@ -67,6 +68,7 @@ def audit(
         report.checks += check_deliveries(connection, scope)
         report.checks += [
             *check_parked(connection, scope),
+            *check_letters(connection),
             check_erased(connection, scope),
             check_undelivered(connection),
         ]

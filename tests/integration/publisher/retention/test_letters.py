@@ -5,8 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from publisher.audit.parked import check_parked
-from publisher.audit.scope import Limits, read_scope
+from publisher.audit.letters import check_letters
 from publisher.retention.letters import remove_letters
 from publisher.retention.plan import DropVerdict
 from publisher.retention.retention import RightsError, run_once
@@ -121,7 +120,7 @@ def test_what_was_removed_is_told_as_removed(outbox: Outbox) -> None:
         ("malformed", "open", 10, 20, 30),
     ]
     with psycopg.connect(outbox.dsn, autocommit=True) as connection:
-        checks = {check.name: check for check in check_parked(connection, read_scope(connection, Limits()))}
+        checks = {check.name: check for check in check_letters(connection)}
     assert (checks["removed_letters"].fails, checks["removed_letters"].count) == (False, 30)
     assert any("10 malformed (open), the newest of" in line for line in checks["removed_letters"].examples)
 
