@@ -13,7 +13,8 @@ from typing import NamedTuple
 from publisher.protocol.records import Header
 
 NONE = -1
-"""A partition or timestamp that the output does not name."""
+"""No value in a field of numbers: the output names no partition or time, the broker set the record's time, its revision or output number
+cannot be read, or the outbox does not know its input topic. In `content_of`: the length of None."""
 
 NOT_REPLAYED = bytes(8)
 
