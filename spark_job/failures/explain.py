@@ -21,7 +21,8 @@ from service.errors import (
     reason_of,
 )
 from spark_job.failures.client_errors import of_kafka, of_postgres
-from spark_job.failures.spark_text import EXHAUSTED, NO_THREAD, defect, explain_text
+from spark_job.failures.spark_text import EXHAUSTED, defect, explain_text
+from spark_job.outputs.lacking import lacking
 from spark_job.spark import jvm
 
 SMALLER_MAY_PASS = (BatchTooLargeError, WorkerDiedError)
@@ -68,19 +69,18 @@ def explained() -> Iterator[None]:
 
 def _without_resources(error: BaseException) -> OutboxError | None:
     """Return the error if this process itself lacked memory, a descriptor, a thread or room on a disk."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number in (errno.ENOSPC, errno.EDQUOT):
+    kind = lacking(error)
+    if kind is DiskFullError:
         return DiskFullError(
             f"the disk of this process' work files is full: {reason_of(error)}. Make room, or move them with TMPDIR"
         )
-    if isinstance(error, MemoryError) or number == errno.ENOMEM:
+    if kind is BatchTooLargeError:
         return BatchTooLargeError(
             f"this process ran out of memory: {reason_of(error)}. The next attempt takes a quarter of the events"
         )
     text = str(error)
     if (
-        number in (errno.EMFILE, errno.ENFILE, errno.EAGAIN)  # EAGAIN: fork, at the limit of processes
-        or (isinstance(error, RuntimeError) and NO_THREAD in text)
+        kind is ExhaustedError
         # libpq and librdkafka report it as text.
         or (isinstance(error, psycopg.OperationalError) and os.strerror(errno.EMFILE) in text)
         or (isinstance(error, KafkaException) and error.args[0].code() == KafkaError._CRIT_SYS_RESOURCE)

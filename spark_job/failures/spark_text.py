@@ -5,7 +5,6 @@ its own message, unless its kind is ours or the system's.
 """
 
 import builtins
-import errno
 import os
 import re
 
@@ -26,9 +25,8 @@ from service.errors import (
     WorkerCodeChangedError,
     WorkerDiedError,
 )
+from spark_job.outputs.lacking import NO_THREAD, OF_ERRNO
 
-NO_THREAD = "can't start new thread"
-"""Python's message."""
 EXHAUSTED = (
     "no descriptors or threads are left: raise the limits (ulimit -n, ulimit -u, the container's pids). The process ends, so that "
     "another one starts with none"
@@ -51,6 +49,11 @@ _OF_SYSTEM = re.compile(
     rf"|OSError: \S+: failed to map segment|RuntimeError: {NO_THREAD}$|py4j\.|pyspark\."
 )
 """Exceptions whose messages Python, Spark, Arrow and Kafka's client write."""
+
+
+def _strerrors(lacking: type[OutboxError]) -> tuple[str, ...]:
+    return tuple(os.strerror(number) for number, kind in OF_ERRNO.items() if kind is lacking)
+
 
 # (signs in Spark's text, error, what it means and how to fix it); the first match counts. The job's own errors come first: their texts may
 # quote others.
@@ -123,8 +126,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     ),
     (
         (
-            os.strerror(errno.EMFILE),
-            os.strerror(errno.ENFILE),
+            *_strerrors(ExhaustedError),
             NO_THREAD,
             "unable to create native thread",
             "unable to create new native thread",
@@ -133,7 +135,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         EXHAUSTED,
     ),
     (
-        ("No space left on device", "Disk quota exceeded"),
+        _strerrors(DiskFullError),
         DiskFullError,
         "the disk of Spark's work files is full: make room (TMPDIR or spark.local.dir in [job.spark_options] moves them)",
     ),
@@ -142,6 +144,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
             "java.lang.OutOfMemoryError",
             # Python's own, and what pyarrow makes of it
             "MemoryError",
+            *_strerrors(BatchTooLargeError),
             "spark.driver.maxResultSize",
             "Cannot grow BufferHolder",
             "exceeds the limit of 2147483647",

@@ -9,20 +9,18 @@ The last two end the attempt, and the session gets no letter: failures/ explains
 follows.
 """
 
-import errno
 import traceback
 from collections.abc import Callable, Iterable
 
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from spark_job.api import OutputEvent, Session
 from spark_job.outputs.encoding import EncodedOutputs
+from spark_job.outputs.lacking import lacking
 from spark_job.outputs.schemas import OutputSchemaRefusedError
 from spark_job.outputs.transform import Transform
 from spark_job.sessions.session import Decode, check_registry
 
 _TRACEBACK_CHARS = 8_000
-_NO_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EAGAIN}
-"""EAGAIN is fork's, where no process or thread may be added."""
 
 
 class TransformRaisedError(Exception):
@@ -62,8 +60,8 @@ def run_transform(
         raise
     except (Exception, SystemExit) as error:  # a user's transform may raise anything
         check_registry(decode)
-        if (lacking := _lacking_resource(error)) is not None:
-            raise lacking from None
+        if (of_machine := _of_machine(error)) is not None:
+            raise of_machine from None
         raise TransformRaisedError(error) from error
     return outputs
 
@@ -73,16 +71,12 @@ def failure_text(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
 
 
-def _lacking_resource(error: BaseException) -> BaseException | None:
-    """Return what was raised for lack of memory, descriptors, threads or room on a disk, even if it was wrapped; None otherwise."""
+def _of_machine(error: BaseException) -> BaseException | None:
+    """Return what was raised because the machine lacks a resource, even if it was wrapped; None otherwise."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
-        if (
-            isinstance(cause, MemoryError)
-            or (isinstance(cause, OSError) and cause.errno in _NO_RESOURCES)
-            or (isinstance(cause, RuntimeError) and cause.args == ("can't start new thread",))
-        ):
+        if lacking(cause) is not None:
             return cause
         seen.add(id(cause))
         cause = cause.__cause__ or cause.__context__

@@ -2,6 +2,7 @@
 
 import errno
 import inspect
+import os
 import traceback
 from collections import defaultdict
 
@@ -40,6 +41,7 @@ from spark_job.failures import spark_text
 from spark_job.failures.explain import explain, explained, is_of_size
 from spark_job.input import reading
 from spark_job.outputs import transform, transform_failures
+from spark_job.outputs.lacking import OF_ERRNO
 from spark_job.outputs.transform_failures import TransformRaisedError, TransformStoppedError
 from spark_job.spark import jvm
 from spark_job.supervisor.attempts import passes_by_itself
@@ -588,6 +590,14 @@ def test_no_failure_is_of_size_but_want_of_room_and_deaths(case: str) -> None:
     """An outage of a registry, Kafka or Postgres makes no batch smaller."""
     raised, kind, *_ = FAILURES[case]
     assert is_of_size(explain(raised)) == (kind in (BatchTooLargeError, WorkerDiedError, DiskFullError))
+
+
+@pytest.mark.guarantee(118)
+@pytest.mark.parametrize("number", OF_ERRNO, ids=errno.errorcode.get)
+def test_what_the_machine_lacks_is_the_same_error_from_a_task_and_from_this_process(number: int) -> None:
+    raised = OSError(number, os.strerror(number))
+    in_task = in_worker(f"{type(raised).__name__}: {raised}")
+    assert type(explain(in_task)) is type(explain(raised)) is OF_ERRNO[number]
 
 
 def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
