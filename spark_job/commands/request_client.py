@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -28,6 +28,10 @@ class NotDoneError(OutboxError):
     """The running job could not do what was asked, and continues as before."""
 
     exit_code = 5
+
+
+class AnsweredError(OutboxError):
+    """The command was interrupted, but the job had answered already."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +65,11 @@ def ask(
 
     Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason; UnavailableError when
     it died before it answered, when another run took its place, or when it has not answered within `timeout_s`: then the request was
-    taken back, and nothing was done.
+    taken back, and nothing was done. An interrupted command withdraws its request; AnsweredError if it has an answer.
     """
     request_id = requests.ask(connection, run_id, kind, arguments)
-    try:
+    with _withdrawn_on_error(connection, request_id):
         state, lost = _wait(connection, request_id, kind, run_id, timeout_s, waiting)
-    except BaseException:
-        with contextlib.suppress(
-            psycopg.Error
-        ):  # then it is unknown, and the message says that Postgres failed
-            requests.withdraw(connection, request_id)
-        raise
     if state.outcome == "refused":
         raise NotDoneError(f"the job continues as before: {state.answer}")
     if state.outcome == "done":
@@ -79,6 +77,21 @@ def ask(
     if kind == "stop" and state.owner_run_id is None:
         return None
     raise UnavailableError(f"run {run_id} {lost}. Nothing was done; run the command again.")
+
+
+@contextlib.contextmanager
+def _withdrawn_on_error(connection: Connection, request_id: int) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        # If Postgres fails, it is unknown whether the request was carried out, and the message says that Postgres failed.
+        with contextlib.suppress(psycopg.Error):
+            if not requests.withdraw(connection, request_id) and isinstance(error, KeyboardInterrupt):
+                answer = requests.outcome(connection, request_id)
+                assert answer is not None, "an answer is final"
+                text = f"interrupted, but the job has already answered: {answer.outcome}: {answer.text}"
+                raise AnsweredError(text) from None
+        raise
 
 
 def _wait(
@@ -130,21 +143,17 @@ def ask_between_attempts(
     """Ask a process whose last run failed to stop instead of starting again; return its answer.
 
     Return None if there was no answer within `patience_s`, or if a run owns the outbox by then; the request is withdrawn. Raises
-    NotDoneError with the job's reason.
+    NotDoneError with the job's reason; AnsweredError as `ask`.
     """
     request_id = requests.ask(connection, run_id, "stop", arguments)
     began = time.monotonic()
-    try:
+    with _withdrawn_on_error(connection, request_id):
         while (state := _read(connection, request_id)).outcome is None:
             over = time.monotonic() - began > patience_s or living_owner(connection, settings) is not None
             if over and requests.withdraw(connection, request_id):
                 return None
             waiting(time.monotonic() - began)
             time.sleep(_POLL_S)
-    except BaseException:
-        with contextlib.suppress(psycopg.Error):
-            requests.withdraw(connection, request_id)
-        raise
     if state.outcome == "refused":
         raise NotDoneError(f"the job continues as before: {state.answer}")
     return state.answer or ""

@@ -12,7 +12,7 @@ from service.commands.output import console, print_json
 from service.errors import SettingsError
 from service.settings import load_settings
 from spark_job.commands import request_client
-from spark_job.commands.common import Timeout, outbox, progress, writer_lock
+from spark_job.commands.common import Timeout, errors, outbox, progress, writer_lock
 from spark_job.ledger import runs, savepoints
 from spark_job.ledger.savepoints import Savepoint
 
@@ -69,6 +69,9 @@ def stop(
                     timeout_s=timeout,
                     waiting=show,
                 )
+                if answer is not None:
+                    # Shown even if the command is interrupted, or gives up, while the process ends.
+                    errors.print(f"the job has {answer}")
                 left = max(1.0, timeout - (time.monotonic() - began))
                 request_client.wait_for_end(connection, owner.run_id, timeout_s=left, waiting=show)
             stopped = answer is not None

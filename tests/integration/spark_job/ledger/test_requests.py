@@ -1,15 +1,17 @@
 """A command asks the running job: whatever becomes of the job, the command says what was done."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from db.connection import Connection
 from service.errors import UnavailableError
 from service.settings import JobSettings
+from spark_job.cli import app
 from spark_job.commands import request_client
 from spark_job.ledger import ownership, requests
 from spark_job.ledger.requests import JobRequest
@@ -143,6 +145,66 @@ def test_a_run_that_was_to_stop_and_ended_by_itself_is_no_error(connection: Conn
     ownership.give_back(job.connection, job.run_id)
     found.end()
     assert (found.answer, found.error) == (None, None)
+
+
+def ask_running(connection: Connection, job: Job, waiting: Callable[[float], None]) -> None:
+    request_client.ask(connection, job.run_id, "stop", {}, timeout_s=TIMEOUT_S, waiting=waiting)
+
+
+def ask_between_attempts(connection: Connection, job: Job, waiting: Callable[[float], None]) -> None:
+    ownership.give_back(job.connection, job.run_id)
+    request_client.ask_between_attempts(
+        connection, job.run_id, {}, settings=SETTINGS, patience_s=TIMEOUT_S, waiting=waiting
+    )
+
+
+@pytest.mark.parametrize("ask", [ask_running, ask_between_attempts])
+def test_an_interrupted_command_withdraws_its_request(
+    connection: Connection, job: Job, ask: Callable[..., None]
+) -> None:
+    def interrupt(_waited_s: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(connection, job, interrupt)
+    assert requests.pending(job.connection, job.run_id) is None
+
+
+@pytest.mark.guarantee(126)
+@pytest.mark.parametrize("ask", [ask_running, ask_between_attempts])
+def test_a_command_interrupted_after_the_answer_reports_the_answer(
+    connection: Connection, job: Job, ask: Callable[..., None]
+) -> None:
+    def interrupt(_waited_s: float) -> None:
+        requests.answer(job.connection, job.asked().request_id, "done", "stopped")
+        raise KeyboardInterrupt
+
+    with pytest.raises(
+        request_client.AnsweredError, match="interrupted, but the job has already answered: done: stopped"
+    ):
+        ask(connection, job, interrupt)
+
+
+@pytest.mark.guarantee(126)
+def test_a_stop_interrupted_while_the_process_ends_has_shown_the_answer(
+    database: str, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTBOX_POSTGRES__DSN", database)
+
+    def interrupt(*_: object, **_kept: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(request_client, "wait_for_end", interrupt)
+
+    def answer() -> None:
+        requests.answer(job.connection, job.asked().request_id, "done", "stopped between two batches")
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    result = CliRunner().invoke(app, ["stop"])
+    answering.join(TIMEOUT_S)
+    assert result.exit_code != 0
+    assert "the job has stopped between two batches" in result.stderr
 
 
 def test_a_job_in_a_long_batch_is_waited_for_as_long_as_asked(connection: Connection, job: Job) -> None:
