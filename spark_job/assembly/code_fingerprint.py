@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 
 @cache
 def task_code_fingerprint() -> str:
-    """Return a hash of the source files on which a task's work depends."""
+    """Return a hash of the source files on which a task's results depend."""
     digest = hashlib.sha256()
     for module in _modules():
         digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
@@ -25,8 +25,9 @@ def _modules() -> Iterator[Traversable]:
     for module in ("api.py", "models.py"):
         yield files("spark_job") / module
     yield from _below(files("service") / "formats")
-    yield files("service") / "kafka" / "record_headers.py"
-    yield files("contract") / "session_keys.py"
+    for module in ("reading.py", "record_headers.py"):
+        yield files("service") / "kafka" / module
+    yield from _below(files("contract"))
 
 
 def _below(folder: Traversable) -> Iterator[Traversable]:

@@ -2,16 +2,12 @@
 
 import importlib.util
 import os
-import shutil
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from service.errors import SettingsError
-from spark_job.assembly import code_fingerprint
-from spark_job.assembly.code_fingerprint import task_code_fingerprint
 from spark_job.outputs import transform
 from spark_job.outputs.settings import TransformOf
 from spark_job.outputs.transform import CodeChangedError
@@ -130,35 +126,3 @@ def test_a_worker_takes_the_transform_that_the_run_began_with_and_refuses_an_edi
         CodeChangedError, match=f"{name} was edited or replaced while the job runs.*Start the job again"
     ):
         transform.load_for_run(then)
-
-
-def test_the_fingerprint_of_a_tasks_code_is_one_of_all_its_modules_and_of_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy = tmp_path / "copy"
-    folders = ("input", "sessions", "outputs", "assembly")
-    for folder in folders:
-        shutil.copytree(Path(str(files("spark_job"))) / folder, copy / folder)
-    shutil.copytree(Path(str(files("service"))) / "formats", copy / "formats")
-    for package, name in (
-        ("spark_job", "api.py"),
-        ("spark_job", "models.py"),
-        ("service", "kafka/record_headers.py"),
-        ("contract", "session_keys.py"),
-    ):
-        (copy / name).parent.mkdir(exist_ok=True)
-        shutil.copy(Path(str(files(package))) / name, copy / name)
-    monkeypatch.setattr(code_fingerprint, "files", lambda _package: copy)
-    of_copy = task_code_fingerprint.__wrapped__
-    assert of_copy() == task_code_fingerprint()
-    (copy / "sessions" / "notes.txt").write_text("no code")
-    assert of_copy() == task_code_fingerprint()
-    for module in (
-        *copy.glob("*.py"),
-        *(copy / "kafka").glob("*.py"),
-        *(each for folder in (*folders, "formats") for each in (copy / folder).rglob("*.py")),
-    ):
-        before = module.read_bytes()
-        module.write_bytes(before + b"# edited\n")
-        assert of_copy() != task_code_fingerprint(), module.name
-        module.write_bytes(before)
