@@ -89,12 +89,14 @@ class Complaints:
         told = error.args[0]
         if not is_own(told):
             return error
-        if self.refusal is not None:
-            return KafkaException(self.refusal)
-        if self._unreachable is None or told.code() != KafkaError._TIMED_OUT:
+        # Read once: another thread may `forget`.
+        refusal, unreachable = self.refusal, self._unreachable
+        if refusal is not None:
+            return KafkaException(refusal)
+        if unreachable is None or told.code() != KafkaError._TIMED_OUT:
             return error
         # Keep the code, and add which broker cannot be reached and the name that it advertises.
-        return KafkaException(KafkaError(told.code(), f"{told.str()}: {self._unreachable.str()}"))
+        return KafkaException(KafkaError(told.code(), f"{told.str()}: {unreachable.str()}"))
 
 
 class _Held(Generic[C]):
@@ -271,12 +273,13 @@ class RenewableClient(Generic[C]):
         if error is None or not is_own(error):
             held.failing_since = None
             held.complaints.forget()
-            if held.replaces is not None:
-                _log.info("kafka_client_renewed", reason=held.replaces)
-                held.replaces = None
+            replaces, held.replaces = held.replaces, None
+            if replaces is not None:
+                _log.info("kafka_client_renewed", reason=replaces)
             return
-        held.failing_since = min(began, held.failing_since or began)
-        lasts = time.monotonic() - held.failing_since >= self._lasts_s
+        # An answer to another thread's request may reset the attribute.
+        held.failing_since = since = min(began, held.failing_since or began)
+        lasts = time.monotonic() - since >= self._lasts_s
         if lasts or held.complaints.refusal is not None:
             self._drop(held.client, error)
 

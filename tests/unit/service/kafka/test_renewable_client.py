@@ -281,6 +281,42 @@ def test_an_answer_that_one_topic_is_missing_leaves_the_others_their_answers() -
     assert len(clients.made) == 1
 
 
+def test_another_threads_answer_while_a_failure_is_noted_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients = Clients(lasts_s=60)
+    monotonic = time.monotonic
+
+    def after_an_answer() -> float:
+        monkeypatch.setattr(renewable_client.time, "monotonic", monotonic)
+        clients.held.ask(lambda _client: None)
+        return monotonic()
+
+    def request(_client: FakeClient) -> None:
+        monkeypatch.setattr(renewable_client.time, "monotonic", after_an_answer)
+        raise TIMED_OUT
+
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        clients.held.ask(request)
+
+
+class Forgetting(Complaints):
+    """Has forgotten each error as soon as it was read, as after another thread's answer."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if value is not None and name in ("refusal", "_unreachable"):
+            self.forget()
+        return value
+
+
+@pytest.mark.parametrize("code", [KafkaError._AUTHENTICATION, KafkaError._TRANSPORT])
+def test_another_threads_answer_while_a_failure_is_explained_breaks_nothing(code: int) -> None:
+    complaints = Forgetting()
+    complaints(KafkaError(code, "why"))
+    assert complaints.explain(TIMED_OUT).args[0].str().endswith("why")
+
+
 def test_many_threads_that_fail_together_make_one_client() -> None:
     clients = Clients(lasts_s=0)
     together = threading.Barrier(8)
