@@ -42,7 +42,7 @@ def _section(section: type[Section]) -> dict[str, Any]:
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a key's schema without titles, null, and the formats that only forms know."""
+    """Return a key's schema without titles, null, and the formats `password` and `path`, which mean nothing in a TOML editor."""
     options = [_plain(each) for each in found.get("anyOf", ()) if each.get("type") != "null"]
     kept = {
         name: value

@@ -44,7 +44,7 @@ class Table:
         self._numbers = [True] * len(self.columns)
 
     def add(self, *cells: Cell, note: str = "", block: str = "") -> None:
-        """Add a row. Below it `note`, prose that a terminal wraps, and `block`, a verbatim value, are printed indented."""
+        """Add a row. `note` (prose, wrapped on a terminal) and `block` (verbatim) are printed below it, indented."""
         for index, cell in enumerate(cells):
             self._numbers[index] &= cell is None or isinstance(cell, int)
         texts = [_text(cell) for cell in cells]
@@ -100,7 +100,7 @@ def print_fields(out: Console, fields: Iterable[tuple[str, Cell]]) -> None:
     width = max((len(name) for name, _ in found), default=0)
     for name, value in found:
         first, *rest = _wrapped(value.plain, out, width + len(_GAP))
-        # A style of a part of the value is kept only if nothing is wrapped.
+        # Wrapping loses a style that covers only part of the value.
         shown = Text(first, value.style) if rest else value
         out.print(Text(f"{name:<{width}}{_GAP}").append_text(shown))
         for line in rest:

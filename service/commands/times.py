@@ -15,13 +15,13 @@ SINCE = "30m, 12h or 1d12h ago, or a time (ISO 8601, UTC unless it says otherwis
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Either a time, or an age in seconds by the clock of Postgres."""
+    """Either a time, or an age in seconds. SQL counts the age back from Postgres' clock, `here` from this host's."""
 
     at: datetime | None = None
     age_s: float | None = None
 
     def here(self) -> datetime:
-        """Return the time; an age counts back from this host's clock. Raises SettingsError if that is too long ago."""
+        """Return the time; of an age, by this host's clock. Raises SettingsError if that is too long ago."""
         if self.at is not None:
             return self.at
         try:

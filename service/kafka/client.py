@@ -28,7 +28,7 @@ _FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
 # librdkafka takes an administrative client for a producer, which by default would create the topics that it asks for.
 _ONLY_ASKS = {"allow.auto.create.topics": False}
 
-# librdkafka's name of a broker that it knows by its id: the address that brokers give, not one of bootstrap_servers.
+# librdkafka names a broker whose id it knows by the address that the brokers advertise, which may not be in bootstrap_servers.
 _OTHER_BROKER = re.compile(r"(?P<address>[^\s/]+:\d+)/\d+:")
 
 UNAUTHENTICATED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}

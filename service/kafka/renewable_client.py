@@ -70,7 +70,7 @@ class Complaints:
             self._unreachable = error
 
     def login_refused(self) -> KafkaError | None:
-        """Return the refusal of the credentials, None without one: waiting is useless then."""
+        """Return the refusal of the credentials, after which waiting is useless; None without one."""
         refusal = self.refusal
         return refusal if refusal is not None and refusal.code() == KafkaError._AUTHENTICATION else None
 
@@ -133,7 +133,9 @@ class RenewableClient(Generic[C]):
     """Holds one client at a time. Thread-safe."""
 
     def __init__(self, make: Callable[[Complaints], C], lasts_s: float = LASTS_S) -> None:
-        """`make` returns a client that reports its errors to the complaints. Calls it for the first client, and raises what it raises."""
+        """`make` returns a client that reports its errors to the complaints. It is called here once, for the first client; its errors are
+        raised.
+        """
         self._make = make
         self._lasts_s = lasts_s
         self._lock = threading.Lock()
@@ -155,7 +157,7 @@ class RenewableClient(Generic[C]):
     ) -> "dict[K, Answer[T]]":
         """Return the brokers' answers to an administrative request. `check` raises KafkaException if one of them is not a broker's answer.
 
-        Raises KafkaException, as `ask`, without an answer; also when `give_up` returns True (_TIMED_OUT).
+        Raises KafkaException, as `ask` does, if there is no answer; with _TIMED_OUT when `give_up` returns True.
         """
 
         def wait(held: _Held[C]) -> "dict[K, Answer[T]]":
@@ -180,8 +182,8 @@ class RenewableClient(Generic[C]):
     ) -> "dict[K, Answer[T]]":
         """Do as `answers`, for a request that may be sent twice. `request` gets the seconds that it may wait.
 
-        A request that librdkafka hands to a connection just as its broker dies stays there until its timeout. So no request waits longer
-        than a failing client is kept: another client may send the next one.
+        A request that librdkafka hands to a connection just as its broker dies stays there until its timeout. So each request waits at
+        most `lasts_s`, after which a failing client is dropped, and another client may send the next request.
         """
 
         def ask(wait_s: float) -> "dict[K, Answer[T]]":
@@ -229,7 +231,7 @@ class RenewableClient(Generic[C]):
     def _ask_again(
         self, timeout_s: float, ask: "Callable[[float], dict[K, Answer[T]]]", give_up: Callable[[], bool]
     ) -> "dict[K, Answer[T]]":
-        """Call `ask` with the seconds that it may wait, at most LASTS_S, until it has waited for `timeout_s` in all."""
+        """Call `ask` with the seconds that it may wait, at most `_lasts_s`, until it has waited for `timeout_s` in all."""
         left_s = timeout_s
         while True:
             wait_s = min(left_s, self._lasts_s)
@@ -253,7 +255,7 @@ class RenewableClient(Generic[C]):
             self._note(held, told, began)
             if told is error.args[0]:
                 raise
-            # Held by no variable: its traceback refers to this frame, and such a cycle would keep the dropped client.
+            # No variable may hold this exception: its traceback refers to this frame, and the cycle would keep the dropped client alive.
             raise KafkaException(told) from error
         self._note(held, None, began)
         return found

@@ -53,8 +53,8 @@ def existing_topics(
     """Describe those of the topics that exist.
 
     A topic is missing if the controller says so. A client without the right to ask the controller takes a topic as missing if the brokers
-    have not known it for `missing_s`. Raises KafkaException, also if the controller may have a topic that the brokers still do not know
-    after `missing_s`, or when `give_up` returns True.
+    have not known it for `missing_s`. Raises KafkaException; also if, after `missing_s`, the brokers do not know a topic that the
+    controller has not called missing, or when `give_up` returns True.
     """
     deadline = time.monotonic() + missing_s
     while True:
@@ -210,7 +210,7 @@ def _is_missing(
 ) -> bool:
     """Return whether a topic unknown to the brokers does not exist: the controller validates a creation of it.
 
-    `late`: returned if the client has no right to ask.
+    `late`: the answer for a client without the right to ask the controller.
     """
     new = NewTopic(topic, num_partitions=1, replication_factor=1)
     checked = admin.answers_within(

@@ -1,4 +1,4 @@
-"""How a process manages its memory, set once at its start. Other C libraries than glibc are left as they are."""
+"""How a process manages its memory. Other C libraries than glibc are left as they are."""
 
 import ctypes
 import gc

@@ -34,7 +34,7 @@ POINTS = {
     "task.during_rebuild": "task: in the middle of a rebuild",
     "task.after_rebuild": "task: the open sessions are rebuilt",
     "task.after_assembly": "task: a partition is assembled and transformed; its open sessions are not cached yet",
-    "task.during_cache": "task: the events of the open sessions are cached, their table is not",
+    "task.during_cache": "task: segments and chunks are written; the `.sessions` file that names them is not",
     "task.after_cache": "task: the open sessions are cached",
     "query.after_action": "after Spark's action",
     "sink.before_transaction": "before the batch's transaction",

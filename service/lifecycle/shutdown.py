@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks for an orderly end, the second forces it, and so does an end that takes too long."""
+"""SIGTERM and SIGINT: the first asks for an orderly end, the second forces it."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ LONGEST_END_S = 30.0
 def stop_on_signals(stop: threading.Event, longest_end_s: float = LONGEST_END_S) -> Iterator[None]:
     """Set `stop` at the first signal; exit with 128 + signal at the second, or `longest_end_s` later. Main thread only.
 
-    A thread waits for the signals. A handler could run while its own thread holds the lock that setting an event needs.
+    A thread, not a handler, waits for the signals: a handler could interrupt its thread while that holds the event's lock.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     done = threading.Event()

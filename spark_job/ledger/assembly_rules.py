@@ -50,7 +50,9 @@ def has_newer_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
-    """Return stored rules as a task applies them. Settings added by later versions get their defaults."""
+    """Return stored rules as a task applies them. Settings added by later versions get their defaults; without
+    `max_open_bytes` there is no limit.
+    """
     known = {name: value for name, value in assembly.items() if name in SessionSettings.model_fields}
     session = SessionSettings(**known)
     schema_id = assembly.get("schema_id", "payload")

@@ -2,6 +2,7 @@
 
 Resolved by the start, in its transaction, and stored with the generation before anything is read: whatever is in the outbox was read from
 there. A start that dies before its commit leaves nothing, and the next one resolves again.
+Partitions added later: ledger/position.py.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """Resolve the dead letters that a later output covers, in the transaction that stores the output.
 
-Only a reissue judges the events of an earlier generation's letters again. For every other generation `Horizon` is empty, and no batch
-makes a query. A letter of the reissue itself resolves the older one as it is inserted (copy_rows.py, `insert_letters`).
+Only a reissue judges the events of an earlier generation's letters again. In every other generation `Horizon` has only letters that are
+younger than a session open at the start, and a batch makes a query only for a session that old. A letter of the reissue itself resolves
+the older one as it is inserted (copy_rows.py, `insert_letters`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,7 @@
 """Whether another attempt follows a failed one, and with which plan. `restart_strategy` decides when.
 
-service/errors.py has each error's exit code and `may_pass`; failures/explain.py chooses the error.
+service/errors.py has each error's exit code and `may_pass`; failures/explain.py chooses the error, db/refused.py that of a connection that
+Postgres refuses.
 """
 
 import re
