@@ -65,7 +65,8 @@ def existing_topics(
         if not lagging:
             return found
         if late or give_up():
-            text = f"a broker does not know {', '.join(map(repr, lagging))}; the controller may"
+            unknown_names = ", ".join(map(repr, lagging))
+            text = f"the brokers do not know {unknown_names} yet, but the controller does not report a missing topic"
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, text))
         time.sleep(_POLL_S)
 

@@ -218,7 +218,7 @@ class JobSettings(Section):
     async_progress: bool = True
     """Keep Spark's own log of batches in memory; `false`: two small files a batch."""
     max_row_bytes: int = Field(default=67_108_864, ge=1_024, le=536_870_912)
-    """Most bytes of output values of one session, and of one outbox row."""
+    """Most bytes of one session's outputs as encoded, and of one outbox row."""
     master: LoggedAddress = "local[*]"
     """Spark master, where `spark-job` starts Spark itself."""
     driver_memory: str = Field(default="4g", pattern=r"^\d+[mg]$")

@@ -167,7 +167,7 @@ def _value(value: object, index: int) -> bytes | None:
                 f"output {index}: its value cannot be written as JSON: {error}"
             ) from error
     raise InvalidOutputError(
-        f"output {index}: its value is {type(value).__name__}, not bytes, a JSON object or None"
+        f"output {index}: its value is {type(value).__name__}, not bytes, a JSON object or array, or None"
     )
 
 

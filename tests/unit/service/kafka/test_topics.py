@@ -12,7 +12,7 @@ from publisher.kafka.topics import Topics
 from service.errors import UnavailableError
 from service.kafka.client import admin_client
 from service.kafka.renewable_client import RenewableClient
-from service.kafka.topics import topic_configs
+from service.kafka.topics import existing_topics, topic_configs
 from service.settings import KafkaSettings
 from spark_job.input.topics import InputTopics, KafkaInput
 from tests.support.servers.nameless_broker import NamelessBroker
@@ -75,6 +75,33 @@ def test_the_settings_of_many_topics_take_few_requests() -> None:
     found: Any = topic_configs(RenewableClient(lambda _: client), names, 5.0)
     assert found == {name: {"name": name} for name in names}
     assert client.asked_about == [500, 500, 200]
+
+
+class LaggingBrokers:
+    """Brokers that do not know a topic yet, and a controller that has it."""
+
+    def poll(self, _timeout: float, /) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def describe_topics(self, wanted: Any, **_: Any) -> "dict[str, Future[Any]]":
+        return {name: failed(KafkaError.UNKNOWN_TOPIC_OR_PART) for name in wanted.topic_names}
+
+    def create_topics(self, new: list[Any], **_: Any) -> "dict[str, Future[Any]]":
+        return {each.topic: failed(KafkaError.TOPIC_ALREADY_EXISTS) for each in new}
+
+
+def failed(code: int) -> "Future[Any]":
+    future: Future[Any] = Future()
+    future.set_exception(KafkaException(KafkaError(code)))
+    return future
+
+
+def test_a_topic_that_the_brokers_do_not_know_yet_is_not_taken_as_missing() -> None:
+    admin: Any = RenewableClient(lambda _: LaggingBrokers())
+    said = "the brokers do not know 'new' yet, but the controller does not report a missing topic"
+    with pytest.raises(KafkaException, match=said):
+        existing_topics(admin, ["new"], 5.0, missing_s=0.0)
 
 
 def test_a_cluster_that_cannot_be_reached_fills_no_log(

@@ -59,7 +59,7 @@ def test_timestamps_are_milliseconds() -> None:
         (OutputEvent("no spaces", b""), "'no spaces' is not a topic name"),
         (OutputEvent("..", b""), "is not a topic name"),
         (OutputEvent("t" * 250, b""), "is not a topic name"),
-        (OutputEvent("t", "text"), "its value is str"),  # type: ignore[arg-type]
+        (OutputEvent("t", "text"), "its value is str, not bytes, a JSON object or array, or None"),  # type: ignore[arg-type]
         (OutputEvent("t", {"x": {1, 2}}), "cannot be written as JSON"),
         (OutputEvent("t", b"", key=3), "its key is int"),  # type: ignore[arg-type]
         (OutputEvent("t", b"", key="\ud800"), "its key is not valid Unicode"),
