@@ -13,7 +13,7 @@ from spark_job.assembly.record_readers import DirectReader, SparkRecords
 from spark_job.assembly.task import AssemblyTask
 from spark_job.failures.spark_text import is_said
 from spark_job.input.columns import RecordColumns
-from spark_job.spark.task_options import without_secrets
+from spark_job.spark.task_secrets import without_secrets
 from spark_job.stream.arrow_map import ArrowMap
 
 log = structlog.get_logger()

@@ -22,7 +22,7 @@ from spark_job.sessions.errors import DamagedStateError
 from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed_batch import BatchRange
-from spark_job.spark.task_options import SparkTask
+from spark_job.spark.task_secrets import SparkTask
 from spark_job.stream import action
 from spark_job.stream.batches import BatchSteps, RunContext
 from spark_job.stream.endings import Interruption, QueryEnding, State

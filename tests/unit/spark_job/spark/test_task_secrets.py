@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_job.assembly.task import AssemblyTask
-from spark_job.spark.task_options import without_secrets
+from spark_job.spark.task_secrets import without_secrets
 from tests.support.histories.tasks import task_settings
 
 
