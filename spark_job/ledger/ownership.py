@@ -34,7 +34,6 @@ class Owner:
     pid: int | None
     backend_pid: int | None
     started_at: datetime | None
-    heartbeat_at: datetime | None
     heartbeat_age_s: float | None
     backend_lives: bool
     held_back_since: datetime | None

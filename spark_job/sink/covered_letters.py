@@ -39,9 +39,6 @@ class Horizon:
         rows = connection.execute(_LETTERS["horizon"], parameters).fetchall()
         return cls({TopicPartition(topic_id, partition): first for topic_id, partition, first in rows})
 
-    def __bool__(self) -> bool:
-        return bool(self._first_offsets)
-
     def keys(self, sessions: Iterable[SessionRow]) -> list[str]:
         """Return the keys of the sessions that may cover a letter."""
         if not self._first_offsets:

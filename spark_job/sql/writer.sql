@@ -5,7 +5,7 @@ SELECT outbox.lock_writer()
 
 -- name: read
 SELECT
-    w.run_id, w.host, w.pid, w.backend_pid, w.started_at, w.heartbeat_at, w.held_back_since, w.held_back_because,
+    w.run_id, w.host, w.pid, w.backend_pid, w.started_at, w.held_back_since, w.held_back_because,
     extract(epoch FROM clock_timestamp() - w.heartbeat_at)::float8 AS heartbeat_age_s,
     EXISTS (
         SELECT FROM pg_stat_activity a

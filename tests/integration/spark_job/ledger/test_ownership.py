@@ -86,9 +86,10 @@ def test_a_batch_in_progress_does_not_hold_up_the_heartbeat(database: str, conne
                 health=JobHealth(),
             ),
         ):
-            first = ownership.read_owner(observer).heartbeat_at
+            heartbeat = "SELECT heartbeat_at FROM outbox.writer"
+            first = observer.execute(heartbeat).fetchone()
             wait_until(
-                lambda: ownership.read_owner(observer).heartbeat_at != first,
+                lambda: observer.execute(heartbeat).fetchone() != first,
                 "a heartbeat while the writer lock is held",
                 10,
             )

@@ -32,7 +32,7 @@ def test_what_a_run_says_keeps_the_settings_that_it_names(capsys: pytest.Capture
             "explanation": "[fresh]",
         }
     )
-    owner = Owner(UUID(int=1), "vm", 7, 8, NOW, NOW, 0.1, True, NOW, HELD)
+    owner = Owner(UUID(int=1), "vm", 7, 8, NOW, 0.1, True, NOW, HELD)
     status.print_status(console(), JobStatus(owner, True, None, {}, run, rates=[]))
     said = capsys.readouterr().out
     assert all(text in said for text in (HELD, BEFORE, ENDED, "[fresh]"))
