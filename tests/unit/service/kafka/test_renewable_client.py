@@ -288,12 +288,12 @@ def test_another_threads_answer_while_a_failure_is_noted_breaks_nothing(
     monotonic = time.monotonic
 
     def after_an_answer() -> float:
-        monkeypatch.setattr(renewable_client.time, "monotonic", monotonic)
+        monkeypatch.setattr(time, "monotonic", monotonic)
         clients.held.ask(lambda _client: None)
         return monotonic()
 
     def request(_client: FakeClient) -> None:
-        monkeypatch.setattr(renewable_client.time, "monotonic", after_an_answer)
+        monkeypatch.setattr(time, "monotonic", after_an_answer)
         raise TIMED_OUT
 
     with pytest.raises(KafkaException, match="_TIMED_OUT"):
