@@ -29,6 +29,7 @@ from tests.support.outbox.letters import (
     unended,
     with_letters,
 )
+from tests.support.queries import query
 from tests.support.sink.batches import P0, P1, SinkRun, letter, session, still_open
 from tests.support.sink.written import one
 from tests.support.waiting import wait_until
@@ -114,7 +115,7 @@ def test_a_retry_writes_the_row_that_the_sink_would_have_written(
 
 def test_outputs_go_to_the_lanes_of_the_current_epoch(connection: Connection, database: str) -> None:
     with_letters(connection, *(failed(f"key-{n}", 10 * n) for n in range(9)))
-    connection.execute("INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 64)")
+    query(database, "INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 64)")
     retry(connection, database)
     assert one(connection, "SELECT max(lane) > 4 FROM outbox.session_output")
 
