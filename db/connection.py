@@ -16,7 +16,7 @@ from service.kafka.transport import name_unprotected_postgres
 from service.lifecycle.tracebacks import release_frames
 from service.logins.postgres import by_login
 from service.settings import PostgresSettings
-from service.settings.dsn import PLAIN_MODES, is_remote, libpq_options
+from service.settings.dsn import PLAIN_MODES, is_remote, libpq_options, ssl_mode
 
 _SESSION = queries("db", "session")
 
@@ -99,7 +99,7 @@ def _no_clear_password(settings: PostgresSettings) -> dict[str, Any]:
     if "service" in conninfo_to_dict(settings.dsn.get_secret_value()):
         return {}
     options = libpq_options(settings.dsn)
-    is_plain = is_remote(options) and options.get("sslmode", "prefer") in PLAIN_MODES
+    is_plain = is_remote(options) and ssl_mode(options) in PLAIN_MODES
     if not is_plain or "require_auth" in options or psycopg.pq.version() < _REQUIRES_AUTH:
         return {}
     return {"require_auth": NO_CLEAR_PASSWORD}

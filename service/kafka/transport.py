@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from service.logins.options import unverified_by
 from service.settings import KafkaSettings, SchemaRegistrySettings, Settings
-from service.settings.dsn import PLAIN_MODES, address, dsn_from, is_local, is_remote, libpq_options
+from service.settings.dsn import PLAIN_MODES, address, dsn_from, is_local, is_remote, libpq_options, ssl_mode
 
 _log = structlog.get_logger()
 
@@ -190,12 +190,11 @@ def _kafka_client(options: Mapping[str, object]) -> str | None:
 
 
 def _postgres(login: SecretStr, options: Mapping[str, str]) -> Iterator[Unprotected]:
-    mode = options.get("sslmode", "prefer")
+    mode = ssl_mode(options)
     if is_remote(options):
         if mode in PLAIN_MODES:
             yield "Postgres", address(login), f"{_PLAIN} (sslmode={mode})"
-        # With the system's authorities libpq accepts only verify-full.
-        elif mode != "verify-full" and options.get("sslrootcert") != "system":
-            # libpq checks the certificate if an authority is set.
-            is_checked = mode == "verify-ca" or "sslrootcert" in options
+        elif mode != "verify-full":
+            # With `require` libpq checks the certificate only if there is such a file.
+            is_checked = mode == "verify-ca" or os.path.exists(options.get("sslrootcert", ""))
             yield "Postgres", address(login), f"{_UNNAMED if is_checked else _UNVERIFIED} (sslmode={mode})"

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from service.errors import SettingsError, UnavailableError
 from service.logins import aws, azure, google, plugin, shown
 from service.settings import PostgresSettings
-from service.settings.dsn import PLAIN_MODES, is_remote, libpq_options
+from service.settings.dsn import is_remote, libpq_options, ssl_mode
 
 _OWN: Mapping[str, Callable[[str, int, str], str]] = {
     "aws-rds": aws.postgres_password,
@@ -39,12 +39,12 @@ def by_login(settings: PostgresSettings) -> dict[str, Any]:
         raise SettingsError(
             f"[postgres] login = {settings.login!r} needs a dsn with one host and a user: the password is theirs"
         )
-    mode = options.get("sslmode", "prefer")
-    # With an authority libpq compares the certificate.
-    if is_remote(options) and (mode in PLAIN_MODES or (mode == "require" and "sslrootcert" not in options)):
+    mode = ssl_mode(options)
+    # `require` verifies nothing if the file of sslrootcert is missing; a public authority certifies any name for `verify-ca`.
+    if is_remote(options) and mode != "verify-full":
         raise SettingsError(
-            f"[postgres] login = {settings.login!r} needs TLS that verifies the server, because it receives the password in clear: "
-            f"sslmode={mode} does not. Say sslmode=verify-full and sslrootcert in the dsn"
+            f"[postgres] login = {settings.login!r} needs TLS that verifies the server and its name, because it receives the password in "
+            f"clear: sslmode={mode} does not. Say sslmode=verify-full and sslrootcert in the dsn"
         )
     try:
         made: str = plugin("postgres", settings.login, _OWN)(host, int(options.get("port", 5432)), user)

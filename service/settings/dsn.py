@@ -13,11 +13,13 @@ from typing import Annotated
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import Conninfo
+from psycopg.pq import Conninfo, version
 from pydantic import AfterValidator, SecretStr
 
 _URI = re.compile(r"postgres(?:ql)?://(.*)", re.DOTALL)
 _PORT = re.compile(r"\d*")
+# The first libpq for which `sslrootcert=system` is no file.
+_KNOWS_SYSTEM = 160_000
 _HIDDEN = "(its text is not shown: it may be secret)"
 _ENCODE = f"percent-encode user name and password: @ is %40, / is %2F, : is %3A, % is %25 {_HIDDEN}"
 
@@ -95,6 +97,13 @@ def secrets_in(options: Mapping[str, object]) -> list[str]:
     secret = {option.keyword.decode() for option in Conninfo.get_defaults() if option.dispchar == b"*"}
     # libpq marks no keys as secret; with the client's anybody logs in, with the server's anybody answers.
     return sorted((secret | {"scram_client_key", "scram_server_key"}) & options.keys())
+
+
+def ssl_mode(options: Mapping[str, str]) -> str:
+    """Return the `sslmode` that libpq uses for such options: with the system's authorities it accepts only verify-full."""
+    if options.get("sslrootcert") == "system" and version() >= _KNOWS_SYSTEM:
+        return "verify-full"
+    return options.get("sslmode", "prefer")
 
 
 def is_remote(options: Mapping[str, str]) -> bool:
