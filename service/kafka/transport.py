@@ -184,7 +184,7 @@ def _host_and_port(url: str) -> str:
 
 
 def _kafka_client(options: Mapping[str, object]) -> str | None:
-    if str(options.get("security.protocol", "plaintext")).lower() not in ("ssl", "sasl_ssl"):
+    if str(options.get("security.protocol", "plaintext")).strip().lower() not in ("ssl", "sasl_ssl"):
         return _PLAIN
     return None if unverified_by(options) is None else _UNVERIFIED
 

@@ -43,7 +43,8 @@ def require_protected(options: Mapping[str, object], section: str) -> None:
 
 def unverified_by(options: Mapping[str, object]) -> str | None:
     """Return the option by which a client does not verify the broker; None: it does."""
-    return next((name for name in _VERIFYING if str(options.get(name, "on")).lower() in _NO), None)
+    # librdkafka skips spaces before a value.
+    return next((name for name in _VERIFYING if str(options.get(name, "on")).strip().lower() in _NO), None)
 
 
 def named_login(options: Mapping[str, object]) -> str | None:

@@ -74,6 +74,7 @@ def test_one_line_sets_tls_and_sasl_of_both_clients() -> None:
         (UNVERIFIED, "enable.ssl.certificate.verification = False: .* ssl.ca.location"),
         (UNNAMED, "ssl.endpoint.identification.algorithm = '': .* ssl.ca.location"),
         ({"ssl.endpoint.identification.algorithm": "none"}, "= 'none': "),
+        ({"ssl.endpoint.identification.algorithm": " none"}, "= ' none': "),
     ],
 )
 def test_options_that_contradict_it_are_refused(options: dict[str, Any], named: str) -> None:
