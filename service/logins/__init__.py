@@ -47,7 +47,7 @@ def missing(extra: str, error: ImportError) -> SettingsError:
     return SettingsError(f'this login needs {error.name or error}: pip install "spark-outbox[{extra}]"')
 
 
-def shown(error: Exception) -> str:
+def shown(error: BaseException) -> str:
     """Return the first line of what a plugin raised."""
     return f"{type(error).__name__}: {error}".splitlines()[0][:_SHOWN_CHARS]
 

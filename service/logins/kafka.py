@@ -116,9 +116,9 @@ class TokenSource:
         try:
             made = KafkaToken(*plugin("kafka", self._login, _OWN)(self._servers))
             is_usable = made.value.isprintable() and made.expires_at > now
-        except SettingsError:
+        except (SettingsError, KeyboardInterrupt, GeneratorExit):
             raise
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything
             # Its frames may hold a token.
             raise LoginFailedError(f"{NO_TOKEN}{self._login!r} gave no token: {shown(error)}") from None
         if not is_usable:

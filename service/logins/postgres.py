@@ -50,9 +50,9 @@ def by_login(settings: PostgresSettings) -> dict[str, Any]:
         made: str = plugin("postgres", settings.login, _OWN)(host, int(options.get("port", 5432)), user)
         if not isinstance(made, str) or not made:
             raise TypeError("no text")
-    except SettingsError:
+    except (SettingsError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+    except BaseException as error:  # noqa: BLE001 - a plugin may raise anything
         # Its frames may hold a password.
         raise UnavailableError(
             f"Postgres at {settings.address()} cannot be used: [postgres] login = {settings.login!r} gave no password: {shown(error)}"

@@ -37,7 +37,9 @@ def load(name: str) -> Transform:
     _look_in_working_directory(module_name.partition(".")[0])
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise anything while it is imported
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # a user's module may raise anything while it is imported
         raise SettingsError(
             f"[transform] function = {name!r}: importing {module_name} failed: {type(error).__name__}: {error}. "
             "Run from the folder that holds it, under a name that no installed module has, or install it."

@@ -1,6 +1,6 @@
 """Run the transform on one session, and decide who is at fault if it raises.
 
-- The session: any exception, SystemExit included, and outputs that cannot be stored. It becomes a dead letter `transform_failed`, or with
+- The session: any exception, also one that is no `Exception` (SystemExit, a panic of Rust), and outputs that cannot be stored. It becomes a dead letter `transform_failed`, or with
   `[transform] on_error = "stop"` it ends the job (assembly/task.py).
 - A schema registry that refuses or does not answer, even if the transform caught the error.
 - The machine, if it lacks memory, descriptors, threads or room on a disk, even if the transform wrapped the error.
@@ -33,7 +33,9 @@ class TransformRaisedError(Exception):
     def __str__(self) -> str:
         try:
             text = str(self.cause)
-        except Exception:  # noqa: BLE001 - the text of a user's class may raise anything, too
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:  # noqa: BLE001 - the text of a user's class may raise anything, too
             text = "<exception str() failed>"  # Python's words in a traceback
         return f"{type(self.cause).__name__}: {text}"
 
@@ -56,9 +58,15 @@ def run_transform(
     try:
         outputs = encode(transform(session))
         check_registry(decode)
-    except (RegistryAwayError, RegistryRefusedError, OutputSchemaRefusedError):
+    except (
+        RegistryAwayError,
+        RegistryRefusedError,
+        OutputSchemaRefusedError,
+        KeyboardInterrupt,
+        GeneratorExit,
+    ):
         raise
-    except (Exception, SystemExit) as error:  # a user's transform may raise anything
+    except BaseException as error:  # a user's transform may raise anything
         check_registry(decode)
         if (of_machine := _of_machine(error)) is not None:
             raise of_machine from None

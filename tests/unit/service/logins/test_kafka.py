@@ -188,11 +188,14 @@ def test_a_failure_that_is_kept_keeps_no_frame_of_the_plugin(
     assert len(alive) == 0
 
 
-def test_an_endpoint_that_is_away_is_a_server_that_does_not_answer(plugin: Any) -> None:
-    plugin.failure = OSError("no route")
+@pytest.mark.parametrize("kind", [OSError, type("PanicException", (BaseException,), {})])
+def test_an_endpoint_that_is_away_is_a_server_that_does_not_answer(
+    plugin: Any, kind: type[BaseException]
+) -> None:
+    plugin.failure = kind("no route")
     kafka = settings(plugin)
     for ask in (lambda: admin_client(kafka), lambda: check_options(kafka, 60_000)):
-        with pytest.raises(UnavailableError, match="gave no token: OSError: no route") as raised:
+        with pytest.raises(UnavailableError, match=f"gave no token: {kind.__name__}: no route") as raised:
             ask()
         assert isinstance(raised.value, LoginFailedError)
         assert raised.value.__suppress_context__

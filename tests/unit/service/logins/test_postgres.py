@@ -19,6 +19,13 @@ FAILS = """
 def password(host, port, user):
     raise TimeoutError("no answer\\nsecond line")
 """
+PANICS = """
+class PanicException(BaseException):
+    pass
+
+def password(host, port, user):
+    raise PanicException("no answer\\nsecond line")
+"""
 REMOTE = "postgresql://me@db.example:6543/outbox"
 
 
@@ -28,9 +35,10 @@ def settings(dsn: str, login: str = "made") -> PostgresSettings:
 
 @pytest.fixture(autouse=True)
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of them."""
+    """Three of them."""
     install_plugin(tmp_path, MADE, "made", "postgres", "password")
     install_plugin(tmp_path, FAILS, "fails", "postgres", "password")
+    install_plugin(tmp_path, PANICS, "panics", "postgres", "password")
     monkeypatch.syspath_prepend(tmp_path)
 
 
@@ -73,18 +81,21 @@ def test_a_dsn_with_no_host_or_several_is_refused(dsn: str) -> None:
         by_login(settings(dsn))
 
 
-def test_a_login_that_fails_is_a_server_that_does_not_answer() -> None:
-    wanted = r"Postgres at db\.example:6543/outbox .* gave no password: TimeoutError: no answer$"
+@pytest.mark.parametrize(("login", "kind"), [("fails", "TimeoutError"), ("panics", "PanicException")])
+def test_a_login_that_fails_is_a_server_that_does_not_answer(login: str, kind: str) -> None:
+    wanted = rf"Postgres at db\.example:6543/outbox .* gave no password: {kind}: no answer$"
     with (
         pytest.raises(UnavailableError, match=wanted) as raised,
-        connect(settings(f"{REMOTE}?sslmode=verify-full", "fails"), "test"),
+        connect(settings(f"{REMOTE}?sslmode=verify-full", login), "test"),
     ):
         pass
     assert raised.value.__suppress_context__
 
 
 def test_an_unknown_login_names_those_that_there_are() -> None:
-    with pytest.raises(SettingsError, match="'aws-rds', 'azure', 'fails', 'google-cloud-sql', 'made'"):
+    with pytest.raises(
+        SettingsError, match="'aws-rds', 'azure', 'fails', 'google-cloud-sql', 'made', 'panics'"
+    ):
         by_login(settings(f"{REMOTE}?sslmode=verify-full", "aws"))
 
 

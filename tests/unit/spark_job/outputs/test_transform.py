@@ -22,6 +22,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def good(session): return []\ndef none(): return []\nasync def later(s): ...\nnumber = 3\n"
     )
     (tmp_path / f"{name}_broken.py").write_text("raise RuntimeError('no licence')\n")
+    (tmp_path / f"{name}_exits.py").write_text("raise SystemExit('no licence')\n")
     return name
 
 
@@ -93,6 +94,7 @@ def test_where_others_may_write_an_installed_transform_runs_and_nothing_is_taken
     [
         ("_absent:f", "importing .* failed: ModuleNotFoundError"),
         ("_broken:f", "RuntimeError: no licence"),
+        ("_exits:f", "SystemExit: no licence"),
         (":absent", r"user_\w+\.py\) has no function 'absent'"),
         (":number", "has no function 'number'"),
         (":none", "cannot be called with one session"),

@@ -1,5 +1,6 @@
 """What a transform raises is the session's fault, unless the machine or a schema registry is at fault."""
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -23,11 +24,15 @@ class AwayError(Exception):
     """A user's own class."""
 
 
+class PanicException(BaseException):  # noqa: N818 - the name in pyo3_runtime
+    """Of an extension in Rust."""
+
+
 class TextlessError(RuntimeError):
     """A user's own class, whose text needs what nobody has set."""
 
     def __str__(self) -> str:
-        raise AttributeError("reason")
+        raise PanicException("reason")
 
 
 class Away(dict[int, WriterSchema | UnusableSchema]):
@@ -44,7 +49,15 @@ def run(
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("no price"), SystemExit(3), AwayError("gone"), OSError(2, "no file")]
+    "error",
+    [
+        ValueError("no price"),
+        SystemExit(3),
+        PanicException("no char boundary"),
+        CancelledError("x"),
+        AwayError("gone"),
+        OSError(2, "no file"),
+    ],
 )
 def test_the_session_is_at_fault_for_what_its_transform_raises(error: BaseException) -> None:
     def transform(_: Session) -> Iterator[OutputEvent]:
@@ -71,6 +84,15 @@ def test_the_session_is_at_fault_for_outputs_that_cannot_be_stored() -> None:
     with pytest.raises(TransformRaisedError, match="2000 outputs have") as raised:
         run(lambda _: [OutputEvent("t", b"x")] * 2_000)
     assert isinstance(raised.value.cause, InvalidOutputError)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
+def test_an_interrupt_is_no_fault_of_the_session(kind: type[BaseException]) -> None:
+    def transform(_: Session) -> list[OutputEvent]:
+        raise kind
+
+    with pytest.raises(kind):
+        run(transform)
 
 
 def test_an_error_that_hides_a_want_of_memory_is_raised_as_that() -> None:
