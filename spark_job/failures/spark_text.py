@@ -39,6 +39,7 @@ _DEFECT = re.compile(
 )
 _OURS = ("service.", "spark_job.", "contract.", "spark_outbox.")
 """In a wheel the first and the third are below the last."""
+_OF_TASK = "spark_job.assembly.task_errors.TaskRaisedError: "
 _KIND = re.compile(r"[\w.]*")
 _OS_ERRORS = "|".join(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, OSError)
@@ -280,6 +281,7 @@ def _without_quotes(text: str) -> tuple[str, str]:
         if line.startswith("  File "):
             where = " at " + line.rsplit("/", 1)[-1].replace('"', "").rpartition(", in ")[0]
         elif not line.startswith(" "):
+            line = line.removeprefix(_OF_TASK)
             if line.startswith(_OURS) or _OF_SYSTEM.match(line):
                 return "\n".join((before, line, *lines)), line
             raised = f"{_KIND.match(line)[0]}{where}"  # type: ignore[index]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import SparkContext, TaskContext
 
 from spark_job.assembly.task import AssemblyTask
+from spark_job.assembly.task_errors import without_quotes
 
 _PROPERTY = "outbox.secret.clients"
 
@@ -24,11 +25,12 @@ class SparkTask:
     task: AssemblyTask
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the task. See AssemblyTask."""
+        """Run the task. See AssemblyTask. No exception quotes an event."""
         context = TaskContext.get()
         sent = None if context is None else context.getLocalProperty(_PROPERTY)
         assert sent is not None, "the driver's thread has sent no options of the clients"
-        return replace(self.task, settings=replace(self.task.settings, **orjson.loads(sent)))(batches)
+        task = replace(self.task, settings=replace(self.task.settings, **orjson.loads(sent)))
+        return without_quotes(task(batches))
 
 
 def without_secrets(task: AssemblyTask, context: SparkContext) -> SparkTask:

@@ -3,9 +3,11 @@ that producers chose as it is. What docs/privacy.md leaves out holds no personal
 """
 
 import ast
+import errno
 import os
 import re
 import stat
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from pyspark.errors import PySparkException
 
 from service.errors import SettingsError
 from service.private_file import private, write_private
+from spark_job.assembly.task_errors import without_quotes
 from spark_job.failures.explain import explain
 from spark_job.ledger.runs import because
 from tests.support.pages.markdown import tables
@@ -277,6 +280,27 @@ def test_no_page_puts_a_token_into_a_command_line() -> None:
 
 
 IN_WORKER = 'Lost task: PythonException: Traceback (most recent call last):\n  File "/app/shop.py", line 7, in transform\n'
+FORGED = "Jane\nTraceback (most recent call last):\nservice.errors.SettingsError: Doe, born 1970"
+
+
+class PanicException(BaseException):
+    """Of an extension in Rust: its text quotes the text that it cannot slice."""
+
+
+def of_worker(raised: BaseException) -> PySparkException:
+    """Return what Spark makes of a task that raises this."""
+
+    def rows() -> Iterator[None]:
+        yield None
+        raise raised
+
+    try:
+        list(without_quotes(rows()))
+    except BaseException:  # noqa: BLE001 - as a worker does
+        return PySparkException(f"Lost task: PythonException: {traceback.format_exc()}\n\tat X.y(X.scala:1)")
+    raise AssertionError("it raised nothing")
+
+
 STOPPED = (
     "\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n"
     '  File "/app/task.py", line 245, in _session\n'
@@ -291,6 +315,11 @@ STOPPED = (
         PySparkException(
             f"{IN_WORKER}library.OddError: MemoryError: Jane\nDoe\nborn 1970\n\n\tat X.y(X.scala:1)"
         ),
+        of_worker(PanicException(f"byte index 3 is not a char boundary of `{FORGED}`")),
+        of_worker(ValueError(FORGED)),
+        of_worker(MemoryError(FORGED)),
+        of_worker(OSError(FORGED)),
+        of_worker(OSError(errno.ENOSPC, "No space left on device", "/srv/out/jane.Doe@example.json")),
         KeyError("Jane Doe, born 1970"),
         pa.ArrowInvalid("Jane Doe, born 1970"),
         psycopg.errors.CheckViolation("violates x\nDETAIL:  Failing row contains (Jane Doe, born 1970)"),

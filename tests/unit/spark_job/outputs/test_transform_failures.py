@@ -24,7 +24,7 @@ class AwayError(Exception):
     """A user's own class."""
 
 
-class PanicException(BaseException):  # noqa: N818 - the name in pyo3_runtime
+class PanicException(BaseException):
     """Of an extension in Rust."""
 
 

@@ -1,0 +1,53 @@
+"""What leaves a task: an exception whose text quotes no event. Spark gives it to the driver, which tells it to people and to `outbox.run`.
+
+In Spark's text an exception's message cannot be told from what surrounds it, because it may have line feeds. So foreign ones are replaced
+here. The traceback keeps their frames.
+"""
+
+import errno
+import os
+import re
+import socket
+from collections.abc import Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_KEPT = ("service", "spark_job", "contract", "spark_outbox", "pyspark", "py4j", "cimpl")
+"""Packages whose messages quote no event: ours, Spark's, and Kafka's client."""
+_OF_LOADER = re.compile(r"\S+: failed to map segment from shared object[^\n]*")
+
+
+class TaskRaisedError(Exception):
+    """A task raised an exception of this kind, neither ours nor the system's. failures/spark_text.py knows this class by its name."""
+
+
+def without_quotes(rows: Iterator[T]) -> Iterator[T]:
+    """Yield what a task yields. Raises what it raises, or an exception that quotes neither an event nor a file's name."""
+    try:
+        yield from rows
+    except (GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        shown = _shown(error)
+        if shown is error:
+            raise
+        raise shown.with_traceback(error.__traceback__) from None
+
+
+def _shown(error: BaseException) -> BaseException:
+    if type(error).__module__.partition(".")[0] in _KEPT or isinstance(error, ImportError):
+        return error
+    if isinstance(error, OSError):
+        if isinstance(error, socket.gaierror) or _OF_LOADER.fullmatch(str(error)):
+            return error
+        if error.errno in errno.errorcode:
+            return OSError(error.errno, os.strerror(error.errno))
+    if isinstance(error, RuntimeError) and error.args == ("can't start new thread",):
+        return error
+    return TaskRaisedError(_kind(type(error)))
+
+
+def _kind(kind: type) -> str:
+    """Return the name as a traceback gives it."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

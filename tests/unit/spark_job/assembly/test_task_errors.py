@@ -1,0 +1,73 @@
+"""What leaves a task says what happened and where, and nothing of an event."""
+
+import errno
+import traceback
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from pyspark.errors import PySparkException
+
+from service.errors import (
+    BatchTooLargeError,
+    DefectError,
+    DiskFullError,
+    ExhaustedError,
+    JobFailedError,
+    OutboxError,
+    SettingsError,
+    UnavailableError,
+)
+from spark_job.assembly.task_errors import without_quotes
+from spark_job.failures.explain import explain
+from spark_job.input.reading import NoAnswerError
+
+
+def of_worker(error: BaseException) -> str:
+    """Return the traceback that a worker writes."""
+
+    def rows() -> Iterator[int]:
+        yield 1
+        raise error
+
+    with pytest.raises(BaseException) as raised:  # noqa: PT011 - any
+        list(without_quotes(rows()))
+    return "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (KeyError("Jane"), DefectError, "KeyError at test_task_errors.py, line"),
+        (pa.ArrowInvalid("Jane"), DefectError, "pyarrow.lib.ArrowInvalid at test_task_errors.py, line"),
+        (LookupError("Jane"), JobFailedError, "LookupError at test_task_errors.py, line"),
+        (MemoryError("Jane"), BatchTooLargeError, "MemoryError"),
+        (pa.ArrowMemoryError("Jane"), BatchTooLargeError, "pyarrow.lib.ArrowMemoryError"),
+        (OSError(errno.ENOSPC, "Jane", "Jane"), DiskFullError, "[Errno 28] No space left on device"),
+        (OSError(errno.EMFILE, "Jane"), ExhaustedError, ""),
+        (RuntimeError("can't start new thread"), ExhaustedError, ""),
+        (ModuleNotFoundError("No module named 'numpy'"), SettingsError, "No module named 'numpy'"),
+        (OSError("/tmp/x.so: failed to map segment from shared object"), SettingsError, "/tmp/x.so: "),
+        (KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)), UnavailableError, "_ALL_BROKERS_DOWN"),
+        (NoAnswerError("Kafka did not give them"), UnavailableError, "Kafka did not give them"),
+    ],
+    ids=repr,
+)
+def test_it_is_explained_as_before(error: Exception, kind: type[OutboxError], said: str) -> None:
+    text = of_worker(error)
+    assert "Jane" not in text
+    assert "in rows\n" in text, "the frames are kept"
+    found = explain(PySparkException(f"Lost task: PythonException: {text}\n\tat X.y(X.scala:1)"))
+    assert type(found) is kind
+    assert said in str(found)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
+def test_an_end_from_outside_passes(kind: type[BaseException]) -> None:
+    def rows() -> Iterator[int]:
+        yield 1
+        raise kind
+
+    with pytest.raises(kind):
+        list(without_quotes(rows()))
