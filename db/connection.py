@@ -77,6 +77,8 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> Con
             raise
     except psycopg.Error as error:
         release_frames(error)
+        if not _names_service(settings):
+            name_unprotected_postgres(settings.dsn, libpq_options(settings.dsn))
         if _is_missing(settings, error, login):
             raise DatabaseMissingError(
                 f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct "
@@ -96,13 +98,17 @@ def _no_clear_password(settings: PostgresSettings) -> dict[str, Any]:
 
     A DSN with sslmode=require or more, with a `require_auth` of its own, or that names a connection service gets none.
     """
-    if "service" in conninfo_to_dict(settings.dsn.get_secret_value()):
+    if _names_service(settings):
         return {}
     options = libpq_options(settings.dsn)
     is_plain = is_remote(options) and ssl_mode(options) in PLAIN_MODES
     if not is_plain or "require_auth" in options or psycopg.pq.version() < _REQUIRES_AUTH:
         return {}
     return {"require_auth": NO_CLEAR_PASSWORD}
+
+
+def _names_service(settings: PostgresSettings) -> bool:
+    return "service" in conninfo_to_dict(settings.dsn.get_secret_value())
 
 
 def _of_tls(settings: PostgresSettings, error: psycopg.Error) -> str:

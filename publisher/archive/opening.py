@@ -15,6 +15,7 @@ from publisher.archive.folder import ArchiveFolder
 from publisher.archive.manifest import Origin
 from publisher.archive.owner import require_owner
 from service.errors import SchemaError, SettingsError, UnavailableError
+from service.kafka.transport import name_unprotected_archive
 from service.settings import RetentionSettings
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def open_archive(
         raise SettingsError(
             "[retention] archive (OUTBOX_RETENTION__ARCHIVE) is not set here: name the archive, file:///FOLDER or s3://BUCKET/PREFIX"
         )
+    name_unprotected_archive(settings)
     with extra_for("the archive cannot be used"):
         from publisher.archive.archive import Archive
     row = connection.execute(_ARCHIVE["identity"]).fetchone()

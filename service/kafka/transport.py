@@ -15,7 +15,7 @@ import structlog
 from pydantic import SecretStr
 
 from service.logins.options import unverified_by
-from service.settings import KafkaSettings, SchemaRegistrySettings, Settings
+from service.settings import KafkaSettings, RetentionSettings, SchemaRegistrySettings, Settings
 from service.settings.dsn import PLAIN_MODES, address, dsn_from, is_local, is_remote, libpq_options, ssl_mode
 
 _log = structlog.get_logger()
@@ -49,6 +49,16 @@ def name_unprotected(settings: Settings) -> None:
 def name_unprotected_kafka(kafka: KafkaSettings) -> None:
     """Log the cluster if it is reached by such a connection."""
     _name_each(_kafka(kafka))
+
+
+def name_unprotected_registry(registry: SchemaRegistrySettings) -> None:
+    """Log the registry if it is reached by such a connection."""
+    _name_each(_registry(registry))
+
+
+def name_unprotected_archive(retention: RetentionSettings) -> None:
+    """Log the archive if it is reached by such a connection."""
+    _name_each(_archive(retention))
 
 
 def name_unprotected_postgres(dsn: SecretStr, options: Mapping[str, str]) -> None:
@@ -85,9 +95,7 @@ def unprotected(settings: Settings) -> Iterator[Unprotected]:
         if login is not None:
             yield from _postgres(login, libpq_options(login))
     yield from _registry(settings.schema_registry)
-    archive = settings.retention.archive_endpoint or ""
-    if _is_plain(archive):
-        yield "the archive", archive, _PLAIN
+    yield from _archive(settings.retention)
     collector = settings.tracing.endpoint or ""
     if _is_plain(collector):
         yield "the collector of spans", _host_and_port(collector), _PLAIN
@@ -155,6 +163,12 @@ def _registry(registry: SchemaRegistrySettings) -> Iterator[Unprotected]:
     yield from _token_endpoint(
         "the schema registry's token endpoint", str(options.get(_REGISTRY_TOKEN_ENDPOINT, ""))
     )
+
+
+def _archive(retention: RetentionSettings) -> Iterator[Unprotected]:
+    endpoint = retention.archive_endpoint or ""
+    if _is_plain(endpoint):
+        yield "the archive", endpoint, _PLAIN
 
 
 def _token_endpoint(server: str, url: str) -> Iterator[Unprotected]:

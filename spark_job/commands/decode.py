@@ -10,6 +10,7 @@ from service.errors import RefusedError, SettingsError, UnavailableError
 from service.formats.registry.schemas import schemas_of
 from service.formats.values import readable
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
+from service.kafka.transport import name_unprotected_registry
 from service.printable import printable, printable_json
 from service.settings import load_settings
 
@@ -25,9 +26,11 @@ def decode(
 
     A value that cannot be decoded is printed as it is; the command then exits with 1.
     """
-    options = load_settings(config).schema_registry.client()
+    registry = load_settings(config).schema_registry
+    options = registry.client()
     if not options:
         raise SettingsError("[schema_registry] url is not set: it says where the schemas are")
+    name_unprotected_registry(registry)
     failed = False
     try:
         schemas = schemas_of(options)

@@ -145,6 +145,9 @@ def _decoder(settings: Settings, of: str) -> Callable[[bytes], str | None] | Non
     from service.formats.registry.schemas import schemas_of
     from service.formats.values import readable
     from service.formats.writer import RegistryAwayError, RegistryRefusedError
+    from service.kafka.transport import name_unprotected_registry
+
+    name_unprotected_registry(settings.schema_registry)
 
     def shown_as(value: bytes) -> str | None:
         try:

@@ -26,6 +26,7 @@ from db.windows import Window
 from service.errors import RefusedError, SettingsError, UnavailableError
 from service.formats.registry.schemas import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
+from service.kafka.transport import name_unprotected_registry
 from service.settings import Settings
 from spark_job.assembly.refused_ids import NOTHING_REFUSED
 from spark_job.assembly.schemas import RegistryBudget, judged
@@ -81,6 +82,7 @@ class Retry:
         self._run_id = uuid4()
         self._assemblies: dict[int, AssemblySettings] = {}
         self._registry = settings.schema_registry.client()
+        name_unprotected_registry(settings.schema_registry)
         rules = OutputSchemaRules(
             settings.schema_registry.auto_register, settings.schema_registry.subject_name_strategy
         )

@@ -15,6 +15,7 @@ from service.errors import OutboxError, RefusedError, SettingsError, Unavailable
 from service.formats.registry.schemas import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError
 from service.kafka.reading import NamedPartition
+from service.kafka.transport import name_unprotected_registry
 from service.settings import SessionSettings, Settings, load_settings
 from spark_job.input.offsets import Offsets
 from spark_job.input.reading import NoAnswerError, RecordsGoneError
@@ -81,6 +82,7 @@ def try_transform(
 def runner_of(settings: Settings, function: transform.Transform) -> TransformRunner:
     """Return the runner of a transform. It reads schemas from the registry, and registers none."""
     registry = settings.schema_registry
+    name_unprotected_registry(registry)
     rules = OutputSchemaRules(False, registry.subject_name_strategy)  # the registry is only read
     schemas = schemas_of(registry.client()) if settings.source.has_schemas else {}
     return TransformRunner(function, settings, schemas, output_encoder(registry.client(), rules))

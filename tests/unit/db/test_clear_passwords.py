@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from db.connection import connect
 from service.errors import CredentialsRefusedError, UnavailableError
@@ -75,3 +76,11 @@ def test_a_server_of_this_machine_and_whoever_is_named_may_ask(
         pass
     impostor.end()
     assert PASSWORD.encode() in impostor.told
+
+
+def test_a_server_that_gives_no_connection_is_named_if_it_is_reached_unprotected(impostor: Impostor) -> None:
+    dsn = SecretStr(f"host=0.0.0.0 port={impostor.port} user=u password={PASSWORD} dbname=d sslmode=prefer")
+    with capture_logs() as logged, pytest.raises(UnavailableError):
+        connect(PostgresSettings(dsn=dsn), "test")
+    assert [(line["event"], line["server"]) for line in logged] == [("connection_unprotected", "Postgres")]
+    assert PASSWORD not in str(logged)

@@ -7,9 +7,10 @@ from uuid import UUID
 
 import pytest
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from publisher.archive.opening import open_archive
-from service.errors import SettingsError
+from service.errors import SchemaError, SettingsError
 from service.settings import RetentionSettings
 
 _UUID = UUID(int=7)
@@ -39,6 +40,15 @@ def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "publisher.archive.archive", None)
     with pytest.raises(SettingsError, match=r"pip install 'spark-outbox\[archive\]'"):
         open_archive(connection(), RetentionSettings(archive=f"file://{tmp_path}"), writing=False)
+
+
+def test_one_that_is_reached_without_tls_is_named() -> None:
+    unreadable = Mock()
+    unreadable.execute.return_value.fetchone.return_value = None
+    settings = RetentionSettings(archive="s3://bucket/prefix", archive_endpoint="http://store.example:9000")
+    with capture_logs() as logged, pytest.raises(SchemaError):
+        open_archive(unreadable, settings, writing=False)
+    assert [(line["event"], line["server"]) for line in logged] == [("connection_unprotected", "the archive")]
 
 
 def test_without_the_setting_it_is_named() -> None:

@@ -1,12 +1,25 @@
 """With a schema registry: events are read by it, outputs are encoded by it, and nothing is registered whatever the settings say."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from unittest.mock import Mock
 
 import pytest
+import typer
+from structlog.testing import capture_logs
 
-from service.settings import SchemaRegistrySettings, SessionSettings, Settings, SourceSettings
+from service.settings import (
+    SchemaRegistrySettings,
+    SessionSettings,
+    Settings,
+    SourceSettings,
+    TransformSettings,
+)
 from spark_job import OutputEvent, Session, WithSchema
+from spark_job.commands.decode import decode
+from spark_job.dead_letters import cli as dead_letters
+from spark_job.dead_letters.retry import Retry
 from spark_job.outputs.schemas import OutputSchemaRefusedError
 from spark_job.testing import TransformRun
 from spark_job.testing.records import Record, table_of
@@ -63,3 +76,25 @@ def test_a_schema_that_is_not_registered_is_named_and_not_registered(server: Reg
     assert [
         each for each in server.asked if "totals-value/versions" in each and each.startswith("POST")
     ] == []
+
+
+@pytest.mark.parametrize("ask", ["try", "decode", "show", "retry"])
+def test_every_command_names_one_that_is_reached_without_tls(
+    ask: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(
+        schema_registry=SchemaRegistrySettings(url="http://registry.example:8081"),
+        transform=TransformSettings(function=f"{__name__}:transform"),
+    )
+    monkeypatch.setattr("spark_job.commands.decode.load_settings", lambda _config: settings)
+    asking: dict[str, Callable[[], object]] = {
+        "try": lambda: runner_of(settings, transform),
+        "decode": lambda: decode(["no value"]),
+        "show": lambda: dead_letters._decoder(settings, "avro"),
+        "retry": lambda: Retry(Mock(), settings),
+    }
+    with capture_logs() as logged, suppress(typer.Exit):
+        asking[ask]()
+    assert [(line["event"], line["server"]) for line in logged] == [
+        ("connection_unprotected", "the schema registry")
+    ]
