@@ -20,8 +20,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from db.connection import connect
 from db.migrate import explain, upgrade
-from service.errors import OutboxError, SchemaError
+from service.errors import OutboxError, SchemaError, SettingsError
 from service.settings import PostgresSettings, load_settings
+from service.settings.dsn import secrets_in
 
 HEADER = "-- What `outbox-migrate up` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.\n\n"
 
@@ -35,10 +36,16 @@ _FRAME = re.compile(r"^--\n-- PostgreSQL database dump( complete)?\n--\n", re.MU
 
 
 def dump(dsn: str) -> str:
-    """Return the normalised text of the schema `outbox` in the database at `dsn`. Raises SchemaError when pg_dump refuses."""
+    """Return the normalised text of the schema `outbox` in the database at `dsn`. Raises SchemaError when pg_dump refuses, SettingsError for a DSN
+    with secrets other than the password.
+    """
     target: dict[str, Any] = dict(conninfo_to_dict(dsn))
     # The password through the environment: a command line can be read by everybody on the machine.
     environment = os.environ | ({"PGPASSWORD": str(target.pop("password"))} if target.get("password") else {})
+    if secrets := secrets_in(target):
+        raise SettingsError(
+            f"[postgres] dsn has {secrets[0]}, which other users of this machine would see on pg_dump's command line: leave it out"
+        )
     command = [
         pg_dump(),
         "--schema-only",
