@@ -36,8 +36,9 @@ _FRAME = re.compile(r"^--\n-- PostgreSQL database dump( complete)?\n--\n", re.MU
 
 
 def dump(dsn: str) -> str:
-    """Return the normalised text of the schema `outbox` in the database at `dsn`. Raises SchemaError when pg_dump refuses, SettingsError for a DSN
-    with secrets other than the password.
+    """Return the normalised text of the schema `outbox` in the database at `dsn`.
+
+    Raises SchemaError when pg_dump refuses, SettingsError for a DSN with another secret than the password.
     """
     target: dict[str, Any] = dict(conninfo_to_dict(dsn))
     # The password through the environment: a command line can be read by everybody on the machine.
