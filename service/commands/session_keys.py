@@ -13,7 +13,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:
     """Return the session keys of `--key` and `--keys-file`, each once; None if neither was given. Raises SettingsError.
 
-    A file named `.jsonl` has a JSON string on each line, any other file a key as it is.
+    A file named `.jsonl`, in any case, has a JSON string on each line, any other file a key as it is.
     """
     found = list(keys)
     if file is None and not found:
@@ -23,7 +23,7 @@ def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:
             text = file.read_bytes().decode()  # read_text makes a line feed of each carriage return
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"--keys-file {str(file)!r} cannot be read: {error}") from error
-        found += (_json_strings if file.suffix == _JSON else _lines)(text, file)
+        found += (_json_strings if _is_json(file) else _lines)(text, file)
     unique = tuple(sorted({key for key in found if key}))
     if not unique:
         raise SettingsError("--key and --keys-file name no session key: name one on each line")
@@ -37,13 +37,29 @@ def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:
 
 
 def is_line(key: str) -> bool:
-    """Whether a line of a file can hold the key as it is."""
-    return "\n" not in key and "\r" not in key and not key.startswith(_BYTE_ORDER_MARK)
+    """Whether a line of a file can hold the key as it is, and nobody would take the line for JSON."""
+    return (
+        not _is_json_string(key)
+        and "\n" not in key
+        and "\r" not in key
+        and not key.startswith(_BYTE_ORDER_MARK)
+    )
 
 
 def file_text(keys: Iterable[str], file: Path) -> str:
     """Return the text of a `--keys-file` of this name."""
-    return "".join(f"{json.dumps(key) if file.suffix == _JSON else key}\n" for key in keys)
+    return "".join(f"{json.dumps(key) if _is_json(file) else key}\n" for key in keys)
+
+
+def _is_json(file: Path) -> bool:
+    return file.suffix.lower() == _JSON
+
+
+def _is_json_string(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), str)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _lines(text: str, file: Path) -> list[str]:
@@ -55,6 +71,12 @@ def _lines(text: str, file: Path) -> list[str]:
     of_editor = "a byte order mark begins it" if text.startswith(_BYTE_ORDER_MARK) else None
     if any(line.endswith("\r") for line in lines):
         of_editor = "lines end with a carriage return"
+    named = [line for line in lines if line]
+    if named and all(map(_is_json_string, named)):
+        raise SettingsError(
+            f"--keys-file {str(file)!r}: each line is a JSON string. If they are JSON, name the file .jsonl; keys that have quotation "
+            "marks around them are given with --key, or as JSON strings in a file named .jsonl"
+        )
     if of_editor is not None:
         raise SettingsError(
             f"--keys-file {str(file)!r}: {of_editor}, which a key may hold. If no key does, remove it (dos2unix); otherwise give JSON "
@@ -68,7 +90,7 @@ def _json_strings(text: str, file: Path) -> Iterator[str]:
         if line.strip():
             try:
                 key = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 key = None
             if not isinstance(key, str):
                 raise SettingsError(f"--keys-file {str(file)!r}: line {number} is no JSON string")

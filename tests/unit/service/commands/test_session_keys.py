@@ -8,7 +8,7 @@ import pytest
 from service.commands.session_keys import file_text, is_line, read_keys
 from service.errors import SettingsError
 
-ODD = ["\ufeffkey", "key\r", "two\nlines", '"quoted"', " spaces ", "ü\u2028x", "\ufeff"]
+ODD = ["plain", "\ufeffkey", "key\r", "two\nlines", '"quoted"', " spaces ", "ü\u2028x", "\ufeff"]
 
 
 def test_keys_come_once_each_from_options_and_file(tmp_path: Path) -> None:
@@ -39,9 +39,20 @@ def test_what_may_be_an_editor_s_or_a_key_s_is_refused(tmp_path: Path, text: str
         read_keys([], file)
 
 
+@pytest.mark.parametrize("text", ['"a"\n', '"a"\n\n"b\\u00e9"', '"a"\r\n'])
+@pytest.mark.parametrize("name", ["keys.json", "keys"])
+def test_json_strings_in_a_file_of_another_name_are_refused(tmp_path: Path, name: str, text: str) -> None:
+    """Taken as they are, they would name other keys, of which nothing is there."""
+    file = tmp_path / name
+    file.write_bytes(text.encode())
+    with pytest.raises(SettingsError, match=r"each line is a JSON string\..* name the file \.jsonl"):
+        read_keys([], file)
+
+
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_a_jsonl_file_takes_any_key(tmp_path: Path, ascii_only: bool) -> None:
-    file = tmp_path / "keys.jsonl"
+@pytest.mark.parametrize("suffix", ["jsonl", "JSONL"])
+def test_a_jsonl_file_takes_any_key(tmp_path: Path, ascii_only: bool, suffix: str) -> None:
+    file = tmp_path / f"keys.{suffix}"
     lines = [json.dumps(key, ensure_ascii=ascii_only) for key in ODD]
     file.write_bytes(("\r\n".join(lines) + "\r\n\n").encode())
     assert read_keys([], file) == tuple(sorted(ODD))
