@@ -18,7 +18,7 @@ from service.formats.budget import MOST_LEVELS, most_values
 
 
 class NotOfSchemaError(ValueError):
-    """The bytes are not a value of the schema."""
+    """The bytes are not a value of the schema. The text quotes none of them: the console shows it to whoever may see no event."""
 
 
 class SingleValue:
@@ -47,7 +47,7 @@ class SingleValue:
             case Sized():
                 size = self._varint()
                 if node.most is not None and size > node.most:
-                    raise NotOfSchemaError(f"it has a decimal of {size} bytes, over {node.most}")
+                    raise NotOfSchemaError(f"it has a decimal of over {node.most} bytes")
                 begin = self._at
                 self._skip(size)
                 if node.path is not None:
@@ -55,7 +55,7 @@ class SingleValue:
             case Union():
                 branch = self._varint()
                 if not 0 <= branch < len(node.branches):
-                    raise NotOfSchemaError(f"a union has no branch {branch}")
+                    raise NotOfSchemaError("a union has no such branch")
                 self._charge(node.weights[branch])
                 self._read(node.branches[branch], level)
             case Items():
@@ -69,7 +69,7 @@ class SingleValue:
     def _number(self, node: Varint) -> None:
         value = self._varint()
         if node.symbols is not None and not 0 <= value < len(node.symbols):
-            raise NotOfSchemaError(f"an enum has no symbol {value}")
+            raise NotOfSchemaError("an enum has no such symbol")
         if node.path is not None and node.symbols is not None:
             self.symbols[node.path] = node.symbols[value]
         elif node.path is not None:

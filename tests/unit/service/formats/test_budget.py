@@ -77,6 +77,17 @@ CLAIMS = {
 }
 
 
+@pytest.mark.parametrize(
+    "of", [{"type": "enum", "name": "E", "symbols": ["A"]}, ["null", "string"], DECIMAL], ids=str
+)
+def test_why_an_avro_value_is_refused_quotes_no_number_of_it(of: object) -> None:
+    """The console shows it to people who may see no event: it masks quoted texts and times alone."""
+    card = 4_111_111_111_111_111
+    with pytest.raises(ValueError, match=r"such|decimal of over") as refused:
+        as_json(framed(1, varint(card)), {1: WriterSchema("AVRO", json.dumps(of))})
+    assert str(card) not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", CLAIMS)
 def test_an_avro_value_that_claims_more_than_its_bytes_can_hold_is_refused_by_every_reader(name: str) -> None:
     of, body = CLAIMS[name]
