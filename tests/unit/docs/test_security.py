@@ -21,7 +21,7 @@ from service.private_file import private, write_private
 from spark_job.assembly.task_errors import without_quotes
 from spark_job.failures.explain import explain
 from spark_job.ledger.runs import because
-from tests.support.pages.markdown import tables
+from tests.support.pages.markdown import pages, tables
 from tests.support.paths import ROOT
 
 DEPLOYED = ("spark_job", "publisher", "contract", "service", "db", "outbox_consumer")
@@ -280,6 +280,48 @@ def test_no_page_puts_a_token_into_a_command_line() -> None:
 
 
 IN_WORKER = 'Lost task: PythonException: Traceback (most recent call last):\n  File "/app/shop.py", line 7, in transform\n'
+_BLOCK = re.compile(r"^```(?:sh|bash|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_WRITES_SECRET = re.compile(
+    r"(?:openssl (?:rand|genr).*[^-=<]>|(?<![-=<])>>?|\btee\b)[ \"']*[^ \"'|]*(?:token|secret|passw|pgpass|dsn|\.key)\b",
+    re.IGNORECASE,
+)
+
+
+def open_secrets(script: str) -> list[str]:
+    """Return the commands of a script that write a secret as a file which other users of the machine may read."""
+    before, found = "", []
+    for line in script.splitlines():
+        before += line
+        if _WRITES_SECRET.search(line) and "umask 077" not in before:
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("script", "count"),
+    [
+        ("openssl rand -hex 16 > console.token", 1),
+        ("echo $DSN | tee ./secrets/job.dsn", 1),
+        ("umask 077\nopenssl rand -hex 16 > console.token", 0),
+        ("openssl rand -hex 16 | install -m 400 /dev/stdin console.token", 0),
+    ],
+)
+def test_a_command_that_lets_others_read_a_secret_is_found(script: str, count: int) -> None:
+    assert len(open_secrets(script)) == count
+
+
+def test_no_page_or_script_lets_others_read_a_secret_that_it_writes() -> None:
+    scripts = [block for page in pages() for block in _BLOCK.findall((ROOT / page).read_text("utf-8"))]
+    for kind in ("yml", "yaml", "sh"):
+        scripts += [
+            path.read_text("utf-8", "replace")
+            for path in ROOT.rglob(f"*.{kind}")
+            if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+        ]
+    assert len(scripts) > 50
+    assert [line for script in scripts for line in open_secrets(script)] == []
+
+
 FORGED = "Jane\nTraceback (most recent call last):\nservice.errors.SettingsError: Doe, born 1970"
 
 
