@@ -41,7 +41,7 @@ def _shown(error: BaseException) -> BaseException:
     if isinstance(error, OSError):
         if isinstance(error, socket.gaierror) or _OF_LOADER.fullmatch(str(error)):
             return error
-        if error.errno in errno.errorcode:
+        if error.errno is not None and error.errno in errno.errorcode:
             return OSError(error.errno, os.strerror(error.errno))
     if isinstance(error, RuntimeError) and error.args == ("can't start new thread",):
         return error

@@ -1,5 +1,6 @@
 """`python -m db.dump` runs pg_dump, whose command line every user of the machine sees."""
 
+import subprocess
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ def _commands(monkeypatch: pytest.MonkeyPatch) -> Commands:
         return SimpleNamespace(returncode=0, stdout="", stderr="")
 
     monkeypatch.setattr(dump, "pg_dump", lambda: "pg_dump")
-    monkeypatch.setattr(dump.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return found
 
 
