@@ -2,6 +2,7 @@
 
 - slices.py: what the driver sends to a task.
 - task.py: opens the sessions of its slices, judges the new records, and returns rows. Refuses to run other code than the run's.
+- task_errors.py: what leaves a task quotes no event.
 - code_fingerprint.py: identifies the job's code. That of the transform: outputs/transform.py.
 - record_readers.py: where a task reads its records.
 - cache.py, known_files.py: the open sessions on the executor's disk; files that need no second check.

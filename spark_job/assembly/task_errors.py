@@ -26,7 +26,7 @@ def without_quotes(rows: Iterator[T]) -> Iterator[T]:
     """Yield what a task yields. Raises what it raises, or an exception that quotes neither an event nor a file's name."""
     try:
         yield from rows
-    except (GeneratorExit, KeyboardInterrupt):
+    except GeneratorExit:
         raise
     except BaseException as error:
         shown = _shown(error)

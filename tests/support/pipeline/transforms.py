@@ -47,8 +47,8 @@ def green(session: Session) -> Iterable[OutputEvent]:
     return [] if session.end.offset % _SILENT_EVERY == 0 else _outputs(session, "", GREEN)
 
 
-class OddError(BaseException):
-    """What no transform should raise, and nothing expects."""
+class OddError(KeyboardInterrupt):
+    """What no transform should raise. No dead letter holds it."""
 
 
 def odd(session: Session) -> Iterable[OutputEvent]:
