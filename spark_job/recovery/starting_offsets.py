@@ -1,8 +1,7 @@
 """Where the first generation begins: `[source] starting_offsets` as a number for each partition.
 
 The start resolves it and stores it with the generation, in one transaction, before it reads any event. A start that dies before its commit
-leaves nothing, and the next start resolves the setting again. Partitions that are added later begin at their earliest offset
-(`findings.py`).
+leaves nothing, and the next start resolves the setting again. `findings.py` decides where partitions that are added later begin.
 """
 
 from collections.abc import Mapping, Sequence

@@ -51,7 +51,9 @@ def ensure_partitions(connection: Connection, first_batch: int, last_batch: int)
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """The content of a transaction's ledger rows, beside the counts of their rows. The first part has the counts of the transaction."""
+    """The content of a transaction's ledger rows, without each part's counts. The counts here are the transaction's; its first part stores
+    them.
+    """
 
     kind: Literal["stream", "retry"]
     generation: int

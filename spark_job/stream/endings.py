@@ -51,7 +51,7 @@ class Interruption:
 
 
 class QueryEnding:
-    """The state of one query. Any thread may read it; a failure is noted by the part that failed, growth by the thread that computes."""
+    """The state of one query. Any thread may read it. The part that failed notes a failure; the thread that computes notes growth."""
 
     def __init__(self, stop: threading.Event, interruption: Interruption) -> None:
         """`stop`: set from outside, ends the run before the next batch."""
@@ -89,5 +89,5 @@ class QueryEnding:
         self._has_grown = True
 
     def fail(self, part: FailedPart, error: BaseException) -> None:
-        """Note a part's failure. Its first one counts."""
+        """Note a part's failure. The part's first failure counts."""
         self._failures.setdefault(part, error)

@@ -3,7 +3,7 @@
 A cold start spends nearly all its time on loading Python, the JVM and code that is compiled for the first time. A standby has all of it
 loaded when the owner dies: only the start's transaction and the first batch remain. A standby owns nothing, writes nothing, and reads one
 row twice a second.
-Whether the owner is alive: `Owner.is_alive`; the takeover itself: `take_over`, both in ledger/ownership.py.
+ledger/ownership.py decides whether the owner is alive (`Owner.is_alive`) and takes the outbox over (`take_over`).
 """
 
 import threading
