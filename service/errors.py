@@ -191,7 +191,9 @@ def reason_of(error: BaseException) -> str:
 
 
 def _of_postgres(error: Any) -> str:
-    """Return the first part of Postgres' text: the others may quote a row. Of class 22 (data exceptions) that part may quote a value."""
+    """Return the first part of Postgres' text, as the others may quote a row; "" for class 22 (data exceptions), where it may quote a
+    value.
+    """
     if (error.sqlstate or "").startswith("22") or (error.sqlstate is None and "Data" in type(error).__name__):
         return ""
     return (error.diag.message_primary or _first_part(error)).strip()

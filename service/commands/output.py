@@ -29,7 +29,7 @@ def _printable(value: Any) -> Any:
 
 
 def printable_text(text: Text, *, keep: str = "") -> Text:
-    """Return styled text with characters that control a terminal as escapes; then its parts lose their own styles."""
+    """Return styled text with characters that control a terminal as escapes. If it has any, its parts lose their own styles."""
     shown = printable(text.plain, keep=keep)
     return text if shown == text.plain else Text(shown, text.style)
 

@@ -251,8 +251,8 @@ def _retried(work: "Retry", steps: list[list[int]], *, dry_run: bool, quiet: boo
 def _chosen(
     ids: list[int] | None, reasons: list[str] | None, key: str | None, since: str | None, every: bool
 ) -> Filter:
-    """Return the filter of the letters that the command names in exactly one way: by ids in any state, or open letters by filters or
-    all.
+    """Return the filter of the letters that the command names: letters by their ids, in any state, or open letters by filters, or all open
+    letters. Raises LetterError unless it names them in exactly one of these ways.
     """
     filters = bool(reasons or key is not None or since)
     if [bool(ids), filters, every].count(True) != 1:

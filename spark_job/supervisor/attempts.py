@@ -64,8 +64,7 @@ class AttemptPlan:
         self.may_differ &= not has_committed
 
     def following(self) -> "AttemptPlan":
-        """Return the plan of the attempt after this one. It fences no owner: `--take-over` means the owner that lived when the process
-        began.
+        """Return the plan of the attempt after this one. It fences no owner: `--take-over` is for the owner at the process's start.
         """
         return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=self.runs, take_over=False)
 

@@ -150,7 +150,7 @@ def _weigh(root: Node) -> int:
 
 
 def _weight_of(node: Node, known: dict[int, int]) -> int:
-    """Return how many values of a node take no byte of their own: records and empty values, except in a union or an array, which take one.
+    """Return how many values of a node take no byte: records and empty values, but none within a union or an array, which itself takes one.
     A record of records of nulls has many.
     """
     if isinstance(node, Sequence) and id(node) not in known:
