@@ -1,7 +1,8 @@
 """The errors that end a command with an explanation instead of a traceback.
 
-Every message names what happened, the value, and the command or setting that corrects it. All exit codes are defined here
-(docs/operations.md says what to do about each), and whether a process may try again by itself.
+Every message names what happened, the value, and the command or setting that corrects it. Exit codes are defined here (docs/operations.md
+says what to do about each), and whether a process may try again by itself. Only the errors of single commands and of Spark's jars are
+defined beside the code that raises them.
 """
 
 import re
@@ -191,7 +192,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _of_postgres(error: Any) -> str:
-    """Return the first part of Postgres' text, as the others may quote a row; "" for class 22 (data exceptions), where it may quote a
+    """Return the first part of Postgres' text: the other parts may quote a row. "" for class 22 (data exceptions): that part may quote a
     value.
     """
     if (error.sqlstate or "").startswith("22") or (error.sqlstate is None and "Data" in type(error).__name__):

@@ -21,7 +21,7 @@ from service.settings import LogSettings
 
 _FIRST = ("timestamp", "level", "event", "batch", "batch_id", "replay", "epoch", "lane")
 
-# Seconds that a line waits for the reader of a pipe, unless the line before it waited in vain.
+# Milliseconds that a line waits for the reader of a pipe. After a line that waited in vain, the next line does not wait.
 _PATIENCE_MS = 200
 
 _of_process: dict[str, object] = {}

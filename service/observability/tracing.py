@@ -88,7 +88,7 @@ def sending(
 
 
 def about(outbox: UUID) -> None:
-    """Name the outbox of this process' spans; before that, none is made."""
+    """Name the outbox of this process' spans. Before this call, no span is made."""
     global _outbox
     _outbox = outbox
 
