@@ -63,10 +63,9 @@ def ask(
 ) -> str | None:
     """Send a request to a run, wait for the answer and return it. `waiting` is called with the seconds so far.
 
-    Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason; UnavailableError when
-    the run died before it answered, when another run took its place, or when it has not answered within `timeout_s`. In each of these cases
-    the request was withdrawn, and nothing was done. An interrupted command withdraws its request, or raises AnsweredError if the job has
-    answered already.
+    Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason. Raises UnavailableError,
+    with the request withdrawn and nothing done, when the run died before it answered, when another run took its place, or when no answer
+    came within `timeout_s`. An interrupted command withdraws its request, or raises AnsweredError if the job has answered already.
     """
     request_id = requests.ask(connection, run_id, kind, arguments)
     with _withdrawn_on_error(connection, request_id):

@@ -1,4 +1,4 @@
-"""The Prometheus metrics of `spark-job run`: updated once for each batch, never for each event."""
+"""The Prometheus metrics of `spark-job run`. No event updates one: they change with a batch or an attempt."""
 
 from collections.abc import Mapping
 

@@ -62,7 +62,7 @@ class From:
     open: OpenPartitions
     lineage: Lineage
     topics: Mapping[str, str]
-    """{topic id: topic} of the input then."""
+    """{topic id: topic} of the input at that position."""
     assembly: Mapping[str, Any]
     policy: str
     revision: int
@@ -81,7 +81,7 @@ class Resumption:
 
 @dataclass(frozen=True)
 class Opening:
-    """A new generation, still without number."""
+    """A new generation that has no number yet."""
 
     reason: str
     start: Offsets

@@ -69,7 +69,7 @@ class Start:
         """Take the outbox over, decide, and open a generation if one is needed.
 
         Raises FencedError while another run lives, ContinuityError if a risk must be accepted first, RequestRefusedError if the request
-        cannot be fulfilled. All leave the outbox as it was.
+        cannot be fulfilled, WithdrawnError if its command has given up. All leave the outbox as it was.
         """
         outbox_uuid = _outbox_uuid(connection)
         delivered = outbox_behind.delivered_batches(connection, self.settings, outbox_uuid)

@@ -23,10 +23,10 @@ class Bounds(Protocol):
     """The requests to Kafka; `input.topics.KafkaInput` makes them."""
 
     def bounds(self, topics: InputTopics, where: Literal["earliest", "latest", "readable"]) -> Offsets:
-        """See there."""
+        """See `KafkaInput.bounds`."""
 
     def first_at(self, topics: InputTopics, at: datetime) -> Offsets:
-        """See there."""
+        """See `KafkaInput.first_at`."""
 
 
 @dataclass(frozen=True)

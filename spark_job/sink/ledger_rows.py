@@ -59,7 +59,7 @@ class LedgerEntry:
     generation: int
     run_id: UUID
     transform_fingerprint: str
-    spark_batch: int | None = None  # like the position, only set in a stream batch
+    spark_batch: int | None = None  # set only in a stream batch, as is the position
     start: Offsets | None = None
     end: Offsets | None = None
     open: OpenPartitions | None = None

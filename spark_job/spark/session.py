@@ -37,7 +37,7 @@ _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
 _OPTIONS = {
     # A batch without data changes nothing: sessions time out by the input's clock, never by the wall clock.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # The checkpoint is thrown away at the end of the run: neither its history nor the durability of its files matters.
+    # The checkpoint is removed when its query ends: neither its history nor the durability of its files matters.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

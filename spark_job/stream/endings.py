@@ -28,13 +28,13 @@ class FailedPart(IntEnum):
 
 
 class Interruption:
-    """What another thread has noticed that ends the run, although the process may continue."""
+    """A reason to end the run that another thread has noticed. The process may continue."""
 
     def __init__(self) -> None:
         self.is_fenced = False
         """Another run owns the outbox."""
         self.request: JobRequest | None = None
-        """A command's request, which can be done between two batches only."""
+        """A command's request, which can be fulfilled only between two batches."""
 
     def fence(self) -> None:
         """Stop because another run owns the outbox."""
@@ -60,9 +60,9 @@ class QueryEnding:
         self._has_grown = False
         self._failures: dict[FailedPart, BaseException] = {}
         self.computing = threading.Lock()
-        """Held while a batch is computed, which begins in RUNNING only."""
+        """Held while a batch is computed. A batch begins only in RUNNING."""
         self.parked = threading.Event()
-        """Spark's thread has come with another batch, and waits for the query's end."""
+        """Set when Spark's thread has called with another batch, and waits for the query's end."""
 
     @property
     def state(self) -> State:

@@ -18,7 +18,8 @@ outbox; FAILED by the part that failed.
   query runs.
 - *Spark's stream thread* calls `_Callback` for each batch: computes it and hands the result over (`batches.py`). It owns
   `ResultReader.expected`: where the next batch begins.
-- *commit* commits (`sink/commit_thread.py`). It owns `Sink.position` (the committed position) and the sink's connection.
+- *commit* commits (`sink/commit_thread.py`). It owns `Sink.position` (the committed position), the sink's connection and
+  `BatchSteps.largest`.
 - *heartbeat* and *signals* set `Interruption` or `stop`, and do nothing else.
 
 **The end.** In every state the main thread does these steps in this order:

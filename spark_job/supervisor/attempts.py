@@ -108,7 +108,7 @@ class Restarts:
         """Wait as long as the strategy decides and return the next attempt's plan; None if the process is to stop.
 
         Raises `error` if no other attempt may follow: the error does not pass by itself, is one of WRONG_AT_THE_START before any start has
-        succeeded, or is the same defect again; or the strategy gives up, or Spark cannot be started again.
+        succeeded, or is the same defect once too often; or the strategy gives up, or Spark cannot be started again.
         """
         if not passes_by_itself(error) and not (self._standby and isinstance(error, FencedError)):
             raise error
