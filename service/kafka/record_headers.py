@@ -1,8 +1,8 @@
 """A record's headers as confluent-kafka returns them, even if a header's name is not UTF-8.
 
 confluent-kafka 2.16 hands over C strings. A name is cut off at a NUL. For a name that is not UTF-8, `Message.headers()` returns a list with
-a hole and leaves an exception set; Python's specialised calls do not check for that exception, and
-crash (docs/ecosystem.md#names-of-headers).
+a hole and leaves an exception set; Python's specialised calls do not check for that exception, and crash
+(docs/ecosystem.md#names-of-headers).
 """
 
 import gc

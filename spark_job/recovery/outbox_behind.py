@@ -1,7 +1,7 @@
 """The finding `outbox_behind`: the database was restored or failed over to an older state, and has lost batches that were delivered.
 
-The publisher's progress records in Kafka (contract/progress.py) name the newest delivered batch of each lane and the id of its
-commit. A batch that the ledger lacks, or has with another commit id, is lost.
+The publisher's progress records in Kafka (contract/progress.py) name the newest delivered batch of each lane and the id of its commit. A
+batch that the ledger lacks, or has with another commit id, is lost.
 """
 
 from collections.abc import Mapping

@@ -56,9 +56,9 @@ def spark_connector_jars(*, progress: Progress | None = None) -> list[Path]:
 def resolve(lock: Path | Traversable, *, progress: Progress | None = None) -> list[Path]:
     """Return the paths of a lock file's jars, in its order; download the jars that the cache lacks.
 
-    Every jar's checksum is verified on every call. Several processes may call this at once: one downloads,
-    the others wait. A cache that has all jars is only read, so it may be part of an image. Raises JarsError
-    for a malformed lock file, a failed download or a jar with another checksum.
+    Every jar's checksum is verified on every call. Several processes may call this at once: one downloads, the others wait. A cache that
+    has all jars is only read, so it may be part of an image. Raises JarsError for a malformed lock file, a failed download or a jar with
+    another checksum.
     """
     jars = parse_lock(lock.read_text(encoding="utf-8"), source=str(lock))
     cache = cache_dir()

@@ -1,8 +1,8 @@
 """`DataFrame.mapInArrow(function).toArrow()` for a series of frames that have equal columns and give results with equal columns.
 
-At each call pyspark looks classes up by name in the JVM, which searches all jars; copies Python's environment there; makes a Java
-object of each column; parses both schemas; and reads source files to name the caller. This module does once what does not change between
-two batches, and the rest as pyspark does it.
+At each call pyspark looks classes up by name in the JVM, which searches all jars; copies Python's environment there; makes a Java object of
+each column; parses both schemas; and reads source files to name the caller. This module does once what does not change between two batches,
+and the rest as pyspark does it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

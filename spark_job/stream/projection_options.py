@@ -4,8 +4,8 @@
 in each batch. Generating the code takes some milliseconds, even if it was compiled before; interpretation takes half a microsecond more
 for each record. So a partition with few records is interpreted.
 
-**Arrow batches: by count, or by bytes.** With a limit in bytes, Spark measures the Arrow batch before each row, which takes a quarter
-of the JVM's time if records are small. So small records are counted, and only larger ones are measured. The size is that of the previous
+**Arrow batches: by count, or by bytes.** With a limit in bytes, Spark measures the Arrow batch before each row, which takes a quarter of
+the JVM's time if records are small. So small records are counted, and only larger ones are measured. The size is that of the previous
 batch's records: if larger records follow, 1,024 of the largest that Kafka accepts by default (1 MB) still fit into an Arrow batch (2 GB).
 """
 
@@ -38,8 +38,7 @@ class ProjectionOptions:
     def suit(
         self, frame: DataFrame, records: int, partitions: int, mean_event_bytes: float | None = None
     ) -> None:
-        """Set the options for the batch `frame`. `partitions`: those with records, by number; `mean_event_bytes`: the previous batch's.
-        """
+        """Set the options for the batch `frame`. `partitions`: those with records, by number; `mean_event_bytes`: the previous batch's."""
         small = mean_event_bytes is not None and mean_event_bytes <= _SMALL_BYTES
         options = {
             _MODE: _INTERPRETED if records < _FEW_RECORDS * partitions else _COMPILED,

@@ -1,6 +1,4 @@
-"""Read Spark's status and times of a running query for `/readyz` and the metrics. The main thread does this, so that no batch waits for
-it.
-"""
+"""Read Spark's status and times of a running query for `/readyz` and the metrics. The main thread does this: no batch waits for it."""
 
 import time
 

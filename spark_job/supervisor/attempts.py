@@ -64,8 +64,7 @@ class AttemptPlan:
         self.may_differ &= not has_committed
 
     def following(self) -> "AttemptPlan":
-        """Return the plan of the attempt after this one. It fences no owner: `--take-over` is for the owner at the process's start.
-        """
+        """Return the plan of the attempt after this one. It fences no owner: `--take-over` is for the owner at the process's start."""
         return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=self.runs, take_over=False)
 
     @property
@@ -93,8 +92,8 @@ class Restarts:
         *,
         standby: bool = False,
     ) -> None:
-        """`stop`: set from outside, ends the wait for the next attempt. `health` records the wait. `standby`: losing the outbox to
-        another run ends the attempt and not the process.
+        """`stop`: set from outside, ends the wait for the next attempt. `health` records the wait. `standby`: losing the outbox to another
+        run ends the attempt and not the process.
         """
         self._strategy = RestartStrategy(settings)
         self._spark = spark

@@ -46,8 +46,8 @@ class Standby:
         """Return True once no other process owns the outbox; False if `stop` is set first. `own`: the runs of this process.
 
         Raises what `LazySession.get` raises; SchemaError if the schema is not this release's; SparkLostError if the JVM is gone and belongs
-        to spark-submit; one of WRONG_AT_THE_START if no connection of this process was ever
-        made. While Postgres is unreachable, `wait` tries again: no run can work without it.
+        to spark-submit; one of WRONG_AT_THE_START if no connection of this process was ever made. While Postgres is unreachable, `wait`
+        tries again: no run can work without it.
         """
         has_connected = len(own) > 1  # an earlier run of this process used this database
         while not self._stop.is_set():
