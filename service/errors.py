@@ -1,8 +1,8 @@
 """The errors that end a command with an explanation instead of a traceback.
 
-Every message names what happened, the value, and the command or setting that corrects it. Exit codes are defined here (docs/operations.md
-says what to do about each), and whether a process may try again by itself. Only the errors of single commands and of Spark's jars are
-defined beside the code that raises them.
+Every message names what happened, the value, and the command or setting that corrects it. This module defines the exit codes
+(docs/operations.md says what to do about each), and whether a process may try again by itself. Only the errors of single commands and of
+Spark's jars are beside the code that raises them.
 """
 
 import re
@@ -174,7 +174,7 @@ class SparkStartError(SparkLostError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text of an error for places that more people read than this process' log, such as a row or `/readyz`.
+    """Return an error's text for places that have more readers than this process' log, such as a row or `/readyz`.
 
     It quotes no row and no value. Of a foreign error whose text may quote one, it gives only the kind and the line that raised it.
     """

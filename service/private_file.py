@@ -47,7 +47,7 @@ def is_of_another_user(found: os.stat_result) -> bool:
 
 
 def others_may_write(found: os.stat_result) -> bool:
-    """Return whether a user other than this one and root may write there: the owner, everybody, or a group.
+    """Return whether somebody other than this user and root may write there: the owner, everybody, or a group.
 
     A group with this user's name is taken as this user's alone: with a umask of 0002 it may write all files.
     """

@@ -40,7 +40,7 @@ def console() -> Console:
 
 
 def error_console() -> Console:
-    """Return standard error, for progress, questions and whatever must not mix with a document on standard output."""
+    """Return standard error, for progress, questions and all text that must not mix with a document on standard output."""
     return _Terminal(stderr=True, emoji=False, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -1,8 +1,8 @@
 """The size of a decoded Protobuf message, from its bytes alone: an empty message takes two bytes, but is decoded with the defaults of its
 fields.
 
-Most schemas never exceed the budget, which is determined once. The messages of other schemas, and very large ones, are stepped over before
-they are parsed.
+For most schemas, one examination shows that no message exceeds the budget. The messages of the other schemas, and very large messages, are
+stepped over before they are parsed.
 """
 
 from functools import lru_cache

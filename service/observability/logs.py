@@ -30,7 +30,7 @@ _lost_lines = 0
 
 
 def identify(**ids: object) -> None:
-    """Put these ids, by their names in SQL, in every line of this process from now on; None removes one."""
+    """Put these ids, by their names in SQL, in every line of this process from now on; None removes an id."""
     for name, value in ids.items():
         _of_process[name] = value
         if value is None:

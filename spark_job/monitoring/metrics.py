@@ -1,4 +1,4 @@
-"""The Prometheus metrics of `spark-job run`. No event updates one: they change with a batch or an attempt."""
+"""The Prometheus metrics of `spark-job run`. Batches and attempts update them, single events never do."""
 
 from collections.abc import Mapping
 

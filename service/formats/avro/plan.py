@@ -167,7 +167,7 @@ def _weigh_records(root: Sequence, known: dict[int, int]) -> None:
             of_fields = sum(_known_weight(each, known) for each in record.fields)
             known[id(record)] = min(_ENDLESS, 1 + of_fields)
         elif id(record) not in known:
-            known[id(record)] = _ENDLESS  # for the records below that contain this one
+            known[id(record)] = _ENDLESS  # for the records inside that contain this record
             todo.append((record, True))
             todo += [(each, False) for each in record.fields if isinstance(each, Sequence)]
 

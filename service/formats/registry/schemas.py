@@ -157,7 +157,9 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
     def _asked(
         self, ask: "Callable[[], Schema]", is_answer: "Callable[[SchemaRegistryError], bool]"
     ) -> "Schema | SchemaRegistryError":
-        """Return the registry's answer, or its error if `is_answer` accepts it as one. Raises RegistryAwayError, RegistryRefusedError."""
+        """Return the registry's answer, or its error if `is_answer` accepts the error as an answer. Raises RegistryAwayError,
+        RegistryRefusedError.
+        """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         with self.errors():
