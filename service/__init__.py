@@ -1,7 +1,8 @@
-"""Shared by both services. No database.
+"""Code that both services share. Nothing here connects to Postgres.
 
-- settings/: outbox.toml and the environment, validated once. configuration.py, json_schema.py: their page, and their schema for editors.
-- errors.py: every error that ends a process, its exit code, and whether another attempt may follow.
+- settings/: outbox.toml and the environment, validated once. configuration.py: their page in docs/. json_schema.py: their schema for
+  editors.
+- errors.py: the errors that end a process, their exit codes, and whether another attempt may follow.
 - lifecycle/: how a process begins, waits, survives failures and ends; fault points.
 - observability/: logs, metrics, health and traces. probe.py: a health check for containers without curl.
 - kafka/, logins/: Kafka's client; tokens and passwords that a provider grants for a limited time.

@@ -1,7 +1,8 @@
 """The errors that end a command with an explanation instead of a traceback.
 
-Every message names what happened, the value, and the command or setting that corrects it. All exit codes are defined here
-(docs/operations.md says what to do about each), and whether a process may try again by itself.
+Every message names what happened, the value, and the command or setting that corrects it. This module defines the exit codes
+(docs/operations.md says what to do about each), and whether a process may try again by itself. Only the errors of single commands and of
+Spark's jars are beside the code that raises them.
 """
 
 import re
@@ -173,7 +174,7 @@ class SparkStartError(SparkLostError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text of an error for places that more people read than this process' log, such as a row or `/readyz`.
+    """Return an error's text for places that have more readers than this process' log, such as a row or `/readyz`.
 
     It quotes no row and no value. Of a foreign error whose text may quote one, it gives only the kind and the line that raised it.
     """
@@ -191,7 +192,9 @@ def reason_of(error: BaseException) -> str:
 
 
 def _of_postgres(error: Any) -> str:
-    """Return the first part of Postgres' text: the others may quote a row. Of class 22 (data exceptions) that part may quote a value."""
+    """Return the first part of Postgres' text: the other parts may quote a row. "" for class 22 (data exceptions): that part may quote a
+    value.
+    """
     if (error.sqlstate or "").startswith("22") or (error.sqlstate is None and "Data" in type(error).__name__):
         return ""
     return (error.diag.message_primary or _first_part(error)).strip()

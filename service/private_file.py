@@ -1,4 +1,4 @@
-"""Files that may hold session keys: only their owner may read them. Also who may write a file."""
+"""Files that may hold session keys: only their owner may read them. Also tells whether others may write a file."""
 
 import grp
 import os
@@ -12,7 +12,7 @@ from service.errors import SettingsError
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file, as `open(..., opener=private)`; only its owner can read a new one.
+    """Open a file for `open(..., opener=private)`; only its owner can read a new file.
 
     Raises OSError; SettingsError for another user's file, pipe or link, which stays unchanged.
     """
@@ -47,7 +47,7 @@ def is_of_another_user(found: os.stat_result) -> bool:
 
 
 def others_may_write(found: os.stat_result) -> bool:
-    """Return whether a user other than this one and root may write there: the owner, everybody, or a group.
+    """Return whether somebody other than this user and root may write there: the owner, everybody, or a group.
 
     A group with this user's name is taken as this user's alone: with a umask of 0002 it may write all files.
     """
@@ -82,7 +82,7 @@ def write_private(path: Path, text: str, option: str) -> None:
 
 
 def check_writable(path: Path, option: str) -> None:
-    """Raise SettingsError for a file that cannot be written, before long work begins. Creates and changes no file."""
+    """Raise SettingsError for a file that cannot be written, before long work begins. Leaves no new file, and changes none."""
     with writing(path, option):
         # Opening a pipe would wait for its reader.
         if path.is_fifo():

@@ -54,9 +54,9 @@ def run(
 ) -> None:
     """Run until SIGTERM, SIGINT or `spark-job stop`, which stop between two batches.
 
-    `standby`: while another run owns the outbox, wait; if one takes it over from this run, wait again instead of ending.
+    `standby`: wait while another run owns the outbox; if another run takes the outbox over from this one, wait again instead of ending.
 
-    Raises OutboxError (with the exit code of its kind) when a person must decide or repair something; nothing is lost by that.
+    Raises OutboxError (with the exit code of its kind) when a person must decide or repair something. Nothing is lost then.
     """
     fingerprint = transform.fingerprint(transform.load(settings.transform.function))
     check_registry(settings.schema_registry.client())
@@ -96,7 +96,7 @@ def attempt(
 ) -> AttemptPlan | None:
     """Make one run, from taking the outbox over to its end. Return the plan of the next attempt; None if the job ends.
 
-    Raises OutboxError if it failed; `plan` then holds what the next attempt still has to do or accept.
+    Raises OutboxError if the run fails; `plan` then holds what the next attempt still has to do or accept.
     """
     run_id = plan.run_id
     health.starting(plan.attempt)
@@ -109,7 +109,7 @@ def attempt(
         if between is not None and between.kind == "stop" and _stop_as_asked(connection, None, between):
             return None
         if plan.request is not None and requests.outcome(connection, plan.request.request_id) is not None:
-            # The previous attempt did it and failed before it learnt of that, or the command gave up.
+            # The previous attempt fulfilled the request but failed before it saw its commit confirmed, or the command withdrew the request.
             plan.request = None
         kafka = KafkaInput(settings.kafka, settings.source.topics, settings.source.consumer_group)
         cleanup.callback(kafka.close)
@@ -136,7 +136,8 @@ def attempt(
         cleanup.push(partial(_end, settings, run_id, started.size))
         _report(started, run_id, plan.attempt)
         interruption = Interruption()
-        # Before Spark is ready: its start may outlast `owner_timeout_s`, after which a standby takes over from an owner without heartbeat.
+        # The heartbeat begins before Spark is ready: Spark may need longer than `owner_timeout_s`, and a standby takes over from an owner
+        # that sent no heartbeat for that time.
         heartbeat = OwnerHeartbeat(
             settings.postgres,
             run_id,
@@ -206,10 +207,10 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
 
 
 def _stop_as_asked(connection: Connection, run_id: UUID | None, request: JobRequest) -> bool:
-    """Create the savepoint, if one was requested, after this run's last commit, and answer the request in the same transaction.
+    """Answer a stop request, and create the savepoint that it names, if any, in the same transaction. Call after the run's last commit.
 
-    `run_id`: None between two attempts, when this process does not own the outbox. Return False if that fails: the
-    request is then refused, and the job continues.
+    `run_id`: None between two attempts, when this process does not own the outbox. If that fails, refuse the request and return False:
+    the job continues.
     """
     name = request.arguments.get("savepoint")
     try:
@@ -236,7 +237,7 @@ def _end(
     error: BaseException | None,
     _trace: object,
 ) -> None:
-    """Give the ownership back and note why the run ended: an exit callback, which sees the error."""
+    """Exit callback: release the outbox and record why the run ended. `error`: what ended it, None after a normal end."""
     failed_at = size.failed_at if error is not None and is_of_size(explain(error)) else None
     ownership.release(settings.postgres, run_id, runs.because(error, failed_at))
 

@@ -32,7 +32,7 @@ class CheckAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerCheck(Generic[S]):
-    """One thing that the services rely on. `ask` reads from the server what the check needs."""
+    """One thing that the services rely on. `ask` reads it from the server and judges it."""
 
     name: str
     needed_for: str

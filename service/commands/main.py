@@ -49,7 +49,7 @@ class DeferredCommand(TyperCommand):
         from service.observability import logs
         from service.settings import LogSettings
 
-        # Until the command has read its settings: stdout is for its answer.
+        # Until the command has read its settings, its logs go to stderr as well: stdout is for its answer.
         logs.configure(LogSettings())
         return command.make_context(*arguments, **options)
 

@@ -29,7 +29,7 @@ def _printable(value: Any) -> Any:
 
 
 def printable_text(text: Text, *, keep: str = "") -> Text:
-    """Return styled text with characters that control a terminal as escapes; then its parts lose their own styles."""
+    """Return styled text with characters that control a terminal as escapes. If it has any, its parts lose their own styles."""
     shown = printable(text.plain, keep=keep)
     return text if shown == text.plain else Text(shown, text.style)
 
@@ -40,7 +40,7 @@ def console() -> Console:
 
 
 def error_console() -> Console:
-    """Return standard error, for progress, questions and whatever must not mix with a document on standard output."""
+    """Return standard error, for progress, questions and all text that must not mix with a document on standard output."""
     return _Terminal(stderr=True, emoji=False, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -13,7 +13,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 def read_keys(keys: Iterable[str], file: Path | None) -> tuple[str, ...] | None:
     """Return the session keys of `--key` and `--keys-file`, each once; None if neither was given. Raises SettingsError.
 
-    A file named `.jsonl`, in any case, has a JSON string on each line, any other file a key as it is.
+    A file whose name ends with `.jsonl`, in upper or lower case, has a JSON string on each line; any other file, a key as it is.
     """
     found = list(keys)
     if file is None and not found:

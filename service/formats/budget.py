@@ -1,4 +1,4 @@
-"""Bounds on one decoded value, of which a few bytes may claim any size. Every decoder has these bounds and refuses values beyond them."""
+"""Bounds on one decoded value: a few bytes of a value may claim any size. Every decoder has these bounds and refuses values beyond them."""
 
 from typing import Final
 
@@ -18,5 +18,7 @@ MOST_TEXT: Final = 1 << 20
 
 
 def most_values(size: int) -> int:
-    """Return how many values (fields, items, entries, records) may be decoded from so many bytes: one for each, and some that take none."""
+    """Return how many values (fields, items, entries, records) may be decoded from `size` bytes: one for each byte, and some that take
+    none.
+    """
     return size + min(MORE_FOR_EACH_BYTE * size + MORE, MOST_MORE)

@@ -1,8 +1,8 @@
 """The size of a decoded Protobuf message, from its bytes alone: an empty message takes two bytes, but is decoded with the defaults of its
 fields.
 
-Most schemas never exceed the budget, which is determined once. The messages of other schemas, and very large ones, are stepped over before
-they are parsed.
+For most schemas, one examination shows that no message exceeds the budget. The messages of the other schemas, and very large messages, are
+stepped over before they are parsed.
 """
 
 from functools import lru_cache
@@ -11,7 +11,7 @@ from typing import Any
 from service.formats.budget import MORE, MORE_FOR_EACH_BYTE, MOST_MORE, most_values
 
 _WITH_PRESENCE = 8
-"""So many optional fields count as one field: an unset one is not decoded, but has a slot in the parser's memory."""
+"""This many optional fields count as one field: an unset field is not decoded, but has a slot in the parser's memory."""
 _MOST_FIELDS = 5_000
 """Fields examined for each message type that records name: a hundred thousand types may contain one another."""
 _LEAST_BYTES = 2
@@ -64,7 +64,7 @@ def _below(of: Any) -> list[Any] | None:
 
 @lru_cache(maxsize=10_000)
 def _weight(of: Any) -> int:
-    """Return the number of values of an empty message; for a map's entry, with those of its message, which is decoded even if absent."""
+    """Return the number of values of an empty message. A map's entry counts with the message in it, which is decoded even if absent."""
     fields = list(of.fields)
     if of.GetOptions().map_entry:
         value = of.fields_by_name["value"].message_type

@@ -121,7 +121,7 @@ def _compiled(folder: Path, text: str, known: "FileDescriptorSet") -> "FileDescr
         with open(folder / _SAID, "wb") as said:
             done = subprocess.run(
                 [sys.executable, "-c", _CALL, *options, _FILE],
-                cwd=folder,  # protoc's messages would quote its name, which differs each time
+                cwd=folder,  # protoc's messages would quote the folder's name, which differs each time
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 timeout=_TIMEOUT_S,

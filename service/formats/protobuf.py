@@ -69,7 +69,7 @@ def decode(schema: WriterSchema, path: tuple[int, ...], body: bytes) -> dict[str
 
 
 class _PlainMessages:
-    """See `decode`. Each name is one str in a value: the library would make another for each message."""
+    """Turns messages into plain values; see `decode`. A value has one str for each name: the library would make one for each message."""
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}

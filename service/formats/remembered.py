@@ -12,7 +12,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 MOST_CHARS: Final = 16 << 20
-"""Characters of all schemas that a cache holds, or holds something derived from: two of the largest."""
+"""Most characters of the schemas in a cache, or of the schemas that its values are derived from: two of the largest."""
 
 
 class SchemaCache(Generic[Key, Value]):

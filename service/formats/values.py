@@ -87,7 +87,7 @@ class _Plain:
         self._left = most_chars
 
     def of(self, value: Any) -> Any:
-        """Raises ValueError if the text would be larger."""
+        """Return a value, JSON-ready. Raises ValueError if its text would be too large."""
         match value:
             case dict():
                 return {self._counted(str(name)): self.of(each) for name, each in value.items()}

@@ -1,8 +1,8 @@
 """Reads the committed records between two offsets completely or fails: one rule for every reader but Spark.
 
-A partition has been read to an offset once the reader got a record at or above the last wanted one, or the report of an end at or past it.
-Neither an empty poll nor an end below the offset counts: a lagging replica or an open transaction causes the latter. Then the reader waits,
-and fails if nothing comes in time.
+A partition has been read to an offset once the reader has received a record at or above the last wanted offset, or the report of an end at
+or above the offset. An empty poll does not count, nor does an end below the offset, which a lagging replica or an open transaction may
+cause: the reader waits, and fails if nothing comes in time.
 """
 
 import time
@@ -90,7 +90,7 @@ class RangeReader:
         self._give_up = give_up
         self._consumer = make()
         self.positions: dict[NamedPartition, int] = {}
-        """The offset after the last one read, of each partition of the last range."""
+        """For each partition of the last call of `read`, the offset after the last one read."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
 """A record's headers as confluent-kafka returns them, even if a header's name is not UTF-8.
 
-confluent-kafka 2.16 hands over C strings. A name is cut off at a NUL, and for one that is not UTF-8 `Message.headers()` returns a list with
-a hole while an exception is set. Python's specialised calls do not check for it and crash (docs/ecosystem.md#names-of-headers).
+confluent-kafka 2.16 hands over C strings. A name is cut off at a NUL. For a name that is not UTF-8, `Message.headers()` returns a list with
+a hole and leaves an exception set; Python's specialised calls do not check for that exception, and crash
+(docs/ecosystem.md#names-of-headers).
 """
 
 import gc
@@ -16,7 +17,7 @@ _headers = methodcaller("headers")
 
 
 def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a message of confluent-kafka, in their order: names up to the first NUL, and UNREADABLE ones."""
+    """Return the headers of a message of confluent-kafka, in their order: each name up to its first NUL, or UNREADABLE."""
     try:
         return _headers(message) or []
     except SystemError:

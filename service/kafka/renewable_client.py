@@ -100,7 +100,7 @@ class Complaints:
 
 
 class _Held(Generic[C]):
-    """A client and its state. `replaces`: why the client before was dropped; None once this one has answered."""
+    """A client and its state. `replaces`: why the previous client was dropped; None once this client has answered."""
 
     def __init__(self, make: Callable[[Complaints], C], replaces: str | None) -> None:
         self.complaints = Complaints()

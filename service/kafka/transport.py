@@ -67,7 +67,7 @@ def name_unprotected_postgres(dsn: SecretStr, options: Mapping[str, str]) -> Non
 
 
 def name_open_cluster(master: str, options: Mapping[str, str]) -> None:
-    """Log a Spark cluster that spark-submit has named, with these options in all, if its connections are open."""
+    """Log the Spark cluster that spark-submit has named if its connections are open. `options`: all that are in force."""
     is_remote_cluster = not master.startswith("local") and not _is_local_cluster(master)
     secret = (_SPARK_SECRET,) if master.startswith(_STANDALONE) else ()
     if is_remote_cluster and not (_has_channels_on(options) and all(name in options for name in secret)):
@@ -120,7 +120,9 @@ def _is_local_cluster(master: str) -> bool:
 
 
 def _is_protected(own: Mapping[str, str]) -> bool:
-    """Return whether a standalone cluster asks for a secret. `own`: `[job] spark_options`, which win over spark-defaults.conf."""
+    """Return whether a standalone cluster asks for a secret and protects its connections.
+    `own`: `[job] spark_options`, which win over spark-defaults.conf.
+    """
     ours = dict.fromkeys(SPARK_CHANNELS if _SPARK_SECRET in own else (), "true")
     options = _spark_defaults() | ours | dict(own)
     return _SPARK_SECRET in options and _has_channels_on(options)
@@ -192,7 +194,7 @@ def _is_link_local(host: str) -> bool:
 
 
 def _host_and_port(url: str) -> str:
-    """Return these of a url, without user and password, or a query."""
+    """Return host and port of a url, without user, password and query."""
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port or 80}"
 

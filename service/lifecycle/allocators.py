@@ -14,7 +14,7 @@ _LARGEST_BYTES = 32 << 20
 
 
 def suit_transactions() -> None:
-    """Tune a publisher: a transaction makes some 100,000 small objects that live as long as it does, and no cycles.
+    """Tune a publisher: a transaction makes some 100,000 small objects, which live as long as the transaction and form no cycles.
 
     - Python searches for cycles after 100,000 new containers instead of 700, and never again among the objects of the start: rows in
       transit have no cycles.

@@ -1,4 +1,4 @@
-"""The names of this process for people. In a container neither host nor user need have one (OpenShift)."""
+"""The names of this process for people. In a container, host and user may have no name (OpenShift)."""
 
 import os
 import pwd

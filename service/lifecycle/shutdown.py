@@ -17,7 +17,7 @@ _SIGNALS = {signal.SIGTERM, signal.SIGINT}
 _log = structlog.get_logger()
 
 LONGEST_END_S = 30.0
-"""An orderly end has its own bounds (relay.py); this one is for an end that hangs unexpectedly."""
+"""An orderly end has its own bounds (relay.py); this bound is for an end that hangs unexpectedly."""
 
 
 @contextmanager

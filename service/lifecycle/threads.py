@@ -1,4 +1,4 @@
-"""Threads that live as long as their process does: one that fails is started again, and the reason is logged.
+"""Threads that live as long as their process does: a thread that fails is started again, and the reason is logged.
 
 Every other thread reports its error to the thread that waits for it. A lane's worker and the publisher's heartbeat report to the main
 thread, which raises the error. Spark's start and a commit report to the thread that asks for the result.

@@ -84,7 +84,7 @@ class TokenSource:
             self._lock.release()
 
     def for_librdkafka(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
-        """Called back in a thread of the client. If it raises, librdkafka asks again after ten seconds."""
+        """Return a token to librdkafka, in a thread of the client. If this raises, librdkafka asks again after ten seconds."""
         try:
             token = self.token()
         except (LoginFailedError, SettingsError) as error:

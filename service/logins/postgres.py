@@ -1,6 +1,6 @@
 """`[postgres] login`: a new password for each connection.
 
-A password in `dsn_file`: db/connection.py reads it again for each connection.
+db/connection.py reads a password in `dsn_file` again for each connection.
 """
 
 from collections.abc import Callable, Mapping

@@ -14,7 +14,7 @@ _told: set[tuple[str, str]] = set()
 
 @contextmanager
 def best_effort(what: str, *through: type[Exception]) -> Iterator[None]:
-    """Keep the block's exceptions from its caller; also a decorator, whose function then returns None.
+    """Keep the block's exceptions from its caller. As a decorator: the function returns None after an exception.
 
     Logs each `what` and kind of exception once, with its traceback. Exceptions of `through` reach the caller.
     """

@@ -1,8 +1,8 @@
 """A small HTTP server for a few pages, which strangers can neither fill nor delay.
 
 One thread reads all requests, so a connection costs only a descriptor until its request is complete, within a second. If all slots are
-taken, a connection of the address with the most is closed for a new one (connection_limit.py). Each page is made in its own thread, once
-for all clients that wait for it, so that a page that hangs or is requested too often delays no other.
+taken, a connection of the address with the most connections is closed for a new one (connection_limit.py). Each page is made in its own
+thread, once for all clients that wait for it, so that a page that hangs or is requested too often delays no other.
 
 A connection serves one request. Bytes after the request are not read.
 """
@@ -115,7 +115,7 @@ class _Pool:
             self._make_next(path)
 
     def forget(self, path: str, accept: str, answer: Callable[[HttpResponse], None]) -> None:
-        """Withdraw the request of a client that is gone: its page would delay those of waiting clients."""
+        """Withdraw the request of a client that is gone: its page would delay the pages of waiting clients."""
         answers = self._waiting.get(path, {}).get(accept, [])
         if answer in answers:
             answers.remove(answer)

@@ -21,7 +21,7 @@ from service.settings import LogSettings
 
 _FIRST = ("timestamp", "level", "event", "batch", "batch_id", "replay", "epoch", "lane")
 
-# Seconds that a line waits for the reader of a pipe, unless the line before it waited in vain.
+# Milliseconds that a line waits for the reader of a pipe. After a line that waited in vain, the next line does not wait.
 _PATIENCE_MS = 200
 
 _of_process: dict[str, object] = {}
@@ -30,7 +30,7 @@ _lost_lines = 0
 
 
 def identify(**ids: object) -> None:
-    """Put these ids, by their names in SQL, in every line of this process from now on; None removes one."""
+    """Put these ids, by their names in SQL, in every line of this process from now on; None removes an id."""
     for name, value in ids.items():
         _of_process[name] = value
         if value is None:

@@ -22,7 +22,7 @@ class LifeSign(Protocol):
 
 
 def unwatched(within_s: float | None = None, doing: str = "") -> None:
-    """For work that no loop runs."""
+    """Do nothing: the life sign of work that no loop runs."""
 
 
 class Loop:

@@ -88,7 +88,7 @@ def sending(
 
 
 def about(outbox: UUID) -> None:
-    """Name the outbox of this process' spans; before that, none is made."""
+    """Name the outbox of this process' spans. Before this call, no span is made."""
     global _outbox
     _outbox = outbox
 
@@ -125,7 +125,7 @@ def transaction(batches: Iterable[int], took_s: float, attributes: Mapping[str, 
 
     from service.observability.tracing_ids import span_context
 
-    # A transaction of a lane that is far behind may have rows of more batches; only the last ones are linked.
+    # A transaction of a lane that is far behind may have rows of more batches; only the last of these are linked.
     linked = sorted(set(batches))[-_MOST_LINKS:]
     now_ns = time.time_ns()
     span = _provider.get_tracer("spark-outbox").start_span(

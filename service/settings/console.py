@@ -52,7 +52,7 @@ class ConsoleSettings(Section):
         for name in ("token", "dsn"):
             secret = getattr(self, name)
             if secret is not None and not secret.get_secret_value():
-                # An environment variable is never absent where a template names it.
+                # If a template names an environment variable, the variable is never absent: an empty one means none.
                 object.__setattr__(self, name, None)
         if self.token is not None and len(self.token.get_secret_value()) < _LEAST_TOKEN:
             raise ValueError(f"the token has fewer than {_LEAST_TOKEN} characters (its text is not shown)")

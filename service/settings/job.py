@@ -19,9 +19,9 @@ _FORMER_STRATEGIES = {
 }
 
 ANY_TYPE = "*"
-"""As `[session] entry`."""
+"""The value of `[session] entry` that means any event type."""
 _FIELD_PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_-]*)+")
-# A name is compared up to its first NUL, and one that is not UTF-8 has U+FFFD in it (service/kafka/record_headers.py).
+# A header's name is read up to its first NUL, and as U+FFFD if it is not UTF-8 (service/kafka/record_headers.py).
 _HEADER = re.compile(r"header:[^\0\ufffd]+")
 
 
@@ -237,7 +237,7 @@ class JobSettings(Section):
 
     @property
     def period_ms(self) -> int:
-        """Milliseconds from the start of a batch to that of the next one, as `latency` has them."""
+        """Milliseconds from the start of a batch to the start of the next one, by `latency`."""
         return self.latency if isinstance(self.latency, int) else _PERIODS_MS[self.latency]
 
     @model_validator(mode="after")

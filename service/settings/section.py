@@ -33,12 +33,12 @@ def _without_login(value: str) -> str:
 
 
 def _empty_is_none(given: object) -> object:
-    # An environment variable is never absent where a template names it.
+    # If a template names an environment variable, the variable is never absent: an empty one means none.
     return None if given == "" else given
 
 
 def require_address(url: str) -> None:
-    """Raise ValueError for a URL without a host or with a port that is not a number, which a login without its @ causes."""
+    """Raise ValueError for a URL without a host or a usable port: a login without its @ would be read as host and port."""
     try:
         parts = urlsplit(url)
         is_address = bool(parts.hostname) and parts.port != 0

@@ -123,7 +123,7 @@ class KafkaSettings(Section):
             return with_certificates(self.client())
 
     def java(self, login: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-        """Return options of Kafka's Java client: its names for the other options of TLS and SASL, then `login`, then `java_options`.
+        """Return options of Kafka's Java client: those of TLS and SASL under its names, then `login`, then `java_options`; later ones win.
 
         Raises SecretUnreadableError if a file that they name cannot be read, SettingsError if `java_options` contradict the login.
         """
@@ -142,7 +142,7 @@ def _files_are_settings() -> Iterator[None]:
 
 
 class InjectionSettings(Section):
-    """`[testing]`, which docs/configuration.md mentions only: see service/lifecycle/fault_points.py."""
+    """`[testing]`, which docs/configuration.md leaves out: see service/lifecycle/fault_points.py."""
 
     fault_file: Path | None = None
     """The plan of the faults that a test injects."""

@@ -73,7 +73,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _kafka_answers_within_a_transaction(self) -> Self:
-        # A start asks Kafka twice while it holds the writer lock.
+        # A start asks Kafka twice while it holds the writer lock; the very first one, up to four times (starting_offsets).
         waits_ms = 2_000 * self.kafka.request_timeout_s
         if self.postgres.idle_in_transaction_timeout_ms < waits_ms:
             raise ValueError(

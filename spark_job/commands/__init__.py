@@ -1,9 +1,9 @@
 """Commands of `spark-job` that read or change the outbox; most need no running job.
 
-- init.py: a settings file and a transform to start from, of starter.py and its test starter_test.py.
+- init.py: writes a settings file, a transform to start from (starter.py) and its test (starter_test.py).
 - prepare.py: does in advance what every start would repeat.
-- status.py, stop.py: the state of the job; its end.
-- savepoint.py, restore.py: named positions; the steps of going back to one.
+- status.py: shows the state of the job. stop.py: ends the job.
+- savepoint.py: named positions. restore.py: the steps of going back to a savepoint.
 - fork.py: another outbox from a savepoint.
 - clock.py: clock records for quiet partitions.
 - decode.py: values in Confluent's wire format as JSON.

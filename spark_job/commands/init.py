@@ -39,7 +39,7 @@ _CHOSEN: dict[str, dict[str, Any]] = {
     },
     "transform": {"function": "transform:transform"},
 }
-"""What the example needs: {section: {key: value}}."""
+"""The settings that the example needs: {section: {key: value}}."""
 
 _SHOWN: dict[str, dict[str, Any]] = {
     "postgres": {"dsn": None},
@@ -53,14 +53,14 @@ _SHOWN: dict[str, dict[str, Any]] = {
     "metrics": {"port": 9464, "job_port": 9465},
     "log": {"format": None},
 }
-"""What is shown as a comment: {section: {key: an example}}; None: the default."""
+"""The settings that are shown as comments: {section: {key: an example, or None for the default}}."""
 
 _STARTERS = {
     "transform.py": files("spark_job.commands") / "starter.py",
     "test_transform.py": files("spark_job.commands") / "starter_test.py",
     SCHEMA: files("service") / SCHEMA,
 }
-"""{file: what it is a copy of}."""
+"""{name of a file: the file that it is a copy of}."""
 
 
 def init(
@@ -116,7 +116,7 @@ def _next_steps(folder: Path) -> str:
 
 def _settings_file() -> str:
     """Return the chosen settings as TOML, each below its description in the settings' classes."""
-    # Editors that use taplo (VS Code's Even Better TOML) read this line, and only as one of the first.
+    # Editors that use taplo (VS Code's Even Better TOML) read this line, but only near the top of the file.
     lines = [f"#:schema ./{SCHEMA}", "", *_comment(_HEAD)]
     for section in Settings.model_fields:
         chosen, shown = _CHOSEN.get(section, {}), _SHOWN.get(section, {})

@@ -21,7 +21,7 @@ from spark_job.ledger.requests import Kind
 _REQUESTS = queries("spark_job", "requests")
 
 _POLL_S = 0.2
-GONE_S = 15.0  # longer than a process takes from one run's end to the next one's connection
+GONE_S = 15.0  # longer than a process takes from one run's end to the next run's connection
 
 
 class NotDoneError(OutboxError):
@@ -63,9 +63,9 @@ def ask(
 ) -> str | None:
     """Send a request to a run, wait for the answer and return it. `waiting` is called with the seconds so far.
 
-    Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason; UnavailableError when
-    it died before it answered, when another run took its place, or when it has not answered within `timeout_s`: then the request was
-    taken back, and nothing was done. An interrupted command withdraws its request; AnsweredError if it has an answer.
+    Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason. Raises UnavailableError,
+    with the request withdrawn and nothing done, when the run died before it answered, when another run took its place, or when no answer
+    came within `timeout_s`. An interrupted command withdraws its request, or raises AnsweredError if the job has answered already.
     """
     request_id = requests.ask(connection, run_id, kind, arguments)
     with _withdrawn_on_error(connection, request_id):
@@ -102,7 +102,7 @@ def _wait(
     timeout_s: float,
     waiting: Callable[[float], None],
 ) -> tuple[RequestState, str | None]:
-    """Wait for the answer, or until no answer is possible and the request is withdrawn; return the state and the reason."""
+    """Wait for the answer, or until there is a reason to give up and the request is withdrawn; return the state and that reason."""
     began = connected = time.monotonic()
     while True:
         state, now = _read(connection, request_id), time.monotonic()
@@ -117,12 +117,12 @@ def _wait(
 def _lost(
     state: RequestState, kind: Kind, run_id: UUID, gone_s: float, waited_s: float, timeout_s: float
 ) -> str | None:
-    """Return why no answer is possible any more; None while one is. `gone_s`: seconds without a connection of a job."""
+    """Return the reason to give up waiting for an answer; None if there is none. `gone_s`: seconds without a connection of a job."""
     if state.owner_run_id not in (None, run_id):
         return f"ended before it answered, and run {state.owner_run_id} owns the outbox now"
     if state.owner_run_id is None and (kind == "stop" or gone_s > GONE_S):
-        # A stop is answered before the outbox is given back. Of a restore, the run ends first; then its process starts the
-        # next run, which answers as it takes the outbox.
+        # The job answers a stop before it gives the outbox back. For a restore, the run ends first, and the process's next run answers when
+        # it takes the outbox over.
         return "ended before it answered, and no job runs now"
     if state.owner_run_id is not None and not state.owner_lives:
         return "died before it answered"

@@ -81,7 +81,7 @@ def create(
 
 
 def _before(settings: Settings, moment: datetime) -> tuple[Offsets, list[str], Mapping[str, str]]:
-    """The first offsets of a time, the partitions that have no record of then or later, and {topic: topic id} of the input."""
+    """Return the first offsets of a time, the partitions without a record of then or later, and {topic: topic id} of the input."""
     from spark_job.input.topics import kafka_input
     from spark_job.recovery.starting_offsets import at_time
 
@@ -209,7 +209,7 @@ def restore(
 def _restorability(
     connection: Connection, settings: Settings, known: list[Savepoint]
 ) -> "list[Restorability]":
-    """Compare each savepoint with Kafka and the settings. If Kafka does not answer, the list is shown without that."""
+    """Compare each savepoint with Kafka and the settings. If Kafka cannot be read, each savepoint is `unknown`."""
     if not known:
         return []
     from spark_job.input.topics import kafka_input
@@ -219,7 +219,7 @@ def _restorability(
     read = greatest_position(connection).end
     try:
         with kafka_input(settings) as kafka:
-            # After the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
+            # Read after the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
             now = read_input(settings, kafka, kafka.describe())
     except (UnavailableError, SettingsError) as error:
         errors.print(f"Whether they can be restored is unknown: {error}")

@@ -251,7 +251,9 @@ def _retried(work: "Retry", steps: list[list[int]], *, dry_run: bool, quiet: boo
 def _chosen(
     ids: list[int] | None, reasons: list[str] | None, key: str | None, since: str | None, every: bool
 ) -> Filter:
-    """The open letters that were named, in exactly one way: by ids, by filters, or all."""
+    """Return the filter of the letters that the command names: letters by their ids, in any state, or open letters by filters, or all open
+    letters. Raises LetterError unless it names them in exactly one of these ways.
+    """
     filters = bool(reasons or key is not None or since)
     if [bool(ids), filters, every].count(True) != 1:
         raise LetterError("name letters by their ids, or by --reason, --key and --since, or with --all")
@@ -274,7 +276,7 @@ def _filter(
 
 
 def _check_exist(connection: Connection, ids: list[int] | None) -> None:
-    """A mistyped id must not leave half of a command done."""
+    """Raise LetterError if an id has no letter: a mistyped id must not leave half of a command done."""
     if not ids:
         return
     found = {row["dead_letter_id"] for row in store.find(connection, Filter(ids=tuple(ids)), len(ids))}

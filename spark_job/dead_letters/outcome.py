@@ -26,7 +26,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Ready:
-    """A session with its new outputs, and the letters that keep its events: one, or one `malformed` for each event."""
+    """A session with its new outputs, and the letters that keep its events: one letter, or one letter `malformed` for each event."""
 
     letters: tuple[StoredLetter, ...]
     session: SessionRow

@@ -1,6 +1,7 @@
-"""Which letters are not retried now, and why: discarded, resolved or removed ones, and those whose events the job judges elsewhere. Pure.
+"""Which letters are not retried now, and why: letters that are discarded, resolved or removed, and letters whose events the job judges
+elsewhere. Pure.
 
-Letters whose events are not a whole session: `sessions_of_letters`.
+`sessions_of_letters` refuses letters whose events are not a whole session.
 """
 
 from collections.abc import Mapping

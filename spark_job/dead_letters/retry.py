@@ -1,6 +1,6 @@
 """Run the current transform on kept events once more: a ledger batch of kind `retry` for each step.
 
-1. Read some letters; those that are not a session, or must not be retried yet, are refused.
+1. Read some letters; refuse those that are not a session, or must not be retried now.
 2. Transform, outside of any transaction: a failure leaves its letter open.
 3. In one transaction: take the writer lock (not the writer's row: the running job continues), check again what may have changed, store the
    rows as the sink does, resolve the letters, write the ledger row, NOTIFY.
@@ -56,9 +56,9 @@ _LETTERS = queries("spark_job", "letters")
 
 _BYTES_PER_BATCH = 32 << 20
 _LETTER_BYTES = 1 << 10
-"""Of a letter beside its events."""
+"""Assumed size of a letter beside its events."""
 _MALFORMED_BYTES_PER_BATCH = 64 << 20
-"""Limit for letters `malformed`, because the events of a session are far apart."""
+"""A greater limit for letters `malformed`: a session's events are letters far apart, and must be in one step."""
 _PARTITIONS_AHEAD = 10_000  # batches for which missing table partitions are made
 
 
@@ -94,7 +94,7 @@ class Retry:
         )
 
     def steps(self, which: Filter, letters_per_batch: int) -> list[list[int]]:
-        """Return the ids for one `run_once` each: letters of one revision, no more than fit in memory."""
+        """Return the ids for each call of `run_once`: letters of one revision, no more than fit in memory."""
         found = store.to_retry(self._connection, which)
         sessions = [each for each in found if each.reason != "malformed"]
         events = [each for each in found if each.reason == "malformed"]
@@ -132,7 +132,7 @@ class Retry:
     ) -> Iterator[tuple[tuple[StoredLetter, ...], ClosedSession]]:
         """Yield the sessions of the letters that are not refused; add to `refusals` why other letters are not a session.
 
-        `next_batch`: outputs in the batches before it are searched.
+        `next_batch`: the batches before it are searched for outputs that have the same events.
         """
         events: dict[tuple[int, TopicPartition], list[StoredLetter]] = {}
         for letter in letters:
@@ -175,7 +175,8 @@ class Retry:
     ) -> set[int]:
         """Return the indexes of sessions that have events elsewhere too: in open sessions, in other letters, or in outputs of `batches`.
 
-        The answer is final only under the writer lock. Pass few batches there: their locks are held as long as that one.
+        The answer is final only under the writer lock. Pass few batches then: locks on their table partitions are held as long as the
+        writer lock.
         """
         now = position.read(self._connection)
         ends = [(letters[0], letters[-1].first_offset) for _, letters in sessions]
@@ -214,7 +215,7 @@ class Retry:
         )
 
     def _write(self, ready: Sequence[Ready], outcome: RetryOutcome, next_batch: int) -> None:
-        """`next_batch`: outputs in the batches before it were searched."""
+        """Store the sessions, and complete `outcome`. `next_batch`: `_sessions` has searched the batches before it."""
         connection = self._connection
         ahead = ledger_rows.read_state(connection).next_batch
         ledger_rows.ensure_partitions(connection, ahead, ahead + len(ready) + _PARTITIONS_AHEAD)

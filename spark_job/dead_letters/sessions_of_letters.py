@@ -1,8 +1,8 @@
 """Turn the events that letters keep into sessions. Pure: it asks no server and runs no transform.
 
 The job's own reader reads the events, with the assembly rules of their generation. Events that form a session with a start and an end are
-whole; a missing one is never guessed. If a schema could not be used, each event of its sessions is a letter `malformed` of its own: these
-are read again together.
+whole; a missing event is never guessed. If a schema could not be used, each event that needs it is a letter `malformed`: such letters are
+read again together.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def session_of(
         raise NotWholeError(
             "its events' types were in record headers, which letters of schema 0001 did not keep"
         )
-    # Events keep their schema's id in front of the value, wherever it came from.
+    # A kept event has its schema's id in front of the value, even if Kafka had the id in a header.
     records = read_records(_table(letter), replace(assembly, schema_id_in_header=False), schemas)
     if records.letters:
         raise NotWholeError(
@@ -150,7 +150,7 @@ def _ended_by(
 
 
 def _table(letter: StoredLetter) -> pa.Table:
-    """The events as the assembler's reader takes them."""
+    """Return the events as the assembler's reader takes them."""
     number = len(letter.event_offsets)
     columns = {
         "offset": pa.array(letter.event_offsets, pa.int64()),

@@ -46,7 +46,7 @@ def letters_table(letters: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def event_types(letter: StoredLetter, path: Sequence[str] | None) -> list[str | None]:
-    """Return the types of the kept events, None if one has none. `path`: of the field with the type; None: it is in a header."""
+    """Return the type of each kept event, None for an event without one. `path`: where the field with the type is; None: in a header."""
     if letter.event_types is not None:
         return letter.event_types
     if path is None:
@@ -55,7 +55,7 @@ def event_types(letter: StoredLetter, path: Sequence[str] | None) -> list[str | 
 
 
 def _field(value: bytes | None, path: Sequence[str]) -> str | None:
-    """Return a string in a JSON document; None if it has none there, which may be why the record is a letter."""
+    """Return the string at `path` in a JSON document; None if there is none, which may be why the record is a letter."""
     try:
         found = orjson.loads(value or b"null")
     except orjson.JSONDecodeError:
@@ -74,7 +74,7 @@ def letter_json(
 ) -> dict[str, Any]:
     """Return all of a letter; each event's value as `text`, as `hex` if it is not UTF-8, or neither if it has none.
 
-    With `readable`, `decoded` beside it is what it could make of the value.
+    With `readable`, `decoded` is what `readable` returned for the value; it is left out if that was None.
     """
     columns = (letter.event_offsets, letter.event_times_ms, types, letter.event_values)
     return {name: value for name, value in vars(letter).items() if not name.startswith("event_")} | {
@@ -162,7 +162,7 @@ def outcome_lines(outcome: "RetryOutcome", *, dry_run: bool) -> list[str]:
     for failure in outcome.failed:
         alike.setdefault((failure.error, failure.traceback), []).append(failure.dead_letter_id)
     for (error, trace), ids in alike.items():
-        # An exception may quote events: its lines are no lines of this report.
+        # An exception may quote events: their line ends must not begin lines of this report.
         lines += [
             f"failed again {_ids(ids)}: {printable(error)}",
             indent(trace.rstrip(), "  ", lambda _: True),

@@ -38,7 +38,7 @@ _REFUSED = (
 )
 
 
-# The messages for code that does not know the settings; `failure_of` in service/kafka/client.py names them.
+# The messages for code that does not know the settings; `failure_of` in service/kafka/client.py names the settings.
 _KAFKA: dict[type[OutboxError], str] = {
     OptionsRefusedError: "no Kafka client can be made with these settings: {what}. Correct [kafka.options].",
     CredentialsRefusedError: (

@@ -31,7 +31,7 @@ _OF_SIZE = (*SMALLER_MAY_PASS, DiskFullError, SparkLostError)
 
 
 def is_of_size(error: OutboxError) -> bool:
-    """Tell whether the size of a batch can explain it, so that the next attempt takes a smaller one."""
+    """Tell whether the size of a batch can explain the error, so that the next attempt takes a smaller batch."""
     return isinstance(error, _OF_SIZE) and not isinstance(error, SparkStartError)
 
 
@@ -55,7 +55,7 @@ def explain(error: BaseException) -> OutboxError:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what the servers' clients raise into an OutboxError."""
+    """Turn errors of the servers' clients, of missing resources and of a JVM that is gone into an OutboxError."""
     try:
         yield
     except (psycopg.Error, KafkaException, PySparkException, Py4JError) as error:

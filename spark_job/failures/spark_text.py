@@ -1,7 +1,7 @@
 """Explain a failure by Spark's text: a message, then the Java stack with its causes. A sign in that text identifies a cause.
 
-Of a worker's Python tracebacks only the last exception counts: those before it are its causes, and their messages may quote events. So may
-its own message, unless its kind is ours or the system's.
+Of a worker's Python tracebacks only the last exception counts: the exceptions before it are its causes, and their messages may quote
+events. The last exception's message may, too, unless the exception is one of this project or of the system.
 """
 
 import builtins
@@ -32,13 +32,13 @@ EXHAUSTED = (
     "another one starts with none"
 )
 _TRACEBACK = "Traceback (most recent call last):\n"
-# What only a defect raises in a task. A transform's own failures have become letters.
+# Exceptions that only a defect raises in a task: the transform's own failures have become letters.
 _DEFECT = re.compile(
     r"((Key|Index|Type|Value|Attribute|Assertion|Name|ZeroDivision|Overflow|Unicode\w+|Recursion|Runtime|NotImplemented|UnboundLocal)Error"
     r"|StopIteration|struct\.error|orjson\.\w+|pyarrow\.lib\.Arrow\w+)\b"
 )
 _OURS = ("service.", "spark_job.", "contract.", "spark_outbox.")
-"""In a wheel the first and the third are below the last."""
+"""In a wheel, `service` and `contract` are below `spark_outbox`."""
 _OF_TASK = "spark_job.assembly.task_errors.TaskRaisedError: "
 _KIND = re.compile(r"[\w.]*")
 _OS_ERRORS = "|".join(
@@ -268,9 +268,10 @@ def defect(raised: str) -> DefectError:
 
 
 def _without_quotes(text: str) -> tuple[str, str]:
-    """Return Spark's text with only the last exception of its Python tracebacks, and that exception; empty if there is none.
+    """Return Spark's text with only the last exception of its Python tracebacks, and that exception ("" if there is none).
 
-    Of an exception that is neither ours nor the system's only the kind and the line that raised it: its message may quote an event.
+    Of an exception that is neither this project's nor the system's, return only the kind and the line that raised it: its message may quote
+    an event.
     """
     before, found, _ = text.partition(_TRACEBACK)
     if not found:
@@ -290,7 +291,7 @@ def _without_quotes(text: str) -> tuple[str, str]:
 
 
 def _causes(text: str) -> str:
-    """Return the message and the innermost cause, without the stacks between."""
+    """Return the message and the two innermost causes, without the stacks between them."""
     lines = [line.strip() for line in text.splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     told = [

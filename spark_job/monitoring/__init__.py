@@ -1,4 +1,4 @@
-"""What the job records while it works. spark_job/status/ reads it, and serves it with what Postgres and Kafka have.
+"""What the job records while it works. spark_job/status/ serves these values, together with values from Postgres and Kafka.
 
 - health.py: the state of the process, over all its attempts.
 - readiness.py: judges that state for `/readyz`.

@@ -31,7 +31,7 @@ class JobHealth:
         self.computed = -1
         """The newest Spark batch of this attempt whose tasks have ended, -1 before the first. Its commit may be under way."""
         self.committed = -1
-        """The newest one that is in the outbox."""
+        """The newest Spark batch of this attempt that is in the outbox, -1 before the first."""
 
     @contextmanager
     def watched(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The Prometheus metrics of `spark-job run`: updated once for each batch, never for each event."""
+"""The Prometheus metrics of `spark-job run`. Batches and attempts update them, single events never do."""
 
 from collections.abc import Mapping
 

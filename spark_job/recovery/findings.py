@@ -1,7 +1,7 @@
 """Decide how a start continues: one decision for a killed job, a lost disk and a moved machine. Pure.
 
-A start continues at the ledger's position. Whatever could lose or repeat something needs a person's consent first: a ContinuityError then
-names each finding and the flag that accepts it. An accepted finding opens a new generation.
+A start continues at the ledger's position. If a finding could lose or repeat something, a person must accept it first: a ContinuityError
+names each such finding and the flag that accepts it. A finding that is accepted, or needs no flag, opens a new generation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that needs a new generation. `flag`: accepts it; None if nothing can be lost or repeated."""
+    """A reason to open a new generation. `flag`: the flag that accepts it; None if it can neither lose nor repeat anything."""
 
     reason: str
     text: str
@@ -62,12 +62,12 @@ class From:
     open: OpenPartitions
     lineage: Lineage
     topics: Mapping[str, str]
-    """{topic id: topic} of the input then."""
+    """{topic id: topic} of the input at that position."""
     assembly: Mapping[str, Any]
     policy: str
     revision: int
     read: Offsets = field(default_factory=Offsets)
-    """The greatest offsets that were ever read; `end` counts if it is greater."""
+    """The greatest offset ever read of each partition; a greater offset in `end` counts instead."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ class Resumption:
 
 @dataclass(frozen=True)
 class Opening:
-    """A new generation, still without number."""
+    """A new generation that has no number yet."""
 
     reason: str
     start: Offsets
     open: OpenPartitions
     lineage: Lineage
     topics: Mapping[str, str]
-    """{topic id: topic} of every topic that the position names."""
+    """{topic id: topic}: the topics of the former position, except those that were created again, and the current input's."""
     policy: str
     revision: int
     assembly: Mapping[str, Any]
@@ -97,7 +97,7 @@ class Opening:
     cut: Offsets = field(default_factory=Offsets)
     """From these offsets on, Kafka assigns offsets a second time."""
     lost: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    """Offsets [from, to) that Kafka has deleted before the job read them."""
+    """Offsets [from, to) that Kafka has deleted although the job still needs them, also to rebuild open sessions."""
 
 
 def here(at: InputPosition) -> From:
@@ -115,7 +115,7 @@ def continuation(
     findings: Sequence[Finding] = (),
     read: Offsets | None = None,
 ) -> Resumption | Opening:
-    """Return how the job continues from the current position. `findings`: those that are not about the input. `read`: see `From`.
+    """Return how the job continues from the current position. `findings`: findings that are not about the input. `read`: see `From`.
 
     Raises ContinuityError if a risk must be accepted first.
     """
@@ -137,7 +137,7 @@ def open_wanted(
     savepoint: str | None = None,
     command: str = "",
 ) -> Opening:
-    """Return the generation that a restore or a fork asks for. `command`: the command line, for the message.
+    """Return the generation that a restore or a fork asks for. `command`: the command line, for error messages.
 
     Raises ContinuityError if a risk must be accepted first.
     """
@@ -171,7 +171,9 @@ def _place(at: InputPosition) -> str:
 
 
 def _named(end: Offsets, now: Input) -> Offsets:
-    """Return the position's end, with partitions that it does not name at their earliest. Topics that are not read keep theirs."""
+    """Return the position's end, with partitions that it lacks at their earliest offset. Topics that are not read any more keep their
+    offsets.
+    """
     return Offsets({**now.earliest, **end})
 
 
@@ -226,7 +228,7 @@ def _opening(
 
 
 def of_input(begin: From, now: Input) -> list[Finding]:
-    """Return what a generation that begins there finds in Kafka and in the settings."""
+    """Return the findings about Kafka and the settings for a generation that begins at `begin`."""
     found = [
         Finding(
             "new_topic",
@@ -316,8 +318,8 @@ _FLAGS = {
     "--accept-changed-assembly": "changed_assembly",
 }
 _OF_COMMANDS = ("--accept-data-loss", "--accept-changed-assembly")
-"""Flags of a restore and a fork. They have none for a truncation or a new topic: the savepoint's offsets name other events by now."""
-# The reason in the generation's row is the first of these, if there are several findings.
+"""Flags of a restore and a fork. No flag accepts a truncation or a new topic there: the savepoint's offsets name other events by now."""
+# If there are several findings, the generation's row has the reason that comes first here.
 _WEIGHT = (
     "savepoint",
     "skip",
@@ -341,7 +343,9 @@ def _flags(found: Sequence[Finding]) -> list[str]:
 
 
 def _require(found: Sequence[Finding], accepted: AcceptedRisks, command: str = "") -> None:
-    """Raise ContinuityError unless each finding with a flag was accepted. `command`: what asked for it, empty for a start."""
+    """Raise ContinuityError unless each finding with a flag was accepted. `command`: the command line of a restore or fork; empty for a
+    start.
+    """
     refused = [f for f in found if f.flag is not None and not getattr(accepted, _FLAGS[f.flag])]
     if refused:
         what = "the request was not carried out" if command else "the job does not start by itself"

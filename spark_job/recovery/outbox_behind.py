@@ -1,7 +1,7 @@
 """The finding `outbox_behind`: the database was restored or failed over to an older state, and has lost batches that were delivered.
 
-The publisher's progress records in Kafka (contract/progress.py) name the newest batch of each lane and the id of its commit. A batch that
-the ledger lacks, or has with another commit id, is lost.
+The publisher's progress records in Kafka (contract/progress.py) name the newest delivered batch of each lane and the id of its commit. A
+batch that the ledger lacks, or has with another commit id, is lost.
 """
 
 from collections.abc import Mapping
@@ -33,14 +33,14 @@ _WINDOW = 64
 
 
 class Delivered(NamedTuple):
-    """The batch that a lane of an epoch has reached, and the random id of that batch's commit."""
+    """The newest delivered batch of a lane in an epoch, and the random id of that batch's commit."""
 
     batch_id: int
     commit_id: UUID | None
     epoch: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON that a generation stores. Batches are numbered across epochs."""
+        """Return the JSON that a generation stores: without the epoch, because batches are numbered across epochs."""
         return {
             "batch_id": self.batch_id,
             "commit_id": None if self.commit_id is None else str(self.commit_id),
@@ -48,7 +48,12 @@ class Delivered(NamedTuple):
 
 
 def delivered_batches(connection: Connection, settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
-    """Return what `newest_delivered` does. If Kafka cannot say it, raise if the database may have lost batches, else return nothing."""
+    """Return what `newest_delivered` returns.
+
+    If Kafka does not answer, or has no record although the outbox has deliveries, return an empty list; but raise UnavailableError if
+    Postgres is another server since the last start, because the database may then have lost batches. Raises ContinuityError as
+    `newest_delivered` does.
+    """
     try:
         delivered = newest_delivered(settings, outbox_uuid)
         if not delivered and _has_delivered(connection):
@@ -107,7 +112,7 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
 
 
 def _bounds(admin: KafkaAdmin, topic: str) -> dict[int, tuple[int, int]]:
-    """Return where each partition begins, and where it ends for a reader of committed records, by its leader. Raises KafkaException."""
+    """Return {partition: (first offset, end for a reader of committed records)}; empty if the topic is missing. Raises KafkaException."""
     described = existing_topics(admin, [topic], _TIMEOUT_S)
     if not described:
         return {}
@@ -119,7 +124,7 @@ def _bounds(admin: KafkaAdmin, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def _read_newest(reader: RangeReader, topic: str, bounds: Mapping[int, tuple[int, int]]) -> list[Delivered]:
-    """What `newest_delivered` returns. Raises KafkaException."""
+    """Return what `newest_delivered` returns: read each partition backwards, in growing windows, up to a record. Raises KafkaException."""
     found: dict[int, Delivered] = {}
     left = {each: end for each, (low, end) in bounds.items() if end > low}
     window = _WINDOW
@@ -143,7 +148,7 @@ def _read_newest(reader: RangeReader, topic: str, bounds: Mapping[int, tuple[int
 def lost_batches(connection: Connection, delivered: list[Delivered]) -> tuple[list[Delivered], list[Finding]]:
     """Return the delivered batches that the ledger lacks and that no person has accepted yet, and the finding about them, if any.
 
-    `delivered` must have been read before: the ledger only grows.
+    Read `delivered` from Kafka before this call: the ledger only grows, so it has each of these batches unless it lost them.
     """
     if not delivered:
         return [], []
@@ -181,9 +186,9 @@ def lost_batches(connection: Connection, delivered: list[Delivered]) -> tuple[li
 
 
 def _is_another(delivered: Delivered, first: int, first_epoch: int, commits: Mapping[str, str]) -> bool:
-    """Whether the ledger has another commit under this number, or none. Numbers below `first` were pruned."""
+    """Return whether the ledger has another commit of this batch, or none. Batches below `first` were pruned."""
     if delivered.epoch < first_epoch:
-        # Retention prunes the batches of an epoch that it has pruned; the partition of a lane that no longer exists keeps its last record.
+        # Retention has removed this epoch and its batches. The progress topic keeps the last record of a lane that no longer exists.
         return False
     known = delivered.commit_id is None or commits.get(str(delivered.batch_id)) == str(delivered.commit_id)
     return delivered.batch_id >= first and not known

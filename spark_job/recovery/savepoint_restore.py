@@ -1,6 +1,6 @@
 """Where a requested restore begins: at a savepoint, or, with the policy `skip`, at the greatest position of all time.
 
-`spark-job savepoint list` asks `restorability` what a reissue from each savepoint would be answered.
+`spark-job savepoint list` uses `restorability` to show whether a reissue from each savepoint would be accepted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,13 +91,15 @@ class Restorability:
     """Whether a reissue from a savepoint would be accepted now."""
 
     state: Literal["alive", "changed", "expired", "unknown"]
-    """alive: without a flag. changed: Kafka has all that it needs; the [session] settings differ. expired: Kafka no longer has that."""
+    """alive: accepted without a flag. changed: only the assembly rules differ. expired: Kafka lacks input that a reissue needs, or has
+    other events at its offsets. unknown: Kafka could not be read.
+    """
     reasons: Sequence[str] = ()
     """Why it is not alive."""
     flags: Sequence[str] | None = None
-    """With which flags it would be accepted; None if no flag accepts each reason, or if that is unknown."""
+    """The flags with which it would be accepted; None if no flag accepts one of the reasons, or if unknown."""
     events: int | None = None
-    """Offsets from its position on that Kafka has; None if unknown."""
+    """Number of offsets that Kafka has from the savepoint's position on; None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON-ready values."""
@@ -110,7 +112,7 @@ class Restorability:
 
 
 def restorability(found: Savepoint, now: Input, read: Offsets) -> Restorability:
-    """Return what `open_restored` would answer to a reissue from a savepoint. `read`: how far `greatest_position` has read."""
+    """Return what `open_restored` would answer to a reissue from a savepoint. `read`: the end of `greatest_position`."""
     begin = _reissue_from(found, now, revision=0, read=read)
     against = [finding for finding in findings.of_input(begin, now) if finding.flag is not None]
     settings_alone = all(finding.reason == "changed_assembly" for finding in against)
@@ -140,15 +142,15 @@ def _reissue_from(found: Savepoint, now: Input, *, revision: int, read: Offsets)
 
 
 def greatest_position(connection: Connection) -> From:
-    """Return the greatest end of all generations, partition by partition, each with what was open there.
+    """Return the greatest end of each partition in all generations, with the sessions that were open there.
 
-    If Kafka has assigned offsets a second time, those that were read the first time do not count.
+    If Kafka has assigned a partition's offsets a second time, the ends from before that do not count.
     """
     return greatest_of(position_rows(connection))
 
 
 def greatest_of(rows: list[dict[str, Any]]) -> From:
-    """Return the same from the rows of `positions` in sql/generations.sql."""
+    """Return what `greatest_position` returns, from the rows of `positions` in sql/generations.sql."""
     ends: dict[TopicPartition, int] = {}
     opened: dict[TopicPartition, OpenPartition | None] = {}
     source: dict[TopicPartition, int] = {}
@@ -166,7 +168,7 @@ def greatest_of(rows: list[dict[str, Any]]) -> From:
                     ends[where], opened[where], source[where] = offset, found.get(where), number
     newest = rows[-1]
     topics = {topic_id: topic for row in rows for topic_id, topic in row["topics"].items()} | newest["topics"]
-    # The topic was created again: the position in the former one was given up.
+    # If a topic was created again, the positions in the former one were given up.
     now = {topic: topic_id for topic_id, topic in newest["topics"].items()}
     replaced = {topic_id for topic_id, topic in topics.items() if now.get(topic, topic_id) != topic_id}
     for where in [where for where in source if where.topic_id in replaced]:
@@ -188,7 +190,7 @@ def greatest_of(rows: list[dict[str, Any]]) -> From:
 
 
 def _merged(rows: list[dict[str, Any]], source: Mapping[TopicPartition, int], safe: Offsets) -> Lineage:
-    """Each partition's lineage is that of the generation which its position is from. `safe`: of all partitions."""
+    """Give each partition the lineage of the generation that its position comes from. `safe`: the safe offsets of all partitions."""
     formers: list[Former] = []
     for number in sorted(set(source.values())):
         row = rows[number]

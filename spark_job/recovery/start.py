@@ -2,7 +2,7 @@
 
 Every start is the same, after SIGTERM, kill -9, a lost machine or a failure inside the process. Postgres and Kafka are all that it needs.
 It reads no open sessions: each partition's first task takes them from the cache or from Kafka (`assembly/task.py`).
-No Spark checkpoint is read: each query's is a temporary directory (`stream/query.py`), so a lost one changes nothing.
+It reads no Spark checkpoint: each query has its own, in a temporary directory (`stream/query.py`), so a lost checkpoint changes nothing.
 """
 
 from collections.abc import Collection
@@ -69,12 +69,12 @@ class Start:
         """Take the outbox over, decide, and open a generation if one is needed.
 
         Raises FencedError while another run lives, ContinuityError if a risk must be accepted first, RequestRefusedError if the request
-        cannot be fulfilled. All leave the outbox as it was.
+        cannot be fulfilled, WithdrawnError if its command has given up. All leave the outbox as it was.
         """
         outbox_uuid = _outbox_uuid(connection)
         delivered = outbox_behind.delivered_batches(connection, self.settings, outbox_uuid)
         if self.take_over:
-            # A living owner must not be ended by a start that is then refused.
+            # Decide before the takeover, too: a start that is refused must not end a living owner.
             self._decide(connection, kafka, topics, delivered)
         with connection.transaction():
             ownership.take_over(
@@ -107,18 +107,20 @@ class Start:
     def _decide(
         self, connection: Connection, kafka: KafkaInput, topics: InputTopics, delivered: list[Delivered]
     ) -> tuple[InputPosition | None, Resumption | Opening, list[Delivered]]:
-        """Return the position, how it continues, and which of `delivered` the ledger has lost, if a person has accepted that."""
+        """Return the position, how the job continues from there, and the batches of `delivered` that the ledger has lost.
+
+        Raises ContinuityError unless a person has accepted that loss and every other risk, RequestRefusedError for a request."""
         at = position.read(connection)
         read = None if at is None else greatest_position(connection).end
         lost, behind = outbox_behind.lost_batches(connection, delivered)
-        # After the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
+        # Read after the ledger: bounds older than its last commit would look as if Kafka had lost the input's end.
         now = read_input(self.settings, kafka, topics)
         if at is None:
             first = starting_offsets.resolve(self.settings.source.starting_offsets, kafka, topics, now)
             return at, findings.first(now, first.start, first.text, self.accepted, behind), lost
         if self.request is not None:
             if behind:
-                # The database has lost its end since the request: the next start, without the request, reports that.
+                # The database has lost its newest batches since the request. The next start, without the request, reports that.
                 raise RequestRefusedError(
                     "the outbox may have lost its newest batches; the job's own start decides that first"
                 )
@@ -139,7 +141,7 @@ class Start:
         decision: Resumption | Opening,
         lost: list[Delivered],
     ) -> tuple[InputPosition, Begun, BatchSize]:
-        """Open a generation if one is needed; return where the run begins, what is recorded of it, and the size of its batches."""
+        """Open a generation if one is needed; return the run's position, what the run's row records of it, and the size of its batches."""
         most = self.settings.job.max_events_per_batch
         read = Offsets() if at is None else greatest_position(connection).end
         if isinstance(decision, Opening):

@@ -1,8 +1,7 @@
 """Where the first generation begins: `[source] starting_offsets` as a number for each partition.
 
-Resolved by the start, in its transaction, and stored with the generation before anything is read: whatever is in the outbox was read from
-there. A start that dies before its commit leaves nothing, and the next one resolves again.
-Partitions added later: ledger/position.py.
+The start resolves it and stores it with the generation, in one transaction, before it reads any event. A start that dies before its commit
+leaves nothing, and the next start resolves the setting again. `findings.py` decides where partitions that are added later begin.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +23,10 @@ class Bounds(Protocol):
     """The requests to Kafka; `input.topics.KafkaInput` makes them."""
 
     def bounds(self, topics: InputTopics, where: Literal["earliest", "latest", "readable"]) -> Offsets:
-        """See there."""
+        """See `KafkaInput.bounds`."""
 
     def first_at(self, topics: InputTopics, at: datetime) -> Offsets:
-        """See there."""
+        """See `KafkaInput.first_at`."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,9 @@ def resolve(setting: StartingOffsets, kafka: Bounds, topics: InputTopics, now: I
 
 
 def at_time(kafka: Bounds, topics: InputTopics, at: datetime) -> tuple[Offsets, list[TopicPartition]]:
-    """Return each partition's first record of a time or later, or its end if it has none, and the partitions that have none.
+    """Return each partition's first offset with the time `at` or later, else its end; and the partitions that have no such record.
 
-    The ends are asked for first: a record that comes in between lies behind them, and will be read.
+    The ends are read first: a record that arrives between the two requests lies behind the end, so it will be read.
     """
     ends = kafka.bounds(topics, "readable")
     found = kafka.first_at(topics, at)

@@ -1,4 +1,4 @@
-"""A savepoint as a file, from which another outbox can begin. It is small: offsets, what is open, and the assembly rules."""
+"""A savepoint as a file, from which another outbox can begin. It has offsets, assembly rules and counts, but no events."""
 
 import hashlib
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from spark_job.sessions.state.open_state import OpenState
 
 _FORMAT = "spark-outbox savepoint 3"
 _FORMER = ("spark-outbox savepoint 1", "spark-outbox savepoint 2")
-"""The same format, with digests of other forms."""
+"""Former versions of the format, with other forms of digests."""
 MOST_BYTES = 1 << 30
 """Postgres keeps no larger value."""
 _SHOWN = 200
@@ -75,7 +75,7 @@ class ExportedSavepoint:
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Read what `to_json` gave. Raises SettingsError for a file that is not a complete export.
+        """Read a file with the content of `to_json`. Raises SettingsError for a file that is not a complete export.
 
         Each value is checked: the writer of a forged file can forge its checksum, too.
         """
@@ -134,7 +134,7 @@ class _Part(BaseModel):
 
 
 class _Rules(_Part):
-    """What is beside the settings of `[session]`, which `applied_rules` checks."""
+    """The fields beside the settings of `[session]`; `applied_rules` checks those settings."""
 
     rules: _Natural = 1
     format: Format = "json"
@@ -161,7 +161,7 @@ class _Former(_Part):
 
 
 class _Document(_Part):
-    """The types of the values. What they contain is checked where they are read."""
+    """The types of the values. The code that reads a value checks its content."""
 
     outbox: Annotated[str, AfterValidator(UUID)]
     name: _Name

@@ -27,7 +27,7 @@ class Preview:
     savepoint: Savepoint | None
     """None if the restore skips to the greatest position."""
     sessions: int
-    """In batches after the savepoint; those of several revisions count each time."""
+    """Sessions in batches after the savepoint. A session that was sent in several revisions counts once for each."""
     outputs: int
 
     def lines(self, topics: Mapping[str, str]) -> list[str]:

@@ -26,7 +26,9 @@ _FEW_BATCHES = 1_000
 
 @dataclass(frozen=True)
 class Backlog:
-    """The outputs that the slowest lane has not delivered: whole batches, so never too few. `bytes`: of the outputs as encoded."""
+    """The outputs of all batches that the slowest lane has not delivered whole, so never too few. `bytes`: the size of their encoded
+    values.
+    """
 
     events: int
     bytes: int
@@ -39,7 +41,7 @@ class Backlog:
 
 
 class BacklogReader:
-    """Sums the ledger's rows after the slowest lane's cursor: at first all of them, then only what has changed since the last read.
+    """Sums the ledger's rows after the slowest lane's cursor: at first all rows, later only those added or delivered since the last read.
 
     So a read costs the same however long the outage lasts.
     """
@@ -79,7 +81,7 @@ class Backpressure:
     def __init__(
         self, connection: Connection, run_id: UUID, settings: JobSettings, health: JobHealth
     ) -> None:
-        """`health` records while the job is held back."""
+        """`health` shows whether the job is held back, and why."""
         self._connection, self._run_id, self._health = connection, run_id, health
         self._backlog = BacklogReader(connection)
         self._max_events, self._max_bytes = settings.max_backlog_events, settings.max_backlog_bytes

@@ -65,11 +65,11 @@ class PartitionReport(NamedTuple):
     """Of the open sessions; empty if there are none."""
     tombstones: bytes
     refused: RefusedIds
-    """Records refused for their schema's id, from the oldest open session on."""
+    """The records that were refused because of their schema's id, from the oldest open session on."""
     rebuilt_events: int | None
     """Records that were read again to rebuild the open sessions; None if they were in the cache."""
     differs: bool
-    """Whether the rebuilt sessions differ from the digest, and a person accepted that."""
+    """Whether the rebuilt sessions differ from the digest, which a person has accepted."""
     problem: str
     """Why the cache of open sessions could not be used or written; empty if it could."""
 

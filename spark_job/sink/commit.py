@@ -6,7 +6,7 @@
 4. Resolve the dead letters that the rows cover, then insert the new ones.
 5. The ledger row last: the publisher follows it.
 
-A batch that an earlier attempt committed is never retried: each start reads the ledger's end (`recovery/start.py`), and Spark begins
+A batch that an earlier attempt committed is never computed again: each start reads the ledger's end (`recovery/start.py`), and Spark begins
 there. After an unknown COMMIT the attempt fails, and the next start reads the ledger again.
 """
 
@@ -37,7 +37,7 @@ from spark_job.sink.ledger_rows import LedgerEntry, LedgerState
 
 log = structlog.get_logger()
 
-_PARTITIONS_AHEAD = 30_000  # batches for which table partitions exist already
+_PARTITIONS_AHEAD = 30_000  # batches for which table partitions are made ahead
 _ENSURE_EVERY = 10_000
 _CANCEL_S = 5.0
 
@@ -79,7 +79,8 @@ class Sink:
         """Store the batch, and return what it added.
 
         Raises FencedError when another run owns the outbox, MovedError or ContinuityError when the batch does not continue the ledger. All
-        leave the outbox as it was. Raises UnavailableError when the connection was lost: then it is unknown whether the batch is there.
+        leave the outbox as it was. Raises UnavailableError or psycopg.Error when the connection was lost: then it is unknown whether the
+        batch was committed.
         """
         began = time.perf_counter()
         planned, result, following = computed.planned, computed.result, computed.following
@@ -149,7 +150,7 @@ class Sink:
         return committed
 
     def cancel(self) -> None:
-        """End a statement that is under way, from another thread, if the server can still be reached."""
+        """Cancel the statement that is running, from another thread. If the server cannot be reached, do nothing."""
         with contextlib.suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=_CANCEL_S)
 
@@ -224,7 +225,9 @@ def _report(
     resolved: int,
     seconds: Mapping[str, float],
 ) -> None:
-    """Log one line for each batch, as its last; others before it if sessions were rebuilt, letters resolved, or a cache has a problem."""
+    """Log `batch_committed` for each batch, after lines about rebuilt sessions, resolved letters and the cache, if there are any. The times
+    follow at debug level.
+    """
     rebuilt = [found for found in result.partitions if found.rebuilt_events is not None]
     if rebuilt:
         events = sum(found.rebuilt_events or 0 for found in rebuilt)

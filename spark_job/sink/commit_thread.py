@@ -5,14 +5,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 
 class CommitThread:
-    """Runs one commit at a time in its own thread. If one does not commit its batch, no other begins."""
+    """Runs one commit at a time in its own thread. After a batch that was not committed, no other commit begins."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._newest: Future[bool] | None = None
 
     def hand_over(self, commit: Callable[[], bool]) -> bool:
-        """Begin `commit` as soon as the one before has ended; return False, with nothing begun, if that one returned False.
+        """Wait for the previous commit, then begin `commit`. If the previous commit returned False, begin nothing and return False.
 
         `commit` returns whether it committed, and handles its failures itself.
         """

@@ -30,7 +30,7 @@ class BatchRange:
 
 @dataclass(frozen=True)
 class ComputedBatch:
-    """What Spark computed for a batch, and the position once that is committed."""
+    """What Spark computed for a batch, and the position after its commit."""
 
     planned: BatchRange
     result: BatchResult
@@ -46,7 +46,7 @@ class ResultReader:
     def __init__(self, position: InputPosition, input_topics: Callable[[], InputTopics]) -> None:
         """`position`: the outbox's. `input_topics`: asks for the topics as they are now."""
         self.expected = position
-        """The position once all results read so far are committed: where the next batch begins."""
+        """The position after the commit of all results read so far: where the next batch begins."""
         self._input_topics = input_topics
 
     def read(self, table: pa.Table, planned: BatchRange) -> ComputedBatch | None:
@@ -58,7 +58,7 @@ class ResultReader:
         if planned.is_empty:
             return None
         began = time.perf_counter()
-        # Asked after the action: if a topic was created again meanwhile, Spark reads the new one, and reports nothing.
+        # Asked after the action: if a topic was created again meanwhile, Spark reads the new one without an error.
         topics = self._input_topics()
         result = batch_result.read(table, topics.places())
         following = self.following_row(planned, result)

@@ -46,8 +46,8 @@ def insert_letters(
 ) -> dict[str, int]:
     """Insert the letters that the outbox does not have yet; return their number by reason.
 
-    `topic_names`: {topic id: topic}. `start`: of the batch. Letters that close below it come after an upgrade from before schema 0005,
-    which may have settled them.
+    `topic_names`: {topic id: topic}. `start`: the batch's. A letter that closes below it appears only after an upgrade from a release
+    before schema 0005, which may have settled its events.
     """
     if not letters:
         return {}

@@ -1,8 +1,8 @@
 """Resolve the dead letters that a later output covers, in the transaction that stores the output.
 
-Only a reissue judges the events of an earlier generation's letters again. In every other generation `Horizon` has only letters that are
-younger than a session open at the start, and a batch makes a query only for a session that old. A letter of the reissue itself resolves
-the older one as it is inserted (copy_rows.py, `insert_letters`).
+Only a reissue assembles the events of an earlier generation's letters again. In every other generation, `Horizon` has only letters that
+begin after a session which was open at the start, and only a batch that closes such a session queries the letters. A letter that the
+reissue itself writes resolves the older one (copy_rows.py, `insert_letters`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Keep erased sessions out of the outbox: a reissue reads their events again, if Kafka has them, and stores nothing of them.
 
-The erased keys are read within the batch's transaction, under the writer lock, which an erasure takes too. Every other generation reads no
-offset a second time, and needs none of them.
+The erased keys are read within the batch's transaction, under the writer lock, which an erasure takes too. No other generation reads an
+offset a second time, so none needs the erased keys.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ _LEDGER = queries("spark_job", "ledger")
 
 
 class ErasedKeys:
-    """The offsets up to which the events of erased session keys are erased, by the keys' hashes."""
+    """For the hash of each erased session key, by partition: the offset through which the key's events are erased."""
 
     def __init__(self, outbox_uuid: UUID, through: dict[tuple[bytes, TopicPartition], int]) -> None:
         self._salt = outbox_uuid.bytes
@@ -29,7 +29,7 @@ class ErasedKeys:
 
     @classmethod
     def read(cls, connection: Connection, at: InputPosition) -> "ErasedKeys | None":
-        """Return those whose events the batches after a position may read; None if there are none."""
+        """Return the erased keys whose events the batches after a position may read; None if there are none."""
         if not at.generation.revision:
             return None
         rows = connection.execute(_ERASED["reaching"], {"safe": Jsonb(at.safe_offsets.to_json())}).fetchall()

@@ -51,13 +51,15 @@ def ensure_partitions(connection: Connection, first_batch: int, last_batch: int)
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """The content of a transaction's ledger rows, beside the counts of their rows. The first part has the counts of the transaction."""
+    """The content of a transaction's ledger rows, without each part's counts. The counts here are the transaction's; its first part stores
+    them.
+    """
 
     kind: Literal["stream", "retry"]
     generation: int
     run_id: UUID
     transform_fingerprint: str
-    spark_batch: int | None = None  # like the position, only set in a stream batch
+    spark_batch: int | None = None  # set only in a stream batch, as is the position
     start: Offsets | None = None
     end: Offsets | None = None
     open: OpenPartitions | None = None

@@ -1,7 +1,7 @@
-"""An archive of Spark's classes, which the JVM maps instead of loading, checking and linking some ten thousand of them at each start.
+"""An archive of Spark's classes. The JVM maps it, instead of loading, checking and linking some ten thousand classes at each start.
 
-`spark-job prepare` makes it once for each version of Java and Spark (class data sharing, JEP 350). Its name has both, so that no start
-after an upgrade uses the old one. Without an archive a start takes longer, and nothing else changes.
+`spark-job prepare` makes it once for each version of Java and Spark (class data sharing, JEP 350). Its name depends on both, so that no
+start after an upgrade uses the old archive. Without an archive a start takes longer, and nothing else changes.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _QUIET = "-Xlog:cds*=error"
 def archive(java: str) -> Path:
     """Return the path of the archive for this Java (an executable) and this Spark. It need not exist."""
     jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
-    # The name covers each jar's path, size and time. The JVM compares the same, and ignores an archive if one has changed.
+    # The name covers each jar's path, size and time. The JVM compares these, too, and ignores the archive if a jar has changed.
     content = "\n".join([_release(Path(os.path.realpath(java))), *map(_known, jars)])
     return cache_dir().parent / "classes" / f"{hashlib.sha256(content.encode()).hexdigest()[:16]}.jsa"
 
@@ -39,7 +39,7 @@ def _is_trusted(path: Path) -> bool:
 
 
 def recording(path: Path) -> list[str]:
-    """Return the JVM's options for writing an archive there when it ends."""
+    """Return the options with which the JVM writes an archive to `path` when it ends."""
     return [f"-XX:ArchiveClassesAtExit={path}", _QUIET]
 
 

@@ -34,10 +34,10 @@ class Root:
 
 
 def java_executable() -> str:
-    """Path of the `java` to run: $JAVA_HOME/bin/java if JAVA_HOME is set, else the one on PATH.
+    """Return the path of the `java` to run: $JAVA_HOME/bin/java if JAVA_HOME is set, else the one on PATH.
 
-    Raises JarsError if there is none or its major version is not one that both Spark and Kafka run on, and what `start_failure` returns
-    if it ended before it reported its version.
+    Raises JarsError if there is no `java`, or if Spark or Kafka does not run on its major version; what `start_failure` returns if `java`
+    ended before it reported its version.
     """
     home = os.environ.get("JAVA_HOME")
     wanted = " or ".join(map(str, SUPPORTED_JAVA))
@@ -62,8 +62,7 @@ def download(
 ) -> dict[str, Path]:
     """Download the roots into `scratch` and return the jars by coordinate.
 
-    Raises JarsError naming what failed. Without POMs nothing but the named jars is fetched, which makes a
-    pinned download ten times faster.
+    Without POMs, Ivy fetches only the named jars: a pinned download is ten times faster. Raises JarsError naming what failed.
     """
     configured = os.environ.get(SETTINGS_VARIABLE)
     settings = Path(configured) if configured else scratch / "settings.xml"

@@ -49,16 +49,16 @@ class Jar:
 
 
 def spark_connector_jars(*, progress: Progress | None = None) -> list[Path]:
-    """The jars Spark needs to read Kafka and does not ship itself. Raises as `resolve` does."""
+    """Return the jars that Spark needs to read Kafka and does not contain. Raises as `resolve` does."""
     return resolve(files("spark_job.spark") / "jars.lock", progress=progress)
 
 
 def resolve(lock: Path | Traversable, *, progress: Progress | None = None) -> list[Path]:
-    """Paths of the jars of a lock file, in its order, downloading those that the cache lacks.
+    """Return the paths of a lock file's jars, in its order; download the jars that the cache lacks.
 
-    Every jar's checksum is verified on every call. Several processes may call this at once: one downloads,
-    the others wait. A cache that has them all is only read, so it may be part of an image. Raises JarsError
-    for a malformed lock file, a failed download or a jar with another checksum.
+    Every jar's checksum is verified on every call. Several processes may call this at once: one downloads, the others wait. A cache that
+    has all jars is only read, so it may be part of an image. Raises JarsError for a malformed lock file, a failed download or a jar with
+    another checksum.
     """
     jars = parse_lock(lock.read_text(encoding="utf-8"), source=str(lock))
     cache = cache_dir()
@@ -71,7 +71,7 @@ def resolve(lock: Path | Traversable, *, progress: Progress | None = None) -> li
 
 
 def cache_dir() -> Path:
-    """Where jars are kept: spark-outbox/jars under $XDG_CACHE_HOME, or under ~/.cache without it.
+    """Return the folder of the jars: spark-outbox/jars under $XDG_CACHE_HOME, or under ~/.cache without it.
 
     Raises JarsError for a user who has no home: no name, as in OpenShift's containers, and no HOME.
     """
@@ -84,7 +84,7 @@ def cache_dir() -> Path:
 
 
 def parse_lock(text: str, *, source: str) -> list[Jar]:
-    """The jars of a lock file's text. Raises JarsError naming `source` and the bad line."""
+    """Return the jars of a lock file's text. Raises JarsError naming `source` and the bad line."""
     jars: list[Jar] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
@@ -106,7 +106,7 @@ def parse_lock(text: str, *, source: str) -> list[Jar]:
 
 
 def parse_roots(text: str) -> list[Root]:
-    """The `# root` lines of a lock file's text."""
+    """Return the `# root` lines of a lock file's text."""
     lines = (line.removeprefix(_ROOT).split() for line in text.splitlines() if line.startswith(_ROOT))
     return [Root(fields[0], _WITH_DEPENDENCIES in fields[1:]) for fields in lines]
 
@@ -114,7 +114,7 @@ def parse_roots(text: str) -> list[Root]:
 def relock(lock: Path) -> list[Jar]:
     """Resolve a lock file's roots again and rewrite it with the result. Returns the pinned jars.
 
-    Raises JarsError when the file names no root or one cannot be downloaded.
+    Raises JarsError if the file names no root, or a root cannot be downloaded.
     """
     roots = parse_roots(lock.read_text(encoding="utf-8"))
     if not roots:

@@ -1,7 +1,7 @@
 """The JVM beside this process: start it, tell whether it is gone, and release it so that another one can be started.
 
-pyspark keeps its JVM in class attributes (`SparkContext._gateway` and `_jvm`, the active context, `SparkSession`'s two sessions) and
-would continue to call the dead one for ever; `SparkSession.stop` itself calls it.
+pyspark keeps its JVM in class attributes (`SparkContext._gateway` and `_jvm`, the active context, `SparkSession`'s two sessions) and would
+call a dead JVM for ever; even `SparkSession.stop` calls it.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class LostJvm:
 
 
 def start() -> None:
-    """Start the JVM, unless this process or spark-submit has. Its stderr goes to this process' own, without the noise.
+    """Start the JVM, unless this process or spark-submit has started one. Its stderr goes to this process' own, without the noise.
 
     Raises what `start_failure` returns.
     """
@@ -68,7 +68,7 @@ def start() -> None:
         try:
             gateway = launch_gateway(popen_kwargs={"stderr": writing})  # type: ignore[no-untyped-call]
         finally:
-            os.close(writing)  # the JVM has its own: the thread ends with it
+            os.close(writing)  # the JVM has a copy: the thread ends with the JVM
     except (PySparkRuntimeError, OSError) as error:
         passing_on.join(_END_TIMEOUT_S)
         raise start_failure(error, [line.decode(errors="replace") for line in last]) from error
@@ -80,7 +80,7 @@ def pass_on(reading: int, writing: int, last: deque[bytes] | None = None) -> Non
 
     Control characters of foreign text are escaped. `last` gets the last lines.
     """
-    # Not closed by an error: the JVM must be able to continue talking.
+    # An error must not close it: the JVM must be able to continue writing.
     with open(reading, "rb", closefd=False) as lines:
         for line in _without_noise(lines):
             if last is not None:
@@ -121,10 +121,10 @@ def lost(error: BaseException | None = None) -> LostJvm | None:
     cut = isinstance(error, Py4JNetworkError | ConnectionError | EOFError)
     if process is None:  # spark-submit started it
         return LostJvm(None) if cut else None
-    # A call that was in flight fails without a Java exception, now as a network error and now as any other.
+    # A call that was in flight fails without a Java exception: with a network error, or with any other error of py4j.
     doubtful = cut or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError))
     with contextlib.suppress(subprocess.TimeoutExpired):
-        # Its sockets close a moment before it can be waited for.
+        # The JVM's sockets close a moment before its process can be waited for.
         return LostJvm(process.wait(5.0 if doubtful else 0.0))
     return LostJvm(None) if cut else None
 
@@ -140,7 +140,7 @@ def end(timeout_s: float) -> None:
     gateway = SparkContext._gateway
     assert gateway is not None
     assert gateway.proc is not None
-    gateway.proc.stdin.close()  # it lives as long as that is open
+    gateway.proc.stdin.close()  # the JVM lives as long as its stdin is open
     gateway.proc.wait(timeout_s)
 
 

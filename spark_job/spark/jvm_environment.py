@@ -1,7 +1,7 @@
 """Prepare the JVM's environment: its home, a folder for temporary files, a user, the name of the machine.
 
-Each of these may be missing or stale on a machine; the JVM then ends, or works until it first needs it. The job supplies what it can;
-`start_failure.py` explains the rest.
+Each of these may be missing or stale on a machine. The JVM then ends at once, or when it first needs the missing part. The job supplies
+what it can; `start_failure.py` explains the rest.
 """
 
 import contextlib
@@ -38,7 +38,8 @@ def choose_spark_home() -> None:
 def temporary_files(folder: Path, cache: str) -> Path:
     """Return a folder from which the JVM can load native code. Kafka's compression unpacks such code into the folder for temporary files.
 
-    `folder`: of this process, the first choice; if it is mounted noexec, a folder in `cache` that is this user's alone.
+    `folder`: this process's folder, the first choice. If it is mounted noexec, a folder in `cache` that only this user may use. If that
+    folder does not serve either, log a warning and return `folder`.
     """
     if not _forbids_code(folder):
         return folder
@@ -60,7 +61,7 @@ def temporary_files(folder: Path, cache: str) -> Path:
 def user_options(folder: Path) -> list[str]:
     """Return the JVM's options for a user whom the system does not know, as in OpenShift's containers; none for any other.
 
-    `folder`: of this process; it serves as the user's home, in which nothing is kept.
+    `folder`: this process's folder; it is the home of a user whose HOME is missing or cannot be written. Nothing is kept in it.
     """
     user = os.geteuid()
     if _is_known(user):

@@ -54,7 +54,7 @@ class LazySession:
     def renew(self, *, tidy: bool = False) -> bool:
         """After a failure: keep a session that is sound, which saves the seconds of a new one; else let `get` start another JVM.
 
-        `tidy`: remove the work files, which are in the way, with the JVM, if another one can be started.
+        `tidy`: the work files are in the way. Remove them with their JVM, if another JVM can be started.
         Returns False if there can be no other: under spark-submit the JVM is this process's parent.
         """
         self._join()
@@ -73,9 +73,9 @@ class LazySession:
             self._thread = None
 
     def is_sound(self) -> bool:
-        """Return whether Spark runs without a query, or nothing was started that could be broken."""
+        """Return whether Spark runs without a query; without a session, whether no JVM was lost."""
         if self._session is None:
-            return not jvm.lost()  # it may have failed half way through its start
+            return not jvm.lost()  # the JVM may have died while Spark started
         try:
             # A query that would not stop still writes.
             idle = not self._session.streams.active

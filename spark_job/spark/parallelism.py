@@ -1,8 +1,8 @@
 """How many tasks Spark runs at once on this machine, and how many a batch has.
 
 A task fetches from Kafka, hands records to its Python worker, and waits while that assembles them. So one task for each core leaves the
-cores idle for a sixth of the time: a large batch has two. A small one has one, because starting a task costs more than its work, and one
-in all if that hardly delays it.
+cores idle for a sixth of the time, and a large batch has two tasks for each core. A small batch has one for each core, because starting a
+task costs more than its work; or one task in all, if that hardly delays the batch.
 """
 
 import math
@@ -67,7 +67,7 @@ def cores(cgroup: Path = _CGROUP) -> int:
 
 
 def _quota(cgroup: Path) -> float | None:
-    """Return the cores' time that the control group grants (version 2, then 1); None if it sets no limit, or cannot be read."""
+    """Return the CPU time that the control group grants, in cores (version 2, then 1); None if it sets no limit or cannot be read."""
     try:
         granted, period = (cgroup / "cpu.max").read_text().split()
         return None if granted == "max" else int(granted) / int(period)

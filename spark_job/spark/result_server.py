@@ -1,8 +1,8 @@
 """How the driver's JVM hands the results of batches to this process: over TCP, while Python workers keep their Unix sockets.
 
 Spark makes a Unix socket for each result, and the JVM keeps its path until it ends (`File.deleteOnExit`): gigabytes a month at some batches
-a second. Spark decides how it serves results once, by the option's value at the first one; it decides how it reaches workers when
-they start. So the first result is an empty one, served while the option is off.
+a second. Spark chooses once how it serves results, by the option's value at the first result; it chooses how it reaches a worker when the
+worker starts. So the first result is an empty one, served while the option is off.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 def serve_results_over_tcp(session: SparkSession) -> None:
-    """Call before the first result is collected."""
+    """Let Spark serve results over TCP. Call before the first result is collected."""
     virtual_machine: Any = session.sparkContext._jvm
     options = session.sparkContext._jsc.sc().conf()
     before = options.get(UNIX_SOCKETS, "false")

@@ -37,7 +37,7 @@ _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
 _OPTIONS = {
     # A batch without data changes nothing: sessions time out by the input's clock, never by the wall clock.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # The checkpoint is thrown away at the end of the run: neither its history nor the durability of its files matters.
+    # The checkpoint is removed when its query ends: neither its history nor the durability of its files matters.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -64,7 +64,7 @@ _OPTIONS = {
     "spark.dynamicAllocation.enabled": "false",
     # A task's arguments are sent with it. Above this size Spark would first write them to a file, which stays until Spark ends.
     "spark.broadcast.UDFCompressionThreshold": "1g",
-    # Stopping a query must outlast a batch's computation, and the commit before it.
+    # To stop a query, Spark must wait longer than a batch's computation and the commit before it take.
     "spark.sql.streaming.stopTimeout": "60s",
 }
 # In local mode Spark gives a task one chance: a worker that is killed once would end the query.
@@ -92,8 +92,9 @@ _MAX_SOCKET_PATH = 107
 def start_session(settings: JobSettings, folder: WorkFolder, function: str | None = None) -> SparkSession:
     """Start Spark, or make the session in the JVM that spark-submit has started. `folder`: of the process.
 
-    `function`: the transform, whose code is sent with ours to executors on other machines. Raises SettingsError if Java is missing or too
-    old, if the connector's jars are missing and cannot be downloaded, and for an environment that Spark cannot work in.
+    `function`: the transform, whose code is sent with ours to executors on other machines. Raises JarsError if Java is missing or of
+    another version, or the connector's jars are missing and cannot be downloaded; SettingsError for an environment in which Spark cannot
+    work; what `start_failure` returns if the JVM does not start.
     """
     java = java_executable()
     os.environ.setdefault("JAVA_HOME", os.path.dirname(os.path.dirname(os.path.realpath(java))))
@@ -117,7 +118,7 @@ def start_session(settings: JobSettings, folder: WorkFolder, function: str | Non
 
 
 def _choose_python(settings: JobSettings, *, submitted: bool) -> None:
-    """Workers beside this process run its own Python; those of a cluster the one that PYSPARK_PYTHON or spark.pyspark.python names."""
+    """Let workers beside this process run its Python, and all others the Python that PYSPARK_PYTHON or spark.pyspark.python names."""
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.master.startswith("local") and not submitted:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -243,9 +244,9 @@ def load_added_jars(session: SparkSession) -> None:
 
 
 def spark_log(settings: JobSettings, folder: WorkFolder) -> str:
-    """Return the path of Spark's own log, which has warnings and all failures, with their causes: in the folder of the cache.
+    """Return the path of Spark's own log, which has warnings and all failures with their causes: a file in the folder of the cache.
 
-    In this process' own, where another user has put a file or a link of that name: Spark would append to whatever it leads to.
+    If another user has put a file or a link of that name there, to which Spark would append, the log is in this process's folder instead.
     """
     path = os.path.join(os.path.abspath(settings.cache), _LOG)
     with contextlib.suppress(OSError):
@@ -283,7 +284,7 @@ def _escaped(value: str) -> str:
 
 
 def sockets(folder: Path) -> dict[str, str]:
-    """Return options that put the Unix sockets there, or that avoid them if a socket's path would be too long for the system."""
+    """Return options that put the Unix sockets into `folder`, or that avoid sockets if their paths would be too long for the system."""
     if len(os.fsencode(folder)) + len(_SOCKET) > _MAX_SOCKET_PATH:
         log.warning("no_unix_sockets", because=f"the path {folder} is too long; TMPDIR decides where it is")
         return {UNIX_SOCKETS: "false"}

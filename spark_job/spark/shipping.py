@@ -1,4 +1,4 @@
-"""Send our code to executors on other machines: this package and the transform's module, in one zip that Spark distributes.
+"""Send our code to executors on other machines: our four packages and the transform's module, in one zip that Spark distributes.
 
 Their imports (pyarrow, numpy, orjson, confluent-kafka, mmh3, structlog) must be on the executors: installed, or in an environment that
 `spark.archives` unpacks there (docs/cluster.md).

@@ -94,7 +94,7 @@ _FEW_DESCRIPTORS = 512
 
 
 def start_failure(error: BaseException, stderr: Sequence[str]) -> OutboxError:
-    """Return the error for a JVM that did not start. `error`: what pyspark raised; `stderr`: the last lines of launcher and JVM."""
+    """Return the error for a JVM that did not start. `error`: what the start raised; `stderr`: the last lines of launcher and JVM."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN):
         stderr = [os.strerror(errno.EMFILE)]
     lines = [line.strip() for line in [*stderr, *str(error).splitlines()] if line.strip()]

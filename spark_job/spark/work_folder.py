@@ -17,7 +17,7 @@ _LOCK = "in-use"
 
 
 class WorkFolder:
-    """Created on first use. It is in use for as long as this process lives, however that ends."""
+    """The folder, created on first use. It counts as in use until this process ends, in whatever way."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -29,7 +29,7 @@ class WorkFolder:
         if self._path is None:
             _remove_abandoned()
             self._path = Path(tempfile.mkdtemp(prefix=PREFIX))
-            # Locked before it has the name that others look for.
+            # Locked under another name first: other processes look for the final name.
             locked = self._path / f".{_LOCK}"
             self._lock = os.open(locked, os.O_CREAT | os.O_WRONLY, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -57,7 +57,7 @@ class WorkFolder:
 def _remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            # Anybody may make a folder of this name; its content, a pipe for instance, is not opened.
+            # Anybody may make a folder of this name: open nothing in another user's folder, which may be a pipe for instance.
             if folder.lstat().st_uid != os.geteuid():
                 continue
             with (folder / _LOCK).open() as lock:

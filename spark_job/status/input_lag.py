@@ -13,7 +13,7 @@ from service.kafka.topics import partition_offsets
 from service.settings import KafkaSettings
 from spark_job.input.offsets import Offsets, TopicPartition
 
-# How long a poll may wait for Kafka, over all topics; the next poll of Postgres waits with it.
+# How long a poll may wait for Kafka, over all topics. The next poll of Postgres waits as long.
 _TIMEOUT_S = 6.0
 _LEAST_S = 0.1
 
@@ -35,7 +35,7 @@ class InputLag:
     def read(self, at: Ends) -> list[tuple[str, int, int]]:
         """Return (topic, partition, offsets that a reader of committed records has still to read); empty while Kafka does not answer.
 
-        A topic that was created again under its name has offsets of its own, and is left out.
+        A topic that was created again under the same name is left out: its offsets are others.
         """
         deadline = time.monotonic() + _TIMEOUT_S
         try:

@@ -1,8 +1,8 @@
-"""`DataFrame.mapInArrow(function).toArrow()` for one frame after the other, all with the same columns and the same columns of the result.
+"""`DataFrame.mapInArrow(function).toArrow()` for a series of frames that have equal columns and give results with equal columns.
 
-At each call pyspark looks classes up by name in the JVM, which searches all jars; copies Python's environment there; makes a Java
-object of each column; parses both schemas; and reads source files to name the caller. What does not change between two batches is made
-once here. The rest is as pyspark does it.
+At each call pyspark looks classes up by name in the JVM, which searches all jars; copies Python's environment there; makes a Java object of
+each column; parses both schemas; and reads source files to name the caller. This module does once what does not change between two batches,
+and the rest as pyspark does it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,10 +26,10 @@ _UDF = "org.apache.spark.sql.execution.python.UserDefinedPythonFunction"
 
 
 class ArrowMap:
-    """The calls in one JVM."""
+    """The calls in one JVM, for one kind of frame."""
 
     def __init__(self, session: SparkSession, columns: Sequence[str], ddl: str, schema: pa.Schema) -> None:
-        """`columns`: of the frames. `ddl` and `schema`: of what the functions yield, for Spark and for the result."""
+        """`columns`: the frames'. `ddl` and `schema`: the type of the functions' results, as Spark and as Arrow describe it."""
         context: Any = session.sparkContext
         machine, client = context._jvm, context._gateway._gateway_client
         self._pickle: Any = CloudPickleSerializer().dumps

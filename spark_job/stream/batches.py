@@ -1,8 +1,8 @@
 """The steps of each batch of a run: one Spark action, then a commit beside the next batch's action.
 
-`compute` runs in Spark's stream thread, which owns all attributes here while a query runs; between two queries they are the main
-thread's. The commit runs in the thread of `CommitThread`, which owns the sink and its connection. One passes a `ComputedBatch` to
-the other, which neither changes.
+`compute` runs in Spark's stream thread, which owns all attributes here except `largest` while a query runs; between two queries the main
+thread owns them. The commit runs in the thread of `CommitThread`, which owns `largest`, the sink and its connection. The stream thread
+passes a `ComputedBatch` to the commit thread, and neither changes it.
 """
 
 import time
@@ -69,7 +69,7 @@ class BatchSteps:
         self.read_to = start
         """Where the next batch begins."""
         self.before = 0
-        """Batches of the run's earlier queries: Spark counts each query's from 0."""
+        """Number of batches of the run's earlier queries: Spark counts the batches of each query from 0."""
         self._commits = commits
         self._health = health
         self._committed = run.reader.expected
@@ -88,7 +88,9 @@ class BatchSteps:
         self._action = BatchAction(self.columns)
 
     def begin_query(self, successes_to_grow: int | None) -> None:
-        """Begin another query, which counts its batches from 0. `successes_to_grow`: number of batches after which it is to grow."""
+        """Begin another query, which counts its batches from 0. `successes_to_grow`: number of batches after which it is to end with
+        GROWING; None: never.
+        """
         self.before = self._next_number
         self.largest = 0
         self._successes_to_grow = successes_to_grow
@@ -97,10 +99,10 @@ class BatchSteps:
     def compute(self, frame: DataFrame, planned: BatchRange, spark_batch: int, ending: QueryEnding) -> int:
         """Run the batch's one Spark action, and hand its result over to be committed while Spark plans and computes the next batch.
 
-        Returns how many events it had.
+        Returns how many offsets the batch covers.
 
-        The tasks of that next batch take the open sessions from this one's result: should the commit fail, the run ends, and the next start
-        reads the ledger.
+        The tasks of that next batch continue the open sessions of this batch's result. If the commit fails, the run ends, and the next
+        start reads the ledger.
         """
         run, number = self.run, self.before + spark_batch
         reach("query.before_action")

@@ -28,13 +28,13 @@ class FailedPart(IntEnum):
 
 
 class Interruption:
-    """What another thread has noticed that ends the run, although the process may continue."""
+    """A reason to end the run that another thread has noticed. The process may continue."""
 
     def __init__(self) -> None:
         self.is_fenced = False
         """Another run owns the outbox."""
         self.request: JobRequest | None = None
-        """A command's request, which can be done between two batches only."""
+        """A command's request, which can be fulfilled only between two batches."""
 
     def fence(self) -> None:
         """Stop because another run owns the outbox."""
@@ -51,7 +51,7 @@ class Interruption:
 
 
 class QueryEnding:
-    """The state of one query. Any thread may read it; a failure is noted by the part that failed, growth by the thread that computes."""
+    """The state of one query. Any thread may read it. The part that failed notes a failure; the thread that computes notes growth."""
 
     def __init__(self, stop: threading.Event, interruption: Interruption) -> None:
         """`stop`: set from outside, ends the run before the next batch."""
@@ -60,9 +60,9 @@ class QueryEnding:
         self._has_grown = False
         self._failures: dict[FailedPart, BaseException] = {}
         self.computing = threading.Lock()
-        """Held while a batch is computed, which begins in RUNNING only."""
+        """Held while a batch is computed. A batch begins only in RUNNING."""
         self.parked = threading.Event()
-        """Spark's thread has come with another batch, and waits for the query's end."""
+        """Set when Spark's thread has called with another batch, and waits for the query's end."""
 
     @property
     def state(self) -> State:
@@ -89,5 +89,5 @@ class QueryEnding:
         self._has_grown = True
 
     def fail(self, part: FailedPart, error: BaseException) -> None:
-        """Note a part's failure. Its first one counts."""
+        """Note a part's failure. The part's first failure counts."""
         self._failures.setdefault(part, error)

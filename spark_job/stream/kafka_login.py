@@ -1,7 +1,7 @@
 """`[kafka] login` for Spark's client, which is Kafka's Java client.
 
-For MSK, its vendor has a login module, which Spark receives as a jar. For every other login Kafka's own client fetches the tokens that
-librdkafka's clients use, and renews them: over HTTP on loopback from this process, with a secret that only the two know.
+For MSK, AWS offers a login module, which Spark receives as a jar. For every other login, Kafka's own client fetches and renews the tokens
+of librdkafka's clients from this process: over HTTP on loopback, with a secret that only the two know.
 """
 
 import base64
@@ -99,7 +99,7 @@ class _Server(ThreadingHTTPServer):
 
     def keep(self, request: Any) -> None:
         """Never close this connection to make room: it has sent the secret, or has ended."""
-        with self._lock, suppress(ValueError):  # it has made room before
+        with self._lock, suppress(ValueError):  # it was already ended to make room
             self._strangers.remove(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:

@@ -4,9 +4,9 @@
 in each batch. Generating the code takes some milliseconds, even if it was compiled before; interpretation takes half a microsecond more
 for each record. So a partition with few records is interpreted.
 
-**Arrow batches: by count, or by bytes.** With a limit in bytes, Spark measures the Arrow batch before each row, which takes a quarter
-of the JVM's time if records are small. So small records are counted, and only larger ones are measured. Their size is known from the
-batch before: should greater ones follow, 1,024 records that Kafka accepts by its default (1 MB) still fit into an Arrow batch (2 GB).
+**Arrow batches: by count, or by bytes.** With a limit in bytes, Spark measures the Arrow batch before each row, which takes a quarter of
+the JVM's time if records are small. So small records are counted, and only larger ones are measured. The size is that of the previous
+batch's records: if larger records follow, 1,024 of the largest that Kafka accepts by default (1 MB) still fit into an Arrow batch (2 GB).
 """
 
 from collections.abc import Container
@@ -22,7 +22,7 @@ _MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _COUNTED = {
     _MAX_RECORDS: "1024",
     _MAX_BYTES: "2147483647",
-}  # the greatest value means that nothing is weighed
+}  # the greatest value means that nothing is measured
 _WEIGHED = {_MAX_RECORDS: "100000", _MAX_BYTES: "67108864"}
 _SMALL_BYTES = 4_096
 
@@ -38,7 +38,7 @@ class ProjectionOptions:
     def suit(
         self, frame: DataFrame, records: int, partitions: int, mean_event_bytes: float | None = None
     ) -> None:
-        """Choose for the batch `frame`, which has `records` from `partitions`. `mean_event_bytes`: of the batch before."""
+        """Set the options for the batch `frame`. `partitions`: those with records, by number; `mean_event_bytes`: the previous batch's."""
         small = mean_event_bytes is not None and mean_event_bytes <= _SMALL_BYTES
         options = {
             _MODE: _INTERPRETED if records < _FEW_RECORDS * partitions else _COMPILED,
@@ -46,6 +46,6 @@ class ProjectionOptions:
         }
         for name, value in options.items():
             if self._told.get(name) != value and name not in self._chosen:
-                # The batches of a query share a session of their own.
+                # The batches of a query share a session that nothing else uses.
                 frame.sparkSession.conf.set(name, value)
                 self._told[name] = value

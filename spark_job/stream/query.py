@@ -2,10 +2,10 @@
 
     Kafka source -> columns -> coalesce -> mapInArrow(assembly.task) -> toArrow -> the sink's transaction
 
-No shuffle, no state, and a checkpoint that belongs to the query: a temporary directory, thrown away. The ledger determines where Spark
-begins. A run is one query, or several: Spark fixes the size of batches when a query starts, so that each growth takes another one.
+No shuffle, no state, and a checkpoint that belongs to the query: a temporary directory, removed when the query ends. The ledger determines
+where Spark begins. A run is one query, or several: Spark fixes the size of batches when a query starts, so each growth needs another query.
 
-**States** (`endings.State`). A query only goes forward, over any of them:
+**States** (`endings.State`). The state only moves forward, and may skip states:
 
     RUNNING -> GROWING -> STOPPING -> FAILED
 
@@ -18,14 +18,15 @@ outbox; FAILED by the part that failed.
   query runs.
 - *Spark's stream thread* calls `_Callback` for each batch: computes it and hands the result over (`batches.py`). It owns
   `ResultReader.expected`: where the next batch begins.
-- *commit* commits (`sink/commit_thread.py`). It owns `Sink.position`, what is committed, and the sink's connection.
+- *commit* commits (`sink/commit_thread.py`). It owns `Sink.position` (the committed position), the sink's connection and
+  `BatchSteps.largest`.
 - *heartbeat* and *signals* set `Interruption` or `stop`, and do nothing else.
 
-**The end.** In every state, the order is the same, and the main thread does all of it:
+**The end.** In every state the main thread does these steps in this order:
 
-1. The state leaves RUNNING. From here on no batch is begun: Spark's thread, when it comes with another one, is parked in the callback.
+1. The state leaves RUNNING. From here on no batch begins: if Spark's thread calls with another batch, the callback parks the thread.
 2. Wait until the batch that is being computed has ended, and Spark's thread is parked or has nothing to do.
-3. Wait for the last commit. One that backpressure holds back is dropped if the run ends.
+3. Wait for the last commit. A commit that backpressure holds back is dropped if the run ends.
 4. Stop the query. The parked callback returns when Spark reports the query's end, so that no exception is needed to end it.
 5. Read the state. GROWING: start the next query. Otherwise the run ends.
 
@@ -95,7 +96,7 @@ class QueryLoop:
     ) -> None:
         """`start`: where Spark begins. `size`: of its batches. `stop`: set from outside, to stop before the next batch.
 
-        `health` records how the query is.
+        `health` records the query's state.
         """
         self._run = run
         self._size = size
@@ -106,7 +107,7 @@ class QueryLoop:
         self._batches = BatchSteps(run, start, self._commits, health)
 
     def run(self) -> JobRequest | None:
-        """Run until the end; return the request that ended it; None if `stop` did.
+        """Run until the run ends; return the request that ended it, or None if `stop` did.
 
         Raises OutboxError if it ended for another reason.
         """
@@ -156,7 +157,7 @@ class QueryLoop:
         )
         writer = records.writeStream.foreachBatch(callback).option("checkpointLocation", checkpoint)
         if job.async_progress:
-            # Recovery needs none of Spark's own plan and commit files, which are written once an hour, beside the batches.
+            # Recovery reads no plan or commit file of Spark's checkpoint, so Spark writes them only once an hour, beside the batches.
             writer = (
                 writer.option("asyncProgressTrackingEnabled", "true")
                 .option("asyncProgressTrackingCheckpointIntervalMs", "3600000")
@@ -211,8 +212,8 @@ class QueryLoop:
             ending.fail(FailedPart.COMMIT, gave_up)
 
     def _judge(self, failure: BaseException | None) -> None:
-        """Raise what ended the run, unless it was to end. `failure`: what failed, if anything did."""
-        # A takeover ends this run's connection, so that its first sign may be a lost connection.
+        """Raise the error that ended the run; return if `stop` or a request ended it. `failure`: what failed, if anything did."""
+        # A takeover ends this run's connection, so the first sign of a takeover may be a lost connection.
         if self._interruption.is_fenced or isinstance(failure, psycopg.Error | UnavailableError):
             lost = ownership.ask_disowned(self._run.settings.postgres, self._run.run_id)
             if isinstance(lost, FencedError):
@@ -225,7 +226,7 @@ class QueryLoop:
                 )
         if failure is None:
             return
-        # A signal to the whole process group ends the JVM, too: then all that fails is Spark.
+        # A signal to the whole process group also ends the JVM. Then only calls to Spark fail, and the stop is a clean one.
         if self._stop.is_set() and isinstance(failure, Py4JError | OSError):
             log.warning("spark_gone_while_stopping", error=type(failure).__name__)
             return
@@ -237,14 +238,14 @@ class QueryLoop:
     def _explained(self, failure: BaseException) -> OutboxError:
         error = explain(failure)
         if isinstance(error, DefectError) and not isinstance(failure, PySparkException | Py4JError):
-            log.error("job_defect", exc_info=failure)  # of what Spark reports, spark.log has the text
+            log.error("job_defect", exc_info=failure)  # spark.log has the text of errors that Spark reports
         if isinstance(error, SMALLER_MAY_PASS) and self._size.max_events == 1:
             return SmallestBatchError(f"a batch of a single event fails, too. {error}")
         return error
 
 
 class _Callback:
-    """Spark calls it for each batch. The JVM keeps it until its garbage collector runs, so `close` empties it."""
+    """The function that Spark calls for each batch. The JVM keeps this object until its garbage collector runs, so `close` empties it."""
 
     def __init__(self, batches: BatchSteps, ending: QueryEnding, pacing: Pacing) -> None:
         self._parts: tuple[BatchSteps, QueryEnding] | None = (batches, ending)
@@ -259,7 +260,7 @@ class _Callback:
         self._is_started.set()
 
     def __call__(self, frame: DataFrame, spark_batch: int) -> None:
-        """Compute a batch, or wait for the end of a query that is to begin none. Keeps a failure, because Spark passes only its text on."""
+        """Compute a batch; if the query is to end, wait for its end instead. Keep a failure, because Spark passes on only its text."""
         self._is_started.wait()
         if self._parts is None or self._query is None:
             return
@@ -283,7 +284,7 @@ class _Callback:
                 time.sleep(_PARKED_POLL_S)
 
     def close(self) -> None:
-        """Drop the references to the run. pyspark keeps what was raised, whose traceback leads to the run as well."""
+        """Drop the references to the run, also those in the traceback of the exception that was raised: pyspark keeps that exception."""
         self._parts = self._query = None
         self._is_started.set()
         if self._raised is not None:
@@ -291,11 +292,11 @@ class _Callback:
 
 
 def _range(query: StreamingQuery, batches: BatchSteps) -> BatchRange:
-    """Return the input that Spark is about to read for the batch, which it does not pass to the callback."""
+    """Return the input that Spark is about to read for the batch; Spark does not pass it to the callback."""
     execution, ids = query._jsq.streamingQuery(), batches.run.topics.ids
     start, end = (
         [offsets_of(progress.values().head().json(), ids)] if progress.nonEmpty() else []
         for progress in (execution.getStartOffsetsOfLatestBatch(), execution.availableOffsets())
     )
-    # The first batch of a query has no start of its own: it begins where the query was told to.
+    # For the first batch of a query, Spark names no start: the batch begins where the query does.
     return BatchRange(*(start or [batches.read_to]), *end)

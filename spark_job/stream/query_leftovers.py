@@ -1,7 +1,7 @@
 """Release the threads, descriptors and memory that py4j and Spark's Kafka source would keep of each ended query until the JVM ends.
 
 - py4j keeps the connection of the query's thread, and with it a thread and a descriptor of this process. It closes idle connections by
-  itself, except where each Python thread has a thread of its own in the JVM, as in the job.
+  itself, but not if each Python thread has its own thread in the JVM, as in the job.
 - The Kafka source keeps a consumer for each partition for five more minutes, and the consumer's options until the JVM ends. Both are
   stored under a name that only this query has, so that the next one cannot use them. Executors on other machines keep theirs, too: this
   module cannot reach them.
@@ -26,7 +26,7 @@ def release_leftovers(session: SparkSession) -> None:
         if str(session.sparkContext.master).startswith("local"):
             _close_consumers(session)
     except Py4JJavaError as error:
-        # Another version of Spark may name these fields differently. Then memory is lost, but no batch.
+        # Another version of Spark may name these fields differently. Then memory stays in use, but no batch is lost.
         log.warning("query_remains", because=str(error.java_exception))
     except (Py4JError, OSError):
         pass  # the JVM is gone, with all that it kept

@@ -1,4 +1,4 @@
-"""Read Spark's status and times of a running query for `/readyz` and the metrics. The main thread does so: no batch waits for it."""
+"""Read Spark's status and times of a running query for `/readyz` and the metrics. The main thread does this: no batch waits for it."""
 
 import time
 
@@ -48,7 +48,9 @@ class QueryStatus:
 
     @best_effort("times of a batch", Py4JError, OSError)
     def _time_batch(self) -> None:
-        """Record a batch's times. Spark reports them a moment after the callback's return. They are lost if a later batch ends before."""
+        """Record a batch's times. Spark reports them a moment after the callback's return. If the next batch ends before they are read,
+        they are lost.
+        """
         progress = self._query.lastProgress
         if progress is None or not self._timed < self._before + progress.batchId <= self._health.computed:
             return

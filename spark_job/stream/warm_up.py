@@ -1,6 +1,6 @@
 """Send made-up records through the steps of real ones, so that real ones do not wait for code to load.
 
-Executors import this module, with no more than requirements/executor.txt has.
+Executors import this module, so it may import only what requirements/executor.txt installs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ _STREAM_S = 60
 
 
 def warm_up(spark: SparkSession, tasks: int) -> None:
-    """Start the Python workers, load what they import, and let the JVM compile. Raises whatever Spark does."""
+    """Start the Python workers, load what they import, and let the JVM compile. Raises what Spark raises."""
     wide = tasks or spark.sparkContext.defaultParallelism
     frame = spark.range(0, _RECORDS, 1, 2 * wide).select(
         F.lit(0).alias("source"),
@@ -28,7 +28,7 @@ def warm_up(spark: SparkSession, tasks: int) -> None:
 
 
 def load_streaming(spark: SparkSession, checkpoint: str) -> None:
-    """Run a streaming query for a batch, only to load its classes."""
+    """Run a streaming query for one batch, only to load Spark's classes for streaming."""
     counted = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 100).load()
     query = counted.writeStream.foreachBatch(_count).option("checkpointLocation", checkpoint)
     query.trigger(availableNow=True).start().awaitTermination(_STREAM_S)

@@ -1,7 +1,7 @@
 """Whether another attempt follows a failed one, and with which plan. `restart_strategy` decides when.
 
-service/errors.py has each error's exit code and `may_pass`; failures/explain.py chooses the error, db/refused.py that of a connection that
-Postgres refuses.
+service/errors.py has each error's exit code and `may_pass`; failures/explain.py chooses the error, or db/refused.py if Postgres refuses a
+connection.
 """
 
 import re
@@ -48,14 +48,14 @@ class AttemptPlan:
     request: JobRequest | None = None
     run_id: UUID = field(default_factory=uuid4)
     former_runs: tuple[UUID, ...] = ()
-    """Of this process, the newest last; one may still look alive to Postgres."""
+    """Earlier runs of this process, the newest last. Postgres may still show one of them as alive."""
     started: bool = False
     """Whether a start of this process has succeeded."""
     may_differ: bool = False
     """Whether rebuilt sessions may differ from the digest: with `--accept-data-loss`, until a batch is committed."""
 
     def use(self) -> None:
-        """Note that the start has succeeded: what a person accepted for it does not apply to a later one."""
+        """Note that the start has succeeded: the risks that a person accepted for it do not apply to a later start."""
         self.may_differ |= self.accepted.data_loss
         self.accepted, self.take_over, self.request, self.started = AcceptedRisks(), False, None, True
 
@@ -64,12 +64,12 @@ class AttemptPlan:
         self.may_differ &= not has_committed
 
     def following(self) -> "AttemptPlan":
-        """Return the plan of the attempt after this one. The owner to be fenced was the one that lived when the process began."""
+        """Return the plan of the attempt after this one. It fences no owner: `--take-over` is for the owner at the process's start."""
         return replace(self, attempt=self.attempt + 1, run_id=uuid4(), former_runs=self.runs, take_over=False)
 
     @property
     def runs(self) -> tuple[UUID, ...]:
-        """The runs of this process' newest attempts, this one included: the heartbeats of older ones no longer count."""
+        """The runs of this process' newest attempts, this one included: the heartbeats of older attempts no longer count."""
         return (*self.former_runs, self.run_id)[-_KNOWN_RUNS:]
 
 
@@ -92,8 +92,8 @@ class Restarts:
         *,
         standby: bool = False,
     ) -> None:
-        """`stop`: set from outside, ends the wait for the next attempt. `health` records it. `standby`: losing the outbox to
-        another run ends the attempt and not the process.
+        """`stop`: set from outside, ends the wait for the next attempt. `health` records the wait. `standby`: losing the outbox to another
+        run ends the attempt and not the process.
         """
         self._strategy = RestartStrategy(settings)
         self._spark = spark
@@ -106,7 +106,8 @@ class Restarts:
     def after(self, plan: AttemptPlan, error: OutboxError) -> AttemptPlan | None:
         """Wait as long as the strategy decides and return the next attempt's plan; None if the process is to stop.
 
-        Raises `error` if it does not pass by itself, or the strategy gives up.
+        Raises `error` if no other attempt may follow: the error does not pass by itself, is one of WRONG_AT_THE_START before any start has
+        succeeded, or is the same defect once too often; or the strategy gives up, or Spark cannot be started again.
         """
         if not passes_by_itself(error) and not (self._standby and isinstance(error, FencedError)):
             raise error
@@ -119,12 +120,12 @@ class Restarts:
             )
             raise error
         if self._stop.is_set():
-            # No batch is half committed: the next start reads how far this one got.
+            # No batch is half committed: the next start reads from the ledger how far this attempt came.
             log.warning("failed_while_stopping", because=because)
             return None
         release_frames(error)
         if self._standby and isinstance(error, FencedError):
-            # It has lost a race, which is no failure: the standby waits for the winner's end.
+            # To lose the outbox to another run is no failure of a standby: it waits for that run's end.
             return plan.following()
         answer = self._strategy.failed(time.monotonic())
         if isinstance(answer, GiveUp):

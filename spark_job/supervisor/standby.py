@@ -3,7 +3,7 @@
 A cold start spends nearly all its time on loading Python, the JVM and code that is compiled for the first time. A standby has all of it
 loaded when the owner dies: only the start's transaction and the first batch remain. A standby owns nothing, writes nothing, and reads one
 row twice a second.
-Whether the owner is alive: `Owner.is_alive`; the takeover itself: `take_over`, both in ledger/ownership.py.
+ledger/ownership.py decides whether the owner is alive (`Owner.is_alive`) and takes the outbox over (`take_over`).
 """
 
 import threading
@@ -45,8 +45,9 @@ class Standby:
     def wait(self, own: Collection[UUID]) -> bool:
         """Return True once no other process owns the outbox; False if `stop` is set first. `own`: the runs of this process.
 
-        Raises what `LazySession.get` does, SettingsError if the schema is not this release's, and one of WRONG_AT_THE_START if no
-        connection of this process was ever made. While Postgres is unreachable, `wait` tries again: no run can work without it.
+        Raises what `LazySession.get` raises; SchemaError if the schema is not this release's; SparkLostError if the JVM is gone and belongs
+        to spark-submit; one of WRONG_AT_THE_START if no connection of this process was ever made. While Postgres is unreachable, `wait`
+        tries again: no run can work without it.
         """
         has_connected = len(own) > 1  # an earlier run of this process used this database
         while not self._stop.is_set():

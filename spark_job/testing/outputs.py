@@ -75,8 +75,8 @@ def difference(
 ) -> str:
     """Return how outputs differ from what was expected, as a unified diff; empty if they do not.
 
-    An OutputEvent is compared as it would be stored; one without a key is expected with the session's. `names`: of the diff's two sides.
-    Raises InvalidOutputError if an expected event could not be stored.
+    An OutputEvent is compared as it would be stored; an OutputEvent without a key, with the session's key. `names`: of the diff's two
+    sides. Raises InvalidOutputError if an expected event could not be stored.
     """
     has = list(got)
     wants = [
@@ -96,7 +96,7 @@ def _as_stored(
     (found,) = stored(encode([event], _NO_BOUND, encode_value), "")
     if event.key is not None or not got:
         return found
-    # Its session is that of an equal output, else that of the output at its index.
+    # The event belongs to the session of an equal output, else to that of the output at its index.
     by_session = [replace(found, key=each.session_key.encode()) for each in got]
     return next(
         (mine for mine, each in zip(by_session, got, strict=True) if mine == each),

@@ -3,5 +3,5 @@
 - cli.py, diff.py: the two commands.
 - newest.py: reads the newest records of the input.
 - outbox.py: reads the sessions' outputs in the outbox.
-- compared.py, shown.py: compare both, and show the result.
+- compared.py, shown.py: compare these with the current outputs, and show the result.
 """

@@ -169,10 +169,11 @@ def newest_sessions(
 def begun_within(
     sessions: Sequence[WholeSession], rules: SessionSettings, *, is_whole: bool
 ) -> Sequence[WholeSession]:
-    """Return those of a partition's sessions, in closing order, that cannot have begun before the records that were read.
+    """Return the sessions of a partition, given in closing order, that cannot have begun before the records that were read.
 
-    If any event opens a session, the rest of a session looks like a whole one. Then only a session that begins over a timeout after the
-    first one is certain to be whole, if times are roughly in order. A later part is whole if the first part of its session is.
+    Without `[session] start` any event opens a session, so the rest of a session looks like a whole one. A session is then certain to be
+    whole only if it begins more than a timeout after the earliest of these sessions, and times are roughly in order. A later part is whole
+    if the first part of its session is.
     """
     if is_whole or rules.start or not sessions:
         return sessions

@@ -21,7 +21,7 @@ class Compared:
 
     @property
     def state(self) -> str | None:
-        """`same`, `altered`, `begins_earlier`, or why the outbox has nothing; None if it was not asked."""
+        """`same`, `altered`, `begins_earlier`, or why the outbox has nothing; None if the outbox was not asked."""
         if self.stored is None or isinstance(self.stored, NotStored):
             return None if self.stored is None else self.stored.state
         if self.stored.start < self.run.session.start.offset:
@@ -30,14 +30,14 @@ class Compared:
 
     @property
     def outputs(self) -> list[OutputState]:
-        """The state of each output, by index: one that only the outbox has is missing, one that it does not have is new."""
+        """The state of each output, by index: `missing` if only the outbox has it, `new` if only the transform yields it now."""
         if not isinstance(self.stored, StoredSession):
             return []
         return [_state(was, now) for was, now in zip_longest(self.stored.outputs, self.run.outputs)]
 
     @property
     def difference(self) -> str:
-        """A diff from the outbox's outputs to the current ones."""
+        """A diff from the outbox's outputs to the current outputs; empty unless the session is `altered`."""
         if self.state != "altered" or not isinstance(self.stored, StoredSession):
             return ""
         return difference(self.stored.outputs, self.run.outputs, names=("outbox", "now"))

@@ -75,7 +75,7 @@ def diff(
     `spark-job try`. Exits with 0 if nothing differs, with 1 if anything does.
     """
     settings = load_settings(config)
-    sys.dont_write_bytecode = True  # of the transform's module
+    sys.dont_write_bytecode = True  # leave no __pycache__ beside the transform
     with redirect_stdout(sys.stderr), explained_clients():  # a transform's prints are not part of the answer
         function = transform.load(settings.transform.function)
         found = _compare(settings, function, since, limit, ReadLimits(max_bytes, timeout))
@@ -145,7 +145,9 @@ class RunDifference:
 
 
 def outputs_of(of: Compared) -> list[OutputState]:
-    """Return the state of each output. A session without outputs in the outbox adds all of its outputs."""
+    """Return the state of each output. All outputs of a session that the outbox lacks are new; none count if it was erased, not read by the
+    job, or not read from its start here.
+    """
     if isinstance(of.stored, NotStored):
         return ["new"] * len(of.run.outputs) if of.stored.state in ("dead_letter", "absent") else []
     return [] if of.state == "begins_earlier" else of.outputs

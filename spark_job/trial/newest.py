@@ -1,4 +1,4 @@
-"""Read the newest records of the input backwards, in steps: each covers four times the offsets of the one before, within `max_bytes`."""
+"""Read the newest records of the input backwards. Each step covers four times as many offsets as the last one, within `max_bytes`."""
 
 import time
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class NewestRecords:
         limits: ReadLimits,
         wholes: Mapping[NamedPartition, int] | None = None,
     ) -> None:
-        """`starts`: the first offset of each partition that Kafka has, or that is asked for; `ends`: after its last committed record.
+        """`starts`: the first offset to read of each partition; `ends`: the offset to read up to, at most the end of its committed records.
 
         `wholes`: for each partition, an offset at which no session was open; None: 0 for all.
         """

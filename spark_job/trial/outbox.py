@@ -1,4 +1,4 @@
-"""Read the outbox's outputs of some sessions, by their place in the input, in a transaction that cannot write."""
+"""Read the outbox's outputs of some sessions, by their place in the input, in transactions that cannot write."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -150,7 +150,7 @@ def _weigh(root: Node) -> int:
 
 
 def _weight_of(node: Node, known: dict[int, int]) -> int:
-    """Return how many values of a node take no byte of their own: records and empty values, except in a union or an array, which take one.
+    """Return how many values of a node take no byte: records and empty values, but none within a union or an array, which itself takes one.
     A record of records of nulls has many.
     """
     if isinstance(node, Sequence) and id(node) not in known:
@@ -167,7 +167,7 @@ def _weigh_records(root: Sequence, known: dict[int, int]) -> None:
             of_fields = sum(_known_weight(each, known) for each in record.fields)
             known[id(record)] = min(_ENDLESS, 1 + of_fields)
         elif id(record) not in known:
-            known[id(record)] = _ENDLESS  # for the records below that contain this one
+            known[id(record)] = _ENDLESS  # for the records inside that contain this record
             todo.append((record, True))
             todo += [(each, False) for each in record.fields if isinstance(each, Sequence)]
 

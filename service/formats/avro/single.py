@@ -1,5 +1,5 @@
-"""Reads one Avro value by its plan, byte by byte: for values that are too long or too deep for whole columns, with the same verdicts, some
-hundred times slower; and for any value before it is decoded whole for people.
+"""Reads one Avro value by its plan, byte by byte, with the verdicts of the reader of whole columns but some hundred times slower. It is for
+values that are too long or too deep for that reader, and checks any value before it is decoded whole for people.
 """
 
 from service.formats.avro.plan import (
@@ -18,7 +18,7 @@ from service.formats.budget import MOST_LEVELS, most_values
 
 
 class NotOfSchemaError(ValueError):
-    """The bytes are not a value of the schema. The text quotes none of them: the console shows it to whoever may see no event."""
+    """The bytes are not a value of the schema. The text quotes none of the bytes: the console shows it to people who may see no event."""
 
 
 class SingleValue:

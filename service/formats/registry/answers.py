@@ -81,7 +81,7 @@ def quoted(error: "SchemaRegistryError") -> str:
 
 @contextmanager
 def registry_errors(where: str) -> Iterator[None]:
-    """Tell a registry that is away from one that refuses; both errors quote its answer. `where`: its url.
+    """Distinguish a registry that is away from a registry that refuses. Both errors quote its answer. `where`: its url.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """

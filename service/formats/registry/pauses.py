@@ -38,7 +38,7 @@ class Pauses:
         client._rest_client.session.event_hooks["response"] = [self._look]
 
     def asked(self, ask: Callable[[], Answer]) -> Answer:
-        """Return the answer, after pauses. Raises RegistryAwayError if the registry asks for a long one."""
+        """Return the answer, after pauses. Raises RegistryAwayError if the registry asks for a long pause, or for too many."""
         for _ in range(_MOST_PAUSES):
             left = self._until - time.monotonic()
             if left > _MOST_PAUSE_S:

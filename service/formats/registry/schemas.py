@@ -1,7 +1,7 @@
 """The schemas of a registry by id.
 
-An id's schema never changes, so a usable one is requested once, and again after the cache has dropped it. A missing one may be registered
-at any time, so its absence is remembered only briefly: `spark_job/assembly/schemas.py` decides when it becomes a verdict.
+An id's schema never changes, so a usable schema is requested once, and again after the cache has dropped it. A missing schema may be
+registered at any time, so its absence is remembered only briefly: `spark_job/assembly/schemas.py` decides when it becomes a verdict.
 """
 
 import threading
@@ -134,8 +134,8 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
         return WriterSchema(kind, found.schema_str or "", references)  # type: ignore[arg-type]
 
     def _descriptor(self, ask: "Callable[[], Schema]") -> "Schema | None":
-        """Return a Protobuf schema's descriptor, which needs no compiler; None if the registry can give only the text: some fail for some
-        descriptors, or all (Karapace's issue 1263). Values are decoded alike by either.
+        """Return a Protobuf schema's descriptor, which needs no compiler; None if the registry can give only the text: some registries fail
+        for some descriptors, or for all (Karapace's issue 1263). Descriptor and text decode a value alike.
         """
         found = self._asked(ask, is_of_the_format)
         if not isinstance(found, Exception):
@@ -157,7 +157,9 @@ class RegistrySchemas(Mapping[int, WriterSchema | UnusableSchema]):
     def _asked(
         self, ask: "Callable[[], Schema]", is_answer: "Callable[[SchemaRegistryError], bool]"
     ) -> "Schema | SchemaRegistryError":
-        """Return the registry's answer, or its error if `is_answer` accepts it as one. Raises RegistryAwayError, RegistryRefusedError."""
+        """Return the registry's answer, or its error if `is_answer` accepts the error as an answer. Raises RegistryAwayError,
+        RegistryRefusedError.
+        """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         with self.errors():
