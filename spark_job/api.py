@@ -3,10 +3,11 @@
     def transform(session: Session) -> Iterable[OutputEvent]:
         yield OutputEvent("pages", {"key": session.key, "events": len(session.events)})
 
-A transform is a pure function of its session: no clock, no random numbers, no other system. It may be called again for the same
-session, after a failure or by a reissue; one result is stored. Any exception, SystemExit included, makes its session a dead letter
-`transform_failed` with the traceback, or stops the job if `[transform] on_error` is "stop". So does an output that breaks a rule of
-`OutputEvent`. Nothing of such a session is sent.
+A transform is a pure function of its session: no clock, no random numbers, no other system. It may be called several times for the same
+session, after a failure for example; one result is stored, and one more by each reissue. Any exception, SystemExit included, makes its
+session a dead letter `transform_failed` with the traceback, or stops the job if `[transform] on_error` is "stop". An output that breaks a
+rule of `OutputEvent` does the same. No output of such a session is sent. Errors of the schema registry or of the machine (no memory, for
+example) end the attempt instead.
 
 Events and output events are made hundreds of thousands of times a second, so they are plain slotted classes with
 read-only properties: about four times cheaper to make than frozen dataclasses.
