@@ -32,8 +32,8 @@ from spark_job.sessions.settings import AssemblySettings
 Int = npt.NDArray[np.int64]
 
 REGISTERED_WITHIN_S = 5.0
-"""A record whose schema the registry does not have is refused once the record is this old, or once the registry was asked for
-its id for this long."""
+"""A record whose schema the registry does not have is refused once the record is this old, or once the registry has not had the
+id for this long."""
 MOST_IN_VAIN = 200
 """Number of ids without a usable schema that a task may ask the registry for. After that, each piece of its input may add one."""
 _FIRST_PAUSE_S = 0.2
