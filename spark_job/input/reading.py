@@ -43,8 +43,10 @@ def committed_ranges(
     timeout_s: float,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Any]]:
-    """As `committed_records`, for several partitions, each in offset order. `give_up` is called while waiting; True ends the wait
-    with NoAnswerError."""
+    """As `committed_records`, for several partitions, each in offset order.
+
+    `give_up` is called while waiting; True ends the wait with NoAnswerError.
+    """
     try:
         with (
             RangeReader(lambda: committed_consumer(client, _GROUP, "error"), timeout_s, give_up) as reader,

@@ -46,7 +46,7 @@ class Savepoint:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Read a row of `list` in sql/savepoints.sql. 
+        """Read a row of `list` in sql/savepoints.sql.
 
         Lowers the savepoint's end to each later cut: from a cut on, offsets name other events now.
         """

@@ -125,7 +125,7 @@ def _with_own_gaps(groups: Groups, settings: AssemblySettings) -> Int:
 
 
 def _with_silence(groups: Groups, limit_ms: int) -> Int:
-    """Return the groups with an event after which, before their next one, other keys' records are later than it plus timeout and grace."""
+    """Return the groups that may be silent: after an event of theirs, other keys' records are later than it plus timeout and grace."""
     open_after = np.flatnonzero(groups.events.kind != END)
     low, high = groups.until_next(open_after)
     agreed = groups.clock.latest_agreed(low, high, groups.events.offset[open_after])

@@ -86,7 +86,7 @@ class Groups:
         """The sessions that were open before and that these records may change."""
         self.session = np.full(len(self.code), -1)
         """For each group, the place of its key's open session in that table; -1 if none is open."""
-        # The smaller set is `value_set`: Arrow would hash all open keys, and keep the hashes, if they were.
+        # `value_set` must be the new keys: Arrow hashes all of it and keeps the hashes, and the open keys may be many.
         has_new = pc.index_in(hidden(self.open.sessions.key), value_set=hidden(keys))
         open_already = np.flatnonzero(has_new.is_valid())
         self.session[int64(has_new.drop_null())] = open_already
