@@ -86,8 +86,8 @@ class Event:
 
         docs/formats.md describes the values of Avro, Protobuf and JSON Schema. With `[source] format = "bytes"` use `raw`.
 
-        Raises ValueError if the format is "bytes", or if `raw` is not JSON. Only events made by hand and events with a number beyond a
-        64-bit float (docs/sessions.md) can be so: every other record that is not JSON is a dead letter `malformed`.
+        Raises ValueError if the format is "bytes", or if `raw` is not JSON. The latter happens only for events made
+        by hand and for numbers beyond a 64-bit float (docs/sessions.md): other records that are not JSON are dead letters `malformed`.
         """
         if self._value is None:
             self._value = orjson.loads(self._raw)

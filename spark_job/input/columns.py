@@ -22,7 +22,7 @@ CLOCK_MARK = b"1"
 class RecordColumns:
     """Where the columns `key`, `type`, `event_id`, `schema_id` and `clock` come from: a header's name, or "" for the record's own key.
 
-    What has no column here, the assembler reads from the value. It ignores the columns of a trace context.
+    The assembler reads a field without a column from the value. It ignores the columns of a trace context.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)

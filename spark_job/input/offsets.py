@@ -47,7 +47,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return Offsets({where: max(self.at(where), other.at(where)) for where in {*self, *other}})
 
     def lowered(self, to: "Offsets") -> "Offsets":
-        """Return these offsets, each lowered to that of `to` if `to` names the partition and its offset is less."""
+        """Return these offsets, none above the offset that `to` has for the same partition."""
         return Offsets({where: min(offset, to.get(where, offset)) for where, offset in self._map.items()})
 
     def named(self, topics: Mapping[str, str]) -> list[str]:

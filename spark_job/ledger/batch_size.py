@@ -1,12 +1,12 @@
 """How many events a batch may have. Failed sizes are remembered across attempts and processes. Pure.
 
 - After a failure that size can explain, the next run takes a quarter of the events. Any other failure changes nothing. A failure
-  after a full batch of that size changes nothing either: size is not the cause, or events have grown. In that case the next run fails, too,
-  before it commits a full batch.
+  after a full batch of that size changes nothing either: size is not the cause, or events have grown. If they have, the next run
+  fails before it commits a full batch.
 - A failure with a single event shows that size is not the cause: all remembered sizes are forgotten.
 - After four batches the size grows fourfold, up to a ceiling: half of the size that failed.
-- After many batches at the ceiling, the ceiling is doubled. If that fails, the number of batches until the next attempt doubles. So the
-  failures of a backlog whose larger batches do not fit grow only with the logarithm of its batches.
+- After many batches at the ceiling, the ceiling is doubled. If that fails, the number of batches until the next attempt doubles. So
+  the number of a backlog's failures grows only with the logarithm of the number of its batches.
 - After a run that was stopped, or whose process ended for another reason, nothing is remembered: the next run begins with the limit in the
   settings.
 

@@ -1,6 +1,6 @@
 """Tell which errors mean that the machine lacks memory, descriptors, threads or room on a disk.
 
-transform_failures.py asks with an exception. failures/ reads a worker's errors as text.
+transform_failures.py checks exceptions; failures/ reads a worker's errors as text.
 """
 
 import errno

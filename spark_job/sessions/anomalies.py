@@ -1,4 +1,5 @@
-"""Select the keys whose events are judged one by one (`event_rules`). All other keys have only starts, entries and ends, in that order.
+"""Select the keys whose events are judged one by one (`event_rules`). Each session of another key is
+a start, entries and, if it has closed, an end.
 
 Each test works on whole columns. It may select too many keys, never too few: for a key without an anomaly, `event_rules` comes to the same
 result.
@@ -125,7 +126,7 @@ def _with_own_gaps(groups: Groups, settings: AssemblySettings) -> Int:
 
 
 def _with_silence(groups: Groups, limit_ms: int) -> Int:
-    """Return the groups that may be silent: after an event of theirs, other keys' records are later than it plus timeout and grace."""
+    """Return the groups with an event that is followed, before their next one, by records of other keys later than it plus the limit."""
     open_after = np.flatnonzero(groups.events.kind != END)
     low, high = groups.until_next(open_after)
     agreed = groups.clock.latest_agreed(low, high, groups.events.offset[open_after])

@@ -43,7 +43,7 @@ def assemble(
     not come from the value; by_broker int8 (optional without clock records); clock binary or null if the settings have clock records. Its
     offsets lie above those of earlier calls. `schemas`: those of all ids in `new`, for formats with schemas.
 
-    Raises DamagedStateError if `state` is not what an earlier call returned, InputSchemaError if `new` lacks a column.
+    Raises DamagedStateError if `state` is not what an earlier call returned, InputSchemaError if `new` is not as described.
     """
     return within_limits(partial(_assemble, settings=settings, schemas=schemas), state, new, settings)
 

@@ -8,9 +8,9 @@ Arrow's JSON reader takes a whole block of lines. Four things keep it exact:
    orjson's 1,024 levels (the transform could not decode them), or that have outer spaces are decoded with orjson first.
    They go in only if orjson accepts them.
 3. A block must yield one row for each payload: a payload of two documents yields two rows.
-4. A block that fails is split, down to single records: a record that fails alone is malformed. Of at most 512 records, orjson and the
-   rules below first leave out those that Arrow would refuse, so that a bad record costs some ten times as much as a good one, and not some
-   hundred times.
+4. A block that fails is split, down to single records: a record that fails alone is malformed. If it has at most 512 records,
+   orjson and the rules below first leave out those that Arrow would refuse: a bad record then costs some ten times as much as a good one,
+   not some hundred times.
 
 Arrow and orjson then differ only about numbers beyond a 64-bit float (docs/sessions.md). Arrow decides about these, also in a block that
 has failed: a search for them would slow down every event.

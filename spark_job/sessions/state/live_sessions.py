@@ -142,7 +142,7 @@ class LiveSessions:
 
     def with_keys(self, keys: pa.LargeStringArray, quieter_than: int | None = None) -> OpenSessions:
         """Return the sessions of some keys, perhaps of a few others, too; and those whose greatest time is below `quieter_than`."""
-        # Producers can make many keys with the same hash. Looked up once for each key, that hash would return all their sessions each time.
+        # Each hash is looked up once. Producers can make many keys with one hash: a look-up for each key would return the sessions of all.
         hashes = np.unique(text_hashes(keys)[:, 0])
         parts = []
         for number, layer in enumerate(self.layers):

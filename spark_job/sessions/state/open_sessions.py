@@ -224,7 +224,7 @@ _NUMBERS = (
     | dict.fromkeys(("repeated", "part"), "<i8")
 )
 _BESIDE = ("repeated", "part")
-"""Columns that the canonical form stores inside others, because most sessions have the default in them."""
+"""The canonical form has no whole column of these, because most sessions have the default."""
 _HAS_REPEATED = 2
 """Added to `irregular` in the canonical form if the session has a repeated start."""
 _ROWS_BITS = 32
