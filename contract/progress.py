@@ -49,7 +49,7 @@ NO_TOTALS = Totals()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a lane's transaction number `seq` did: from `after` (exclusive) to `cursor`, whose batch has `commit_id`.
+    """Transaction number `seq` of a lane: it moved the lane from `after` (exclusive) to `cursor`, whose batch has `commit_id`.
 
     `parked` counts the rows in between that were parked in Postgres instead of sent; `total` includes this transaction.
     `commit_id` is None only if the cursor is before the first batch, which a resume may choose.

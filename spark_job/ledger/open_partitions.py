@@ -27,7 +27,7 @@ class OpenPartition:
     tombstones: bytes = b""
     """An encoded table (sessions/state/open_sessions.py); empty if there are none."""
     upgraded: bool = False
-    """Of an outbox from before schema 0005: some letters of sessions that silence closed below the position may not be written yet."""
+    """From before schema 0005: letters of sessions that silence closed below the position may not be written yet."""
     refused: RefusedIds = NOTHING_REFUSED
     """Which records from `safe` on were refused for their schema's id: a rebuild does not ask the registry for them again."""
 

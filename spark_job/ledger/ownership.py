@@ -42,7 +42,7 @@ class Owner:
     def is_alive(self, timeout_s: float) -> bool:
         """Tell whether the owner's connection is open and its heartbeat younger than `timeout_s`.
 
-        A killed process loses its connection at once; one that hangs keeps it and stops its heartbeat.
+        A killed process loses its connection at once; a process that hangs keeps its connection, but its heartbeat stops.
         """
         return self.run_id is not None and self.backend_lives and (self.heartbeat_age_s or 0.0) < timeout_s
 
@@ -65,7 +65,7 @@ def take_over(
 ) -> None:
     """Make `run_id` the owner, within the caller's transaction, which then holds the writer lock.
 
-    `own`: former runs of this process; after a network failure Postgres may still consider one alive.
+    `own`: former runs of this process; after a network failure, Postgres may still consider one of them alive.
     Raises FencedError while another owner lives, unless `force`. The backend of an owner that is dead or forced out is terminated, so that
     a stopped process cannot hold the lock.
     """
