@@ -1,4 +1,4 @@
-"""What job and publisher must agree on and neither owns.
+"""What the job and the publisher must agree on. Neither owns it.
 
 - positions.py: a position in Kafka, and the header `outbox-id`, which names the position of a session's last event.
 - session_keys.py: the longest session key, and the hash that gives its lane.

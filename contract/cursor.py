@@ -9,7 +9,7 @@ from functools import total_ordering
 class Cursor:
     """All rows up to and including this position have been delivered or parked.
 
-    `session_key` None: all of `batch_id`; else its rows up to this key, in the order of the keys' UTF-8 bytes.
+    `session_key` None: the whole batch `batch_id`; otherwise the batch's rows up to this key, in the order of the keys' UTF-8 bytes.
     """
 
     batch_id: int
@@ -24,7 +24,7 @@ class Cursor:
         )
 
     def exclusive_bound(self) -> tuple[int, str]:
-        """Return (batch_id, session_key) so that the rows after this cursor are those greater than the pair.
+        """Return the pair (batch_id, session_key): the rows after this cursor are greater than it.
 
         No session key is empty, so (n, "") stands for "before the first row of n".
         """

@@ -4,7 +4,7 @@ import base64
 
 
 def stored(value: bytes) -> str | dict[str, str]:
-    """Return the stored form of a value. Postgres' jsonb has no NUL."""
+    """Return the stored form of a value. A text with a NUL is stored as base64, because Postgres' jsonb has no NUL."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# Kafka refuses every produce request that names one of them, which would stop a lane for one record.
+# Kafka refuses every produce request to one of these topics. A single such record would stop its lane.
 _KAFKA_S_OWN = frozenset(
     {
         "__cluster_metadata",
@@ -16,14 +16,14 @@ _KAFKA_S_OWN = frozenset(
 )
 _MOST_REMEMBERED = 10_000
 _ANY_PROGRESS = re.compile(rf".+-{_UUID}(-replays)?")
-"""The form of all names of progress topics, with any `[publisher] progress_topic`; other topics may have such a name, too."""
+"""Matches every progress topic, whatever `[publisher] progress_topic` is. Other topics may match, too."""
 
 
 class OutputTopics:
-    """The topics of `[publisher] output_topics`, never a progress topic: with the publisher's rights, such a record would move a lane."""
+    """Judges topics by `[publisher] output_topics`. Always refuses progress topics: an output in one would move a lane."""
 
     def __init__(self, allowed: Iterable[str] = (), progress_topic: str = "outbox-progress") -> None:
-        """`allowed`: names, and prefixes that end in `*`; none: every topic but the progress topics and Kafka's own."""
+        """`allowed`: names, and prefixes that end in `*`. If empty, all topics but progress topics and Kafka's own are allowed."""
         allowed = tuple(allowed)
         self._names = frozenset(name for name in allowed if not name.endswith("*"))
         self._prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))
@@ -43,7 +43,7 @@ class OutputTopics:
     def refusal_where_compacted(self, topic: str) -> str | None:
         """Return why no output may go to `topic`, which is compacted and which `refusal` allows; None if it may.
 
-        Another outbox's progress topics may have a name that no setting here knows. Only a person can tell them from output topics.
+        Another outbox may have named its progress topics differently: only a person can then tell them from output topics.
         """
         if self._names or self._prefixes or not _ANY_PROGRESS.fullmatch(topic):
             return None

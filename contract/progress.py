@@ -16,7 +16,8 @@ from contract.cursor import Cursor
 _KEY = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _MAX_NUMBER = 2**63 - 1
 _MAX_CHARS = 10_000
-"""Longest text in a record. Ours have at most a tenth of it; a longer one, from another writer, would fill logs and tables."""
+"""Longest text in a record. The publisher's texts have at most a tenth of this length; a longer one, from another writer, would
+fill logs and tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,12 @@ NO_TOTALS = Totals()
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a lane's transaction number `seq` did: from `after` (exclusive) to `cursor`, whose batch has `commit_id`.
+    """Transaction number `seq` of a lane: it moved the lane from `after` (exclusive) to `cursor`, whose batch has `commit_id`.
 
     `parked` counts the rows in between that were parked in Postgres instead of sent; `total` includes this transaction.
     `commit_id` is None only if the cursor is before the first batch, which a resume may choose.
-    `resumed`: how `publisher resume` moved the cursor, as text; such a transaction carried no events. `after` is then the position up to
-    which the lane was known to be delivered, before or beyond the cursor.
+    `resumed`: how `publisher resume` moved the cursor, as text. The transaction of a resume carried no events; its `after` is the position
+    up to which the lane was known to be delivered, which may lie before or beyond the cursor.
     """
 
     outbox_uuid: UUID
@@ -97,7 +98,7 @@ class Progress:
 
     @classmethod
     def decode(cls, value: bytes) -> "Progress":
-        """Read a record's value. Raises ValueError when it is not a progress record this code knows."""
+        """Read a record's value. Raises ValueError if it is not a progress record of a version that this code knows."""
         try:
             fields: dict[str, Any] = orjson.loads(value)
             if fields["version"] != 1:
@@ -124,14 +125,14 @@ class Progress:
 
 
 def number(value: Any) -> int:
-    """Return a number that Postgres can hold, too. Raises TypeError."""
+    """Return `value` if it is an integer that Postgres can store, too. Otherwise raises TypeError."""
     if type(value) is not int or abs(value) > _MAX_NUMBER:
         raise TypeError
     return value
 
 
 def text(value: Any) -> str:
-    """Return a text that Postgres can hold, too. Raises TypeError."""
+    """Return `value` if it is a text that Postgres can store, too, and not too long. Otherwise raises TypeError."""
     if not isinstance(value, str) or "\0" in value or len(value) > _MAX_CHARS:
         raise TypeError
     return value
@@ -152,11 +153,11 @@ def _totals(value: Any) -> Totals:
 
 
 def progress_key(epoch: int, lane: int) -> bytes:
-    """Return the key of a lane's progress records. The epoch is in it: a partition outlives a change of the lane count."""
+    """Return the key of a lane's progress records. It contains the epoch, because a partition outlives a change of the lane count."""
     return b"%d/%d" % (epoch, lane)
 
 
 def lane_of_key(key: bytes | None) -> tuple[int, int] | None:
-    """Return (epoch, lane) of a progress record's key; None if it is no such key."""
+    """Return (epoch, lane) of a progress record's key; None if `key` is not one."""
     found = _KEY.fullmatch(key or b"")
     return None if found is None else (int(found[1]), int(found[2]))

@@ -3,10 +3,11 @@
     def transform(session: Session) -> Iterable[OutputEvent]:
         yield OutputEvent("pages", {"key": session.key, "events": len(session.events)})
 
-A transform is a pure function of its session: no clock, no random numbers, no other system. It may be called again for the same
-session, after a failure or by a reissue; one result is stored. Any exception, SystemExit included, makes its session a dead letter
-`transform_failed` with the traceback, or stops the job if `[transform] on_error` is "stop". So does an output that breaks a rule of
-`OutputEvent`. Nothing of such a session is sent.
+A transform is a pure function of its session: no clock, no random numbers, no other system. It may be called several times for the same
+session, after a failure for example; one result is stored, and one more by each reissue. Any exception, SystemExit included, makes its
+session a dead letter `transform_failed` with the traceback, or stops the job if `[transform] on_error` is "stop". An output that breaks a
+rule of `OutputEvent` does the same. No output of such a session is sent. Errors of the schema registry or of the machine (no memory, for
+example) end the attempt instead.
 
 Events and output events are made hundreds of thousands of times a second, so they are plain slotted classes with
 read-only properties: about four times cheaper to make than frozen dataclasses.
@@ -63,7 +64,7 @@ class Event:
         return cls(type, orjson.dumps(value), timestamp, offset)
 
     def as_(self, model: ModelClass[M]) -> M:
-        """Return the value as a pydantic model or a dataclass, validated as pydantic does it; created at each call.
+        """Return the value as a pydantic model or a dataclass, validated by pydantic. Each call creates a new object.
 
         Raises EventError that names the record and each wrong field, TypeError if `model` is no such class, and ValueError as `value` does.
         """
@@ -71,22 +72,22 @@ class Event:
         return models.read(model, self._document(), f"{self._type} at {place}")
 
     def _document(self) -> bytes | dict[str, Any]:
-        """What `as_` reads: the JSON text, because pydantic is stricter with Python values, times for example."""
+        """Return what `as_` reads: the JSON text, because pydantic is stricter with decoded values, for example with times."""
         return self._raw
 
     @property
     def type(self) -> str:
-        """The event's type, as it came."""
+        """The event's type, unchanged."""
         return self._type
 
     @property
     def value(self) -> dict[str, Any]:
-        """The decoded record: decoded when first asked for, then the same object. Do not change it.
+        """The decoded value. The first access decodes it; later ones return the same object. Do not change it.
 
-        Of Avro, Protobuf and JSON Schema as docs/formats.md says; of `[source] format = "bytes"` there is none, only `raw`.
+        docs/formats.md describes the values of Avro, Protobuf and JSON Schema. With `[source] format = "bytes"` use `raw`.
 
-        Raises ValueError when `raw` is not JSON: an event made by hand, or one with a number beyond a 64-bit float (docs/sessions.md).
-        Whatever else is not JSON is a dead letter `malformed`.
+        Raises ValueError if the format is "bytes", or if `raw` is not JSON. The latter happens only for events made
+        by hand and for numbers beyond a 64-bit float (docs/sessions.md): other records that are not JSON are dead letters `malformed`.
         """
         if self._value is None:
             self._value = orjson.loads(self._raw)
@@ -94,7 +95,7 @@ class Event:
 
     @property
     def raw(self) -> bytes:
-        """The record's value, byte for byte; behind its schema's id, as in the wire format, if that id came in a header."""
+        """The record's value, byte for byte. If its schema's id came in a header, the id precedes it."""
         return self._raw
 
     @property
@@ -179,10 +180,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A whole session, from its first event to its last one, in one partition.
+    """A session, or one part of it: all its events in one partition.
 
-    It has at most `[session] max_events` events (default 10,000) with at most `max_bytes` of values (16 MB): a longer one is a dead letter
-    `too_large`, which no transform sees, or comes in parts.
+    It has at most `[session] max_events` events (default 10,000) with at most `max_bytes` of values (16 MB). A longer session comes
+    in parts if it can (`part`); otherwise it is a dead letter `too_large`, which no transform sees.
     """
 
     key: str
@@ -198,10 +199,10 @@ class Session:
     end: Position
     """Of the last event; with the key it identifies the session."""
     ended_by: EndedBy = "end"
-    """What ended it: its end event, or `timeout` (`[session] on_timeout = "emit"`), or, of a part that another one follows, `limit`.
-    `spark-job dead-letters retry --incomplete` also gives sessions that another start ended (`restart`)."""
+    """What ended it: its `end` event, a `timeout` (`[session] on_timeout = "emit"`), or the `limit` if another part follows. Only
+    `spark-job dead-letters retry --incomplete` passes sessions that another start ended (`restart`)."""
     part: int = 1
-    """Number of the part, from 1, if neither start nor end event is configured and the session exceeded `max_events` or `max_bytes`."""
+    """Number of the part. Above 1 only if neither a start nor an end event is configured and the session exceeded a limit."""
 
     def of(self, type: str) -> list[Event]:
         """Return the events of a type, in their order."""
@@ -250,9 +251,9 @@ class OutputEvent:
     """One event to be sent. Read-only.
 
     The rules below are checked when the session's outputs are encoded, not here: an output that breaks one fails its whole session (see
-    above). All outputs of a session together, with topics, keys and headers, may have `[job] max_row_bytes` (default 64 MB).
+    the module). All outputs of a session together, with topics, keys and headers, may have `[job] max_row_bytes` (default 64 MB).
 
-    Only the publisher sees what the topic accepts: a topic that does not exist stops the lane until it is created; a record larger than
+    Only the publisher learns what the topic accepts. A topic that does not exist stops the lane until it is created. A record larger than
     the topic's `max.message.bytes`, or for a partition that the topic does not have, is parked with all outputs of its row.
     """
 
@@ -334,7 +335,7 @@ class OutputColumns(NamedTuple):
 
     @classmethod
     def of(cls, events: Sequence[OutputEvent]) -> "OutputColumns":
-        """Read the private attributes: the properties would cost as much as the rest of the encoding."""
+        """Return events as columns. Reads private attributes: the properties would cost as much as the rest of the encoding."""
         return cls(
             [event._topic for event in events],
             [event._value for event in events],

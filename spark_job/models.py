@@ -1,4 +1,4 @@
-"""An event's value as a class that the transform defines: pydantic reads models, dataclasses and their fields."""
+"""Read an event's value into a class that the transform defines: a pydantic model or a dataclass. Pydantic validates the fields."""
 
 from collections.abc import Hashable, Mapping
 from functools import cache
@@ -14,9 +14,9 @@ class EventError(ValueError):
 
 
 def read(model: type[M], document: bytes | Mapping[str, Any], event: str) -> M:
-    """Return a JSON document, or a decoded value, as `model`. `event`: which one it is, for messages.
+    """Return a JSON document, or a decoded value, as `model`. `event`: names the event in messages.
 
-    Raises EventError that names each wrong field, TypeError if `model` is no class that can be read.
+    Raises EventError that names each wrong field, TypeError if pydantic cannot read `model`.
     """
     # Imported here: most transforms need no pydantic.
     from pydantic import ValidationError
@@ -28,7 +28,7 @@ def read(model: type[M], document: bytes | Mapping[str, Any], event: str) -> M:
         return adapter.validate_python(document)  # type: ignore[no-any-return]
     except ValidationError as error:
         wrong = "; ".join(_wrong(each) for each in error.errors(include_url=False))
-        # Without the cause, which would show the values whole.
+        # Drops the cause, whose text would contain the whole values.
         raise EventError(f"{event} is no {_name(model)}: {wrong}") from None
 
 

@@ -1,18 +1,18 @@
 """The cache of open sessions on the executor's disk. Losing it costs a rebuild, and nothing else.
 
-If the ledger names a state that is not here, or is damaged, the task reads the sessions from Kafka again (task.py, `_open`; rebuild.py).
+If the state that the ledger names is not here or is damaged, the task reads the sessions from Kafka again (task.py, `_open`; rebuild.py).
 
-Each partition has a folder, with a file for each state, named by the state's digest, and the files that the states share:
+Each partition has a folder, with one file for each state, named by the state's digest, and files that the states share:
 
-    <cache>/<outbox uuid>/<topic id>-<partition>/<digest>.sessions      which segments and chunks there are, counts; a checksum over it
+    <cache>/<outbox uuid>/<topic id>-<partition>/<digest>.sessions      the names of its segments and chunks, counts, a checksum
                                                 /<hash>.segment         named by a hash of the content
                                                 /<random>.events
 
 The digest identifies a state: whichever run, generation or attempt wrote the file, it has the sessions that were open. Every file is
-verified: a segment must have the hash in its name, a worker that knows none of a state's segments computes the digest again, and events
-are compared with the checksums of their sessions when they are used. A worker remembers what it has verified (`known_files`), so that a
+verified: a segment must have the hash in its name; a worker that knows none of a state's segments computes the digest again; events are
+compared with the checksums of their sessions when they are used. A worker remembers what it has verified (`known_files`), so that a
 batch costs only what it changes. Nothing is unpickled.
-These checks find damage, not forgery. Against forgery, no other user may write to a folder, and no link to one is followed.
+These checks find damage, not forgery. To prevent forgery, a folder to which other users may write is not used, nor a link to a folder.
 Files are written under another name and then renamed, so that none is incomplete. They are not synced: losing one costs a rebuild.
 """
 
@@ -46,7 +46,7 @@ from spark_job.sessions.state.segments import Segment
 
 _MAGIC = b"spark-outbox open sessions 3\n"
 _HEAD_BYTES = len(_MAGIC) + 32
-"""With the checksum."""
+"""Size of the magic and the checksum."""
 _ABANDONED_S = 7 * 86_400.0
 _SWEEP_EVERY_S = 3_600.0
 _SEGMENT_NAME = re.compile(r"[0-9a-f]{32}\.segment")
@@ -190,7 +190,7 @@ class SessionCache:
             raise
 
     def _check_owner(self) -> None:
-        """No other user of the machine may be able to plant a file, or to cause the removal of a file in another folder."""
+        """Raise PermissionError if another user might plant a file here, or cause the removal of a file in another folder."""
         for folder, forbidden in ((self._folder.parent, 0o022), (self._folder, 0o077)):
             found = folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
@@ -199,7 +199,7 @@ class SessionCache:
                 )
 
     def _clean(self, keep: Set[str]) -> None:
-        """Remove everything else. That may include what another attempt is writing, whose state is then not kept."""
+        """Remove all files but those of the states `keep`. What another attempt is writing may be among them: its state is then lost."""
         kept = set()
         with contextlib.suppress(FileNotFoundError):
             self._check_owner()

@@ -15,7 +15,7 @@ _OF_PART = re.compile(r"part (\d+) of its session(?:, ended by (end|timeout|limi
 
 
 def part_of(detail: str) -> tuple[int, EndedBy]:
-    """Return which part of its session a letter is and, if its transform failed, what ended the part: the events do not contain that."""
+    """Return the number of a letter's part and, if the transform failed, what ended the part: the events contain neither."""
     found = _OF_PART.match(detail)
     return (1, "timeout") if found is None else (int(found[1]), cast("EndedBy", found[2] or "timeout"))
 

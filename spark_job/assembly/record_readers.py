@@ -16,7 +16,7 @@ from spark_job.assembly.slices import Slice, TaskSettings
 from spark_job.input.columns import RecordColumns
 from spark_job.input.reading import committed_records
 
-# Spark moves no time from 1900 on, and earlier ones by a few days at most: none past this limit.
+# Spark moves only times before 1900, and by a few days at most: no moved time lies past this limit.
 _MOVED_BELOW_MS = -2_177_452_800_000  # 1901-01-01
 
 

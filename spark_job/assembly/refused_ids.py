@@ -1,8 +1,8 @@
-"""Which records were refused for their schema's id: `schemas.py` decides; this module stores the verdicts, with the position.
+"""Which records were refused for their schema's id: `schemas.py` decides; the position stores the verdicts in this form.
 
 A registry may have tomorrow what it does not have today, and another version of the code may read what this one cannot. So the
 sessions open at an offset depend on the input and on these verdicts. Each verdict is a range of offsets in which the records that name an
-id are `malformed`. A rebuild applies those of the position, and asks the registry about all other records.
+id are `malformed`. A rebuild applies the verdicts of its position, and asks the registry about all other records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     Bool = npt.NDArray[np.bool_]
 
 MOST_RANGES = 10_000
-"""Greatest number of ranges on a row of the ledger. The lowest ids are kept: registries count upwards, so these may still be registered.
-If a rebuild needed another one, its digest would differ."""
+"""Greatest number of ranges in a row of the ledger. The lowest ids are kept: registries count upwards, so these may still be registered.
+If a rebuild needed a range that was not kept, its digest would differ."""
 
 
 class RefusedRange(NamedTuple):
-    """The records from `first` to `last` that name the id. `is_over`: a later record was read by its schema."""
+    """The records from `first` to `last` that name the id. `is_over`: a later record with the id was not refused."""
 
     schema_id: int
     first: int
@@ -59,7 +59,7 @@ class RefusedIds:
     def judged(
         self, ids: "Int", offsets: "Int", verdicts: Mapping[int, UnusableSchema | None]
     ) -> "RefusedIds":
-        """Return these verdicts and those on later records. `verdicts`: on all `ids`; None: not refused."""
+        """Return these verdicts and those on later records. `verdicts`: for each of `ids`, why it is refused; None: it is not."""
         unusable = {number for number, why in verdicts.items() if why is not None}
         if not unusable and not self.ranges:
             return self

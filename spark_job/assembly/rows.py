@@ -1,4 +1,4 @@
-"""What tasks send to the driver: sessions, dead letters and what is open in each partition, in one flat table."""
+"""What tasks send to the driver, in one flat table: sessions, dead letters, and the state of each partition."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -29,7 +29,7 @@ SCHEMA: Final = pa.schema(
         ("values", pa.binary()),
         ("offsets", pa.binary()),
         ("times", pa.binary()),
-        ("types", pa.binary()),  # where they were in a header
+        ("types", pa.binary()),  # letters: if types come from a header
         ("reason", pa.string()),
         ("detail", pa.string()),  # letters: for people; partitions: JSON
         ("tombstones", pa.binary()),  # partitions: an encoded table (sessions/state/open_sessions.py)

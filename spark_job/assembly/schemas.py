@@ -32,9 +32,10 @@ from spark_job.sessions.settings import AssemblySettings
 Int = npt.NDArray[np.int64]
 
 REGISTERED_WITHIN_S = 5.0
-"""A record whose schema the registry does not have is refused once the record is this old, or once its id was asked for this long."""
+"""A record whose schema the registry does not have is refused once the record is this old, or once the registry has not had the
+id for this long."""
 MOST_IN_VAIN = 200
-"""Number of absent ids that a task may ask the registry for. After that, each piece of its input may add one."""
+"""Number of ids without a usable schema that a task may ask the registry for. After that, each piece of its input may add one."""
 _FIRST_PAUSE_S = 0.2
 _LOGIN = (
     "correct [schema_registry] secret_options_file, or the options that have the credentials: `basic.auth.user.info`, `bearer.auth.*`, "
@@ -67,12 +68,12 @@ def schemas_for(rules: AssemblySettings, settings: TaskSettings) -> Schemas:
 
 
 class RegistryBudget:
-    """The limit of a task for requests of absent ids, over all its partitions and pieces of input."""
+    """A task's limit for ids that were asked for in vain (no usable schema came), over all its partitions and pieces of input."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._in_vain: dict[int, tuple[float, UnusableSchema]] = {}
-        """By id: when it was asked for last, and the answer."""
+        """For each id: when it was asked for last, and the answer."""
 
     @property
     def waits_until(self) -> float:
@@ -89,7 +90,7 @@ class RegistryBudget:
         self._in_vain[schema_id] = time.monotonic(), answer
 
     def was_in_vain(self, schema_id: int) -> bool:
-        """Whether an id was asked for before."""
+        """Return whether an id was asked for in vain before."""
         return schema_id in self._in_vain
 
     def last_word(self, schema_id: int) -> UnusableSchema | None:
@@ -128,7 +129,7 @@ def judged(
 def judged_again(
     schemas: Schemas, old: pa.Table, rules: AssemblySettings, refused: RefusedIds, budget: RegistryBudget
 ) -> Judged:
-    """Return records that were read before, without those that were refused then, which belong to no session.
+    """Return records that were read before, without those that were refused at that time: these belong to no session.
 
     Raises RegistryAwayError, RegistryRefusedError.
     """
@@ -234,6 +235,6 @@ def _may_come(unusable: UnusableSchema | None) -> bool:
 
 
 def _by_frequency(ids: Int) -> list[int]:
-    """Each id once, the most frequent first, then by number."""
+    """Return each id once: the most frequent first, equally frequent ones by number."""
     numbers, counts = np.unique(ids, return_counts=True)
     return numbers[np.lexsort((numbers, -counts))].tolist()  # type: ignore[no-any-return]

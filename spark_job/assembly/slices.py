@@ -43,11 +43,11 @@ class Slice:
     tombstones: bytes
     """An encoded table; empty if there are none."""
     lineage: tuple[RulesFrom, ...]
-    """By offset, ascending; the last ones are the slice's own."""
+    """By offset, ascending; the last entry has the slice's own rules."""
     accept_differing: bool = False
     """Whether rebuilt sessions may differ from the digest: with `--accept-data-loss`, until the run has read this partition."""
     committed_digest: str = ""
-    """Digest of the sessions open at the committed position. If the batch before is never committed, the next run begins there."""
+    """Digest of the sessions open at the committed position. If the batch before this one is never committed, the next run begins there."""
     keep_timed_out: bool = False
     """Whether letters `timed_out` that close below `start` are kept: in the first slice after an upgrade from before schema 0005."""
     refused: RefusedIds = NOTHING_REFUSED
@@ -60,7 +60,7 @@ class Slice:
 
     @property
     def names_before(self) -> list[tuple[int, int, Sequence[str]]]:
-        """Return (from, to, names of the kinds), by offset, for events to which other rules than the slice's apply."""
+        """Return (from, to, names of the kinds), by offset, for events whose rules name the kinds differently than the slice's rules."""
         names = [(each.from_offset, each.applied.rules.names) for each in self.lineage]
         return [(low, high, each) for (low, each), (high, _) in pairwise(names) if each != self.rules.names]
 

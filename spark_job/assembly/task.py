@@ -226,8 +226,8 @@ class _Partition:
             }
         state = state.with_types(self._of.names_before)
         if self._of.rules.format not in ("json", "bytes"):
-            # Fetched now, so that no transform waits for the registry. Some may have left the memory again before they are used, but
-            # only if they are very large together.
+            # Fetched now, so that no transform waits for the registry. A schema may leave the memory before its use, but only if all
+            # together are very large.
             for schema_id in sorted(frozenset().union(*(chunk.schema_ids for chunk in state.chunks))):
                 self._schemas[schema_id]
         self._seconds["open_s"] += time.perf_counter() - began

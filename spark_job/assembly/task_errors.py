@@ -1,7 +1,7 @@
-"""What leaves a task: an exception whose text quotes no event. Spark gives it to the driver, which tells it to people and to `outbox.run`.
+"""Let a task raise only exceptions whose text quotes no event: Spark gives the text to the driver, which stores it in `outbox.run`.
 
-In Spark's text an exception's message cannot be told from what surrounds it, because it may have line feeds. So foreign ones are replaced
-here. The traceback keeps their frames.
+In Spark's text an exception's message cannot be told from what surrounds it, because the message may have line feeds. So foreign exceptions
+are replaced here. The traceback keeps their frames.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """Clock records: find quiet input partitions, and write a record with the current time into each (docs/decisions/0047).
 
-A partition is quiet while this process does not see its end move. The times of records play no part: one that is ahead would make its
-partition seem busy. The record of another such process moves the end, so that only one of several processes writes.
+A partition is quiet while this process does not see its end move. Records' times are ignored: a record with a time in the future would make
+its partition seem busy. If several processes write clock records, the first one's record moves the end, and the others do not write.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +18,9 @@ from service.settings import KafkaSettings
 from spark_job.input.columns import CLOCK_HEADER, CLOCK_MARK
 
 KEY = CLOCK_HEADER.encode()
-"""The record's key, for people: the job does not read it."""
+"""The key of a clock record. It is for people; the job does not read it."""
 NEEDS = "Write"
-"""The right that it needs on the input topics. Kafka's Write includes Describe."""
+"""The right on the input topics that writing clock records needs. Kafka's Write includes Describe."""
 
 
 class QuietPartitions:
@@ -31,9 +31,9 @@ class QuietPartitions:
         self._seen: dict[NamedPartition, tuple[int, float]] = {}
 
     def look(self, ends: Mapping[NamedPartition, int], now_s: float) -> list[NamedPartition]:
-        """Return the partitions whose end has not moved for `quiet_for_s`. `now_s`: of a clock that never goes back.
+        """Return the partitions whose end has not moved for `quiet_for_s`. `now_s`: the time of a monotonic clock.
 
-        A partition that has never had a record is left out: it has nothing that could fall silent.
+        Leaves out partitions that have never had a record: they have no session that could fall silent.
         """
         for place, end in ends.items():
             if place not in self._seen or self._seen[place][0] != end:
@@ -45,7 +45,7 @@ class QuietPartitions:
         ]
 
     def wrote(self, offsets: Mapping[NamedPartition, int], now_s: float) -> None:
-        """Note the clock records that this process has written: the next one is due when nothing follows them."""
+        """Note the clock records that this process has written. A partition gets the next one if no record follows for `quiet_for_s`."""
         for place, offset in offsets.items():
             self._seen[place] = offset + 1, now_s
 
@@ -53,7 +53,7 @@ class QuietPartitions:
 def write_clock_records(kafka: KafkaSettings, places: Iterable[NamedPartition]) -> dict[NamedPartition, int]:
     """Write one record into each partition; return their offsets.
 
-    Raises UnavailableError or RefusedError if one was not written; others may have been, which does no harm.
+    Raises UnavailableError or RefusedError if a record was not written. Other records may have been written; that does no harm.
     """
     offsets: dict[NamedPartition, int] = {}
     failed: list[KafkaError] = []

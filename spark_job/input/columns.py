@@ -11,18 +11,18 @@ from service.kafka.record_headers import headers_of
 _LOG_APPEND_TIME = 2  # confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
 
 TRACE_CONTEXT = ("traceparent", "tracestate")
-"""The headers of W3C Trace Context. Their columns have their names."""
+"""The headers of W3C Trace Context. Their columns have the same names."""
 
 CLOCK_HEADER = "outbox-clock"
 CLOCK_MARK = b"1"
-"""Value of that header of a clock record, which has no value itself (docs/decisions/0047)."""
+"""The value of the header `outbox-clock` in a clock record. The record itself has no value (docs/decisions/0047)."""
 
 
 @dataclass(frozen=True)
 class RecordColumns:
     """Where the columns `key`, `type`, `event_id`, `schema_id` and `clock` come from: a header's name, or "" for the record's own key.
 
-    The assembler reads a column that is not named out of the value; it ignores those of a trace context.
+    The assembler reads a field without a column from the value. It ignores the columns of a trace context.
     """
 
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class RecordColumns:
         return RecordColumns({**self.sources, **{header: header for header in TRACE_CONTEXT}})
 
     def table(self, messages: Sequence[Any]) -> pa.Table:
-        """Return confluent-kafka messages of one partition, in offset order, as the columns that input/source.py selects from Spark's.
+        """Return confluent-kafka messages of one partition, in offset order, as the columns that input/source.py selects, without `source`.
 
-        If several headers have one name, the last one counts.
+        If several headers have the same name, the last one counts.
         """
         times = [message.timestamp() for message in messages]
         columns = {

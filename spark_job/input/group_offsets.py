@@ -1,7 +1,7 @@
 """The job's progress for lag tools: offsets of a consumer group. Recovery never reads them.
 
-The administrative client commits them. A consumer could hang: if it has requested a commit and can no longer reach the group's coordinator,
-its `close` never returns (librdkafka 2.16). After a certificate change, a job hung at the end of its attempt.
+The administrative client commits them, because a consumer could hang: if it has requested a commit and can no longer reach the group's
+coordinator, its `close` never returns (librdkafka 2.16).
 """
 
 import threading
@@ -19,7 +19,7 @@ _GOODBYE_S = 2.0
 
 
 class GroupOffsets:
-    """A thread requests one change at a time, then the newest of those that were requested meanwhile."""
+    """A thread commits one set of offsets at a time. Of the sets that were given meanwhile, it commits only the newest."""
 
     def __init__(self, admin: KafkaAdmin, group: str, request_timeout_s: float) -> None:
         """`group`: empty to show nothing."""
@@ -27,7 +27,7 @@ class GroupOffsets:
         self._group = group
         self._timeout_s = request_timeout_s
         self._changed = threading.Condition()
-        # The caller sets it, the thread takes it; guarded by the condition.
+        # Set by the caller, taken by the thread, guarded by the condition.
         self._due: Sequence[TopicPartition] = ()
         self._asks = False
         self._closing = threading.Event()
@@ -37,14 +37,14 @@ class GroupOffsets:
             self._thread.start()
 
     def show(self, offsets: Sequence[TopicPartition]) -> None:
-        """Have the group show these offsets, soon. A failure is only logged."""
+        """Commit these offsets in the group, soon. A failure is only logged."""
         if self._thread is not None:
             with self._changed:
                 self._due = offsets
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Wait briefly for the change that is under way, then end the thread."""
+        """Wait briefly until the offsets given last are committed, then end the thread."""
         if self._thread is None:
             return
         with self._changed:

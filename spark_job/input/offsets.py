@@ -1,6 +1,6 @@
 """Positions in the input: an offset for each (topic id, partition).
 
-The one identity that survives any restart. In Postgres: JSON `{topic id: {partition: offset}}`.
+They stay valid across restarts, unlike Spark's batch numbers. In Postgres: JSON `{topic id: {partition: offset}}`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ class TopicPartition(NamedTuple):
 
 
 class Offsets(Mapping[TopicPartition, int]):
-    """An immutable map; a partition it does not name counts as 0 in comparisons."""
+    """An immutable map. `at`, `max` and `differences` take a partition that it does not name as 0."""
 
     __slots__ = ("_map",)
 
@@ -43,11 +43,11 @@ class Offsets(Mapping[TopicPartition, int]):
         return self._map.get(where, 0)
 
     def max(self, other: "Offsets") -> "Offsets":
-        """Return the greater of both for each partition that either names."""
+        """Return the greater of both offsets for each partition that either map names."""
         return Offsets({where: max(self.at(where), other.at(where)) for where in {*self, *other}})
 
     def lowered(self, to: "Offsets") -> "Offsets":
-        """Return these offsets, none above what `to` names for its partition."""
+        """Return these offsets, none above the offset that `to` has for the same partition."""
         return Offsets({where: min(offset, to.get(where, offset)) for where, offset in self._map.items()})
 
     def named(self, topics: Mapping[str, str]) -> list[str]:
@@ -55,7 +55,7 @@ class Offsets(Mapping[TopicPartition, int]):
         return [f"{topics.get(w.topic_id, w.topic_id)}/{w.partition}: {o}" for w, o in self._map.items()]
 
     def differences(self, other: "Offsets") -> str:
-        """Return the partitions where both differ, `topic-id/partition: this != other`, for messages."""
+        """Return the partitions in which the maps differ, `topic-id/partition: this != other`, for messages."""
         return ", ".join(
             f"{where.topic_id}/{where.partition}: {self.at(where)} != {other.at(where)}"
             for where in sorted({*self, *other})

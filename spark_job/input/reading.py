@@ -14,7 +14,7 @@ _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 class RecordsGoneError(Exception):
-    """Kafka answers, but has deleted records that are needed."""
+    """Kafka has deleted records that are needed."""
 
 
 class NoAnswerError(Exception):
@@ -31,7 +31,7 @@ def committed_records(
 ) -> Iterator[list[Any]]:
     """Yield the committed records of [start, end) in offset order, as confluent-kafka's messages, some at a time.
 
-    `client`: `[kafka]` as librdkafka takes it. `timeout_s`: from one record to the next.
+    `client`: `[kafka]` as librdkafka takes it. `timeout_s`: the longest wait for the next record.
     Raises RecordsGoneError, NoAnswerError, KafkaException.
     """
     yield from committed_ranges(client, {(topic, partition): (start, end)}, timeout_s)
@@ -43,7 +43,10 @@ def committed_ranges(
     timeout_s: float,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[list[Any]]:
-    """As `committed_records`, for several partitions, each in offset order. `give_up` is called while waiting; True ends the wait."""
+    """As `committed_records`, for several partitions, each in offset order.
+
+    `give_up` is called while waiting; True ends the wait with NoAnswerError.
+    """
     try:
         with (
             RangeReader(lambda: committed_consumer(client, _GROUP, "error"), timeout_s, give_up) as reader,

@@ -2,9 +2,9 @@
 
 Spark chooses where each batch ends: it takes what Kafka has, at most `max_events` records (`maxOffsetsPerTrigger`). It divides this limit
 among the partitions in proportion to what each has; a partition whose share is under one record still gets one. ledger/batch_size.py
-chooses `max_events`, stream/pacing.py when the next batch begins.
+chooses `max_events`; stream/pacing.py decides when the next batch begins.
 
-A record's place is the number `source` = topic's index in the settings * 2**20 + partition, so that one int travels instead of a name.
+The column `source` is one number for topic and partition: the topic's index in the settings * 2**20 + the partition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from spark_job.input.offsets import Offsets
 
 _PARTITION_BITS = 20
 _LOG_APPEND_TIME = 1
-# Options of Kafka's consumers inside Spark: fewer and larger answers, none of which waits for more records than there are.
+# Options of Kafka's consumers inside Spark: fewer and larger answers, and hardly a wait for further records.
 _CONSUMER = {
     "max.poll.records": "5000",
     "max.partition.fetch.bytes": str(4 << 20),
@@ -43,7 +43,7 @@ def offsets_json(offsets: Offsets, topic_ids: Mapping[str, str]) -> str:
 
 
 def offsets_of(text: str, topic_ids: Mapping[str, str]) -> Offsets:
-    """Read what Spark writes. `topic_ids`: {topic: topic id}."""
+    """Read Spark's JSON of offsets. `topic_ids`: {topic: topic id}."""
     return Offsets.from_json({topic_ids[topic]: places for topic, places in orjson.loads(text).items()})
 
 
@@ -57,7 +57,7 @@ def read_records(
     max_events: int,
     login: Mapping[str, str] = MappingProxyType({}),
 ) -> DataFrame:
-    """Return the streaming frame: source, offset, ts (ms), value, by_broker (1: it has set ts), and those of `columns`, all binary.
+    """Return the streaming frame: source, offset, ts (ms), value, by_broker (1: the broker set ts), and those of `columns`, all binary.
 
     `login`: options of the Java client by which it logs in, if `[kafka] login` is set.
     """
@@ -92,7 +92,7 @@ def read_records(
 
 
 def _header(name: str) -> Column:
-    """The last header of that name, its bytes; NULL where there is none. A name ends at a NUL, as in `service/kafka/record_headers.py`."""
+    """Return the last value of a header; NULL if there is none. A name ends at a NUL, as in `service/kafka/record_headers.py`."""
     values = F.transform(
         F.filter(F.col("headers"), lambda h: (h["key"] == name) | h["key"].startswith(f"{name}\0")),
         lambda h: h["value"],

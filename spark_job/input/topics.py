@@ -50,7 +50,7 @@ class InputTopics:
 
 
 class KafkaInput:
-    """Administrative requests about the input, and the job's consumer group. The client lives as long as a run."""
+    """Administrative requests about the input, and the job's consumer group. The client lives until `close`."""
 
     def __init__(
         self, kafka: KafkaSettings, topics: Sequence[str], consumer_group: str, needs: str = _JOB_NEEDS
@@ -86,7 +86,7 @@ class KafkaInput:
         return InputTopics(ids, partitions)
 
     def check_policies(self) -> None:
-        """Raise SettingsError for an input topic that Kafka compacts: it deletes events of open sessions."""
+        """Raise SettingsError if Kafka compacts an input topic: compaction deletes events of open sessions."""
         try:
             configs = topic_configs(self._admin, self._topics, self._kafka.request_timeout_s)
         except KafkaException as error:
@@ -119,9 +119,9 @@ class KafkaInput:
         return now
 
     def bounds(self, topics: InputTopics, where: Literal["earliest", "latest", "readable"]) -> Offsets:
-        """Return an offset of every partition: of its earliest record, of its end, or of what a read_committed reader sees as its end.
+        """Return an offset for every partition: its first one, its end, or the end that a read_committed reader sees.
 
-        Raises UnavailableError.
+        Raises UnavailableError, RefusedError.
         """
         places = [(topic, number) for topic, numbers in topics.partitions.items() for number in numbers]
         try:
@@ -139,12 +139,12 @@ class KafkaInput:
         )
 
     def first_at(self, topics: InputTopics, at: datetime) -> Offsets:
-        """Return each partition's first committed record of a time or later; one without such a record is not named.
+        """Return the offset of each partition's first committed record of a time or later. Leaves out partitions without such a record.
 
-        Raises UnavailableError.
+        Raises UnavailableError, RefusedError.
         """
         places = [(topic, number) for topic, numbers in topics.partitions.items() for number in numbers]
-        at_ms = -((_EPOCH - at) // timedelta(milliseconds=1))  # the next whole one
+        at_ms = -((_EPOCH - at) // timedelta(milliseconds=1))  # rounded up
         try:
             found = offsets_at(self._admin, places, at_ms, self._kafka.request_timeout_s)
         except KafkaException as error:
@@ -168,14 +168,14 @@ class KafkaInput:
         )
 
     def close(self) -> None:
-        """Release the client: the object itself may be held for longer."""
+        """Close the clients, even if this object is still referenced."""
         self._group.close()
         self._admin.close()
 
 
 @contextmanager
 def kafka_input(settings: Settings, needs: str = _JOB_NEEDS) -> Iterator[KafkaInput]:
-    """Let a command ask Kafka about the input topics, in no consumer group."""
+    """Open a KafkaInput for a command, without a consumer group, and close it at the end."""
     kafka = KafkaInput(settings.kafka, settings.source.topics, "", needs)
     try:
         yield kafka

@@ -15,7 +15,7 @@ from spark_job.sessions.settings import RULES_VERSION, AssemblySettings
 
 _SINCE_RULES_2 = {"max_open_bytes"}
 _LATER: dict[str, Any] = {"on_timeout": "dead_letter", "clock_records": False}
-"""Left out at their defaults, because earlier releases stored rules without them."""
+"""Settings that are not stored at their defaults, because earlier releases stored rules without them."""
 
 
 def stored_rules(settings: Settings) -> dict[str, Any]:

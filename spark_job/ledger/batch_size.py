@@ -1,12 +1,14 @@
 """How many events a batch may have. Failed sizes are remembered across attempts and processes. Pure.
 
-- After a failure that size can explain, the next run takes a quarter of the events. Any other failure changes nothing. Nor does a failure
-  of a run that has committed a full batch of that size: size is not the cause, or events have grown, and then the next run commits none.
+- After a failure that size can explain, the next run takes a quarter of the events. Any other failure changes nothing. A failure
+  after a full batch of that size changes nothing either: size is not the cause, or events have grown. If they have, the next run
+  fails before it commits a full batch.
 - A failure with a single event shows that size is not the cause: all remembered sizes are forgotten.
-- After four batches the size grows fourfold, up to half of the size that failed.
-- That is the ceiling. It is doubled after many batches; each failure of that doubles the number of batches until the next attempt. So a
-  backlog that does not fit costs a number of failures that grows with the logarithm of its batches.
-- After a run that was stopped, or whose process ended for another reason, nothing is remembered: the next takes what the settings allow.
+- After four batches the size grows fourfold, up to a ceiling: half of the size that failed.
+- After many batches at the ceiling, the ceiling is doubled. If that fails, the number of batches until the next attempt doubles. So
+  the number of a backlog's failures grows only with the logarithm of the number of its batches.
+- After a run that was stopped, or whose process ended for another reason, nothing is remembered: the next run begins with the limit in the
+  settings.
 
 failures/explain.py decides which failures size can explain (`is_of_size`), ledger/runs.py which past runs count as stopped (`sizes`).
 input/source.py says how Spark chooses a batch's offsets within this limit.
@@ -33,7 +35,7 @@ class PastRun:
     failed_at: int | None
     """The size of its batches, if it ended by a failure that size can explain; None otherwise."""
     stopped: bool
-    """Whether it ended on request."""
+    """Whether it ended on request, or its process ended for a reason other than size: earlier failures then do not count."""
 
 
 class BatchSize:
@@ -87,6 +89,6 @@ def next_size(past: Iterable[PastRun], most: int) -> BatchSize:
         return BatchSize(1 if newest.failed_at == 1 else min(newest.max_events, most), most)
     begin = newest.max_events if newest.failed_at is None else newest.failed_at // _SHRINK
     begin = max(1, min(begin, most))
-    # The failures before that, while the size fell from a greater one, tested another ceiling.
+    # The earlier failures, while the size fell from a greater one, tested another ceiling.
     dares = sum(failed[0] < 2 * size <= 4 * failed[0] for size in failed) - 1
     return BatchSize(begin, most, max(begin, failed[0] // 2), dares)

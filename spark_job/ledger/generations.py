@@ -1,7 +1,7 @@
 """Generations: periods with the same assembly rules and revision.
 
-A new one opens at the very first start, at a restore, and when topics were added or a person accepts a changed topic, a loss or changed
-assembly rules; never because of a crash.
+A new generation opens at the very first start, at a restore, if topics were added, and if a person accepts a changed topic, a loss or
+changed assembly rules. A crash never opens one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Generation:
 
     number: int
     start: Offsets
-    """The position that it begins at."""
+    """The position at which it begins."""
     open: OpenPartitions
     """What is open there."""
     lineage: Lineage
@@ -39,7 +39,7 @@ class Generation:
     assembly: Mapping[str, Any]
     explanation: str = ""
     from_generation: int | None = None
-    """The position that it continues."""
+    """With `from_batch`, the position that it continues."""
     from_batch: int | None = None
     savepoint: str | None = None
     cut: Offsets = field(default_factory=Offsets)
@@ -95,7 +95,7 @@ def insert(
 ) -> None:
     """Insert a generation; call under the writer lock.
 
-    `accepted_deliveries`: what was delivered of batches that the ledger has lost, JSON-ready.
+    `accepted_deliveries`: deliveries of batches that the ledger has lost, as a person has accepted them, JSON-ready.
     """
     connection.execute(
         _GENERATIONS["insert"],

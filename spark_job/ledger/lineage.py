@@ -1,4 +1,4 @@
-"""Which assembly rules apply to which offset. Changed rules apply to what comes after their start and to nothing before.
+"""Which assembly rules apply to which offset. Changed rules apply only to offsets from their start on.
 
 A generation stores the rules that applied to the sessions open at its start, each with the offsets from which they applied. Its own rules
 are stored beside them, and apply from the generation's start on.
@@ -34,7 +34,7 @@ class Lineage:
 
         `start` and `assembly`: the generation's own.
 
-        If a start does not name a partition, which then appeared later, the rules apply from the partition's beginning.
+        A partition that a start does not name appeared later: the rules apply to it from its beginning.
         """
         entries = self._until(assembly, start)
         return [
@@ -43,13 +43,16 @@ class Lineage:
         ]
 
     def followed(self, assembly: Mapping[str, Any], start: Offsets, safe: Offsets) -> "Lineage":
-        """Return the lineage of the generation after one with these rules and start. `safe`: from where the past is needed."""
+        """Return the lineage of the generation after one with these rules and start.
+
+        `safe`: the offsets from which on earlier rules are needed.
+        """
         entries = self._until(assembly, start)
         needed = {number for where, offset in safe.items() for number in _needed(entries, where, offset)}
         return Lineage(tuple(each for number, each in enumerate(entries) if number in needed))
 
     def _until(self, assembly: Mapping[str, Any], start: Offsets) -> list[Former]:
-        """All rules, the generation's own last. Those that began above its start applied only to what Kafka has lost since."""
+        """Return all rules, the generation's own last. Rules that began above its start applied only to what Kafka has lost since."""
         former = [
             Former(
                 each.assembly, Offsets({w: o if o <= start.at(w) else _NEVER for w, o in each.start.items()})
@@ -85,7 +88,7 @@ class Lineage:
 
 
 def _needed(entries: Sequence[Former], where: TopicPartition, safe: int) -> list[int]:
-    """The numbers of those that apply to a partition's events from `safe` on."""
+    """Return the numbers of the entries that apply to a partition's events from `safe` on."""
     begins = sorted((each.start.at(where), number) for number, each in enumerate(entries))
     begins = [entry for entry in begins if entry[0] < _NEVER]
     first = max((at for at, (begin, _) in enumerate(begins) if begin <= safe), default=0)

@@ -27,12 +27,12 @@ class OpenPartition:
     tombstones: bytes = b""
     """An encoded table (sessions/state/open_sessions.py); empty if there are none."""
     upgraded: bool = False
-    """Of an outbox from before schema 0005: some letters of sessions that silence closed below the position may not be written yet."""
+    """From before schema 0005: letters of sessions that silence closed below the position may not be written yet."""
     refused: RefusedIds = NOTHING_REFUSED
     """Which records from `safe` on were refused for their schema's id: a rebuild does not ask the registry for them again."""
 
     def unproven(self, safe: int) -> Self:
-        """Return this without a digest: a rebuild from `safe` on decides what is open. Tombstones stay."""
+        """Return the partition without a digest: a rebuild from `safe` on decides what is open. Tombstones stay."""
         return replace(self, safe=safe, sessions=0, events=0, n_bytes=0, digest=None)
 
     def below(self, end: int) -> Self | None:
@@ -118,7 +118,7 @@ class OpenPartitions(Mapping[TopicPartition, OpenPartition]):
         return Offsets({where: self.safe_at(where, at) for where, at in end.items()})
 
     def safe_at(self, where: TopicPartition, end: int) -> int:
-        """Return the same of one partition."""
+        """Return where the oldest open session of one partition begins; `end` if none is open."""
         return min(self._map[where].safe, end) if where in self._map else end
 
     def to_json(self) -> dict[str, dict[str, Any]]:

@@ -42,7 +42,7 @@ class Owner:
     def is_alive(self, timeout_s: float) -> bool:
         """Tell whether the owner's connection is open and its heartbeat younger than `timeout_s`.
 
-        A killed process loses its connection at once; one that hangs keeps it and stops its heartbeat.
+        A killed process loses its connection at once; a process that hangs keeps its connection, but its heartbeat stops.
         """
         return self.run_id is not None and self.backend_lives and (self.heartbeat_age_s or 0.0) < timeout_s
 
@@ -65,7 +65,7 @@ def take_over(
 ) -> None:
     """Make `run_id` the owner, within the caller's transaction, which then holds the writer lock.
 
-    `own`: former runs of this process; after a network failure Postgres may still consider one alive.
+    `own`: former runs of this process; after a network failure, Postgres may still consider one of them alive.
     Raises FencedError while another owner lives, unless `force`. The backend of an owner that is dead or forced out is terminated, so that
     a stopped process cannot hold the lock.
     """
@@ -100,7 +100,7 @@ def _terminate(connection: Connection, owner: Owner) -> None:
         with connection.transaction():  # a savepoint: a refusal must not end the caller's transaction
             connection.execute(_WRITER["terminate_backend"], {"pid": owner.backend_pid})
     except psycopg.errors.InsufficientPrivilege as error:
-        # Not needed unless that backend holds the lock; then taking it fails after [postgres] lock_timeout_ms.
+        # This matters only if that backend holds the lock: `lock` then fails after [postgres] lock_timeout_ms.
         log.warning("former_writer_not_terminated", backend_pid=owner.backend_pid, error=str(error))
 
 
@@ -131,8 +131,8 @@ def disowned(connection: Connection, run_id: UUID) -> OutboxError | None:
 def lock(connection: Connection) -> None:
     """Take the writer lock, until the transaction ends.
 
-    Roles need a grant for its row, which is a separate one: a lock on `outbox.writer` would block the owner's heartbeat while a batch
-    is written. A later statement of the transaction reads what the last owner committed.
+    It locks a row of another table, for which roles need a grant: a lock on `outbox.writer` would block the owner's heartbeat while a
+    batch is written. Later statements of the transaction read what the last owner committed.
     """
     connection.execute(_WRITER["lock"])
 
@@ -147,9 +147,10 @@ def ask_disowned(postgres: PostgresSettings, run_id: UUID) -> OutboxError | None
 
 
 def release(postgres: PostgresSettings, run_id: UUID, because: str) -> None:
-    """Give the ownership back, so that the next start need not check whether this run is alive, and note why the run ended. This uses a
-    separate connection: the sink's may have a statement under way. If Postgres is unreachable, nothing is lost: the next start sees that
-    the backend is gone.
+    """Give the ownership back, so that the next start need not check whether this run is alive, and note why the run ended.
+
+    This uses a separate connection: the sink's may have a statement under way. If Postgres is unreachable, nothing is lost: the next
+    start sees that the backend is gone.
     """
     with (
         contextlib.suppress(psycopg.Error, UnavailableError),

@@ -1,6 +1,6 @@
 """A position: how far the input was read, and what is open there. Only this module reads the current position.
 
-The current position is that of the newest stream row of the newest generation; if it has none yet, the generation's own. Newest means
+The current position is that of the newest stream row of the newest generation; if the generation has none yet, its start. Newest means
 the greatest batch id, never Spark's batch number, which begins at 0 with each run.
 """
 
@@ -61,7 +61,7 @@ class InputPosition:
 
     @property
     def lineage(self) -> Lineage:
-        """Which assembly rules apply to which offset before it."""
+        """Which assembly rules apply to which offset before the position."""
         of = self.generation
         return of.lineage.followed(of.assembly, of.start, self.safe_offsets)
 
@@ -71,7 +71,7 @@ class InputPosition:
 
 
 def read(connection: Connection) -> InputPosition | None:
-    """Return the current position, None in an empty outbox. To decide by it, read it under the writer lock."""
+    """Return the current position, None in an empty outbox. If a decision depends on it, read it under the writer lock."""
     generation = newest_generation(connection)
     if generation is None:
         return None
@@ -81,7 +81,8 @@ def read(connection: Connection) -> InputPosition | None:
 def read_before(connection: Connection, bounds: Offsets) -> InputPosition | None:
     """Return the newest position that has read nothing at these offsets or above; None if the ledger has none.
 
-    The newest generation with such a position counts. Within a generation ends only grow, so that a few of its rows are read.
+    The newest generation with such a position counts. Within a generation ends only grow, so that a binary search reads
+    few of its rows.
     """
     generation = newest_generation(connection)
     while generation is not None:
@@ -109,7 +110,7 @@ def _row_before(connection: Connection, generation: int, bounds: Offsets) -> Str
     while low is not None and low <= high:
         middle = (low + high) // 2
         row = _row(connection, _LEDGER["stream_row"], {"generation": generation, "batch_id": middle})
-        if row is None or _is_before(row.end, bounds):  # None: retention has just taken it
+        if row is None or _is_before(row.end, bounds):  # None: retention has just removed it
             found, low = row or found, middle + 1
         else:
             high = row.batch_id - 1

@@ -56,7 +56,7 @@ class Run:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended by a failure, so that its process may start again."""
+        """Whether it ended by a failure, after which its process may start again."""
         return self.ended_because is not None and self.ended_because != STOPPED
 
     @property

@@ -1,6 +1,6 @@
-"""Savepoints: named positions. No open session is copied: a restore reads its safe offsets in Kafka again.
+"""Savepoints: named positions. A savepoint copies no open session: a restore reads them from Kafka again, from the safe offsets on.
 
-recovery/savepoint_restore.py decides whether one can be restored.
+recovery/savepoint_restore.py decides whether a savepoint can be restored.
 """
 
 import difflib
@@ -37,7 +37,7 @@ class Savepoint:
     end: Offsets
     open: OpenPartitions
     lineage: Lineage
-    """Which rules applied to what is open there, those of `assembly` included."""
+    """Which rules applied to the sessions that are open there, `assembly` included."""
     assembly: Mapping[str, Any]
     topics: Mapping[str, str]
     """{topic id: topic} of the input"""
@@ -46,7 +46,10 @@ class Savepoint:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Read a row of `list` in sql/savepoints.sql. Its end is at most each later cut: above one, offsets name other events now."""
+        """Read a row of `list` in sql/savepoints.sql.
+
+        Lowers the savepoint's end to each later cut: from a cut on, offsets name other events now.
+        """
         end, opened = Offsets.from_json(row["end_offsets"]), OpenPartitions.from_json(row["open_state"])
         for cut in map(Offsets.from_json, row["cuts"]):
             end, opened = end.lowered(cut), opened.cut(end, cut)
@@ -91,12 +94,12 @@ class Savepoint:
 
 
 def create(connection: Connection, name: str, before: Offsets | None = None) -> Savepoint:
-    """Name the current position. Call in a transaction that holds the writer lock, so that it lies between two batches.
+    """Name the current position. Call in a transaction that holds the writer lock, so that the position lies between two batches.
 
-    `before`: name the newest position instead that has read nothing at these offsets or above.
+    `before`: instead, name the newest position that has read nothing at these offsets or above.
 
-    Raises SettingsError when the name is not allowed or in use, when the outbox has no generation yet, or no such position; nothing is
-    written then, and the transaction can continue.
+    Raises SettingsError if the name is not allowed or in use, if the outbox has no generation yet, or if there is no such position. It has
+    then written nothing, and the transaction can continue.
     """
     check_name(name)
     at = read(connection)
@@ -133,7 +136,7 @@ def _none_before(at: InputPosition, before: Offsets) -> NoReturn:
 
 
 def get(connection: Connection, name: str) -> Savepoint:
-    """Return a savepoint. Raises SettingsError that names the nearest one when there is none of that name."""
+    """Return a savepoint. If none has the name, raises SettingsError that gives the nearest name."""
     known = {savepoint.name: savepoint for savepoint in all(connection)}
     if name not in known:
         near = difflib.get_close_matches(name, known, 1)
@@ -151,7 +154,7 @@ def all(connection: Connection) -> list[Savepoint]:
 
 
 def delete(connection: Connection, name: str) -> None:
-    """Delete a savepoint: its name is free. Raises SettingsError when there is none."""
+    """Delete a savepoint, which frees its name. Raises SettingsError when there is none."""
     with connection.transaction():
         deleted = connection.execute(_SAVEPOINTS["delete"], {"name": name}).rowcount == 1
         if deleted:

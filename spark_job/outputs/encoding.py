@@ -60,14 +60,15 @@ def encode(
 ) -> EncodedOutputs:
     """Encode the outputs of one session in their order.
 
-    `encode_value`: for values with schemas; None: there is no registry. `context`: headers for each output that sets none of them.
+    `encode_value`: for values with schemas; None: there is no registry. `context`: headers to add to outputs (`trace_context.missing`).
     `allowed`: the topics that outputs may go to.
 
-    Raises InvalidOutputError that names the event by its index and what is wrong with it.
+    Raises InvalidOutputError that says what is wrong with which output (by index), or that all together are too large. Also raises errors
+    of `encode_value` other than ValueError.
     """
     events = list(events)
     if not all(issubclass(kind, OutputEvent) for kind in set(map(type, events))):
-        # Every attempt must name the same one: a letter's text must not depend on the order of a set.
+        # Every attempt must name the same event: a letter's text must not depend on the order of a set.
         index = next(number for number, event in enumerate(events) if not isinstance(event, OutputEvent))
         raise InvalidOutputError(f"output {index} is {type(events[index]).__name__}, not OutputEvent")
     columns = OutputColumns.of(events)
@@ -88,14 +89,14 @@ def encode(
 
 
 def _topics(topics: Sequence[str], allowed: OutputTopics) -> bytes:
-    """Most sessions send all outputs to one topic, which is then checked once."""
+    """Encode the topics. If all outputs go to one topic, as most do, it is checked once."""
     if topics and topics.count(topics[0]) == len(topics):
         return _topic(topics[0], 0, allowed) * len(topics)
     return b"".join([_topic(topic, index, allowed) for index, topic in enumerate(topics)])
 
 
 def _values(values: Sequence[object], topics: Sequence[str], encode_value: EncodeValue | None) -> bytes:
-    """`bytes` values need no per-value check."""
+    """Encode the values. `bytes` values need no per-value check."""
     kinds = set(map(type, values))
     if kinds <= {bytes}:
         return pgcopy.all_data(cast("Sequence[bytes]", values))
@@ -186,7 +187,7 @@ def _all_headers(headers: Sequence[Sequence[tuple[str, object]]], context: Trace
     if not context:
         return _optional([each or None for each in headers], _headers, pgcopy.jsonb)
     if headers and not any(headers):
-        # Nearly always all have the same headers, which are then encoded once.
+        # No output has headers of its own, as nearly always: the context is encoded once.
         return pgcopy.jsonb(_headers((), 0, context)) * len(headers)
     return _optional([each or () for each in headers], partial(_headers, context=context), pgcopy.jsonb)
 

@@ -1,5 +1,6 @@
-"""Which errors mean that the machine lacks memory, descriptors, threads or room on a disk: for transform_failures.py and
-failures/, which reads a worker's errors as text.
+"""Tell which errors mean that the machine lacks memory, descriptors, threads or room on a disk.
+
+transform_failures.py checks exceptions; failures/ reads a worker's errors as text.
 """
 
 import errno
@@ -13,7 +14,7 @@ OF_ERRNO: Mapping[int, type[OutboxError]] = {
     errno.EDQUOT: DiskFullError,
     errno.EMFILE: ExhaustedError,
     errno.ENFILE: ExhaustedError,
-    # fork's, where no process or thread may be added
+    # fork() raises it if no process or thread may be added
     errno.EAGAIN: ExhaustedError,
 }
 """{errno: the error that ends the attempt}"""

@@ -33,7 +33,7 @@ class OutputEncoder:
         self._serializers: dict[tuple[str, OutputSchema], Callable[..., Any]] = {}
 
     def __call__(self, topic: str, value: WithSchema) -> bytes:
-        """Return what is sent.
+        """Return the value as it is sent.
 
         Raises ValueError if the value does not fit its schema, OutputSchemaRefusedError, RegistryAwayError.
         """
@@ -50,7 +50,7 @@ class OutputEncoder:
             with self._registry.errors():
                 return serializer(value.value, SerializationContext(topic, MessageField.VALUE))  # type: ignore[no-any-return]
         except RegistryRefusedError as error:
-            cause = error.__cause__  # a serializer's, or that of an answer which is not JSON
+            cause = error.__cause__  # raised by a serializer, or by reading an answer that is not JSON
             if isinstance(cause, ValueError) and not isinstance(cause, json.JSONDecodeError):
                 raise ValueError(f"its value is not of its {value.schema.format} schema: {cause}") from error
             raise OutputSchemaRefusedError(
@@ -88,7 +88,7 @@ class OutputEncoder:
 def output_encoder(
     registry: Mapping[str, Any], rules: OutputSchemaRules
 ) -> Callable[[str, WithSchema], bytes] | None:
-    """Return this process' encoder for a registry, by the options of its client; None if there is none."""
+    """Return this process' encoder. `registry`: options of the registry's client; if empty, return None."""
     return _output_encoder(configuration(registry), rules) if registry else None
 
 

@@ -1,8 +1,8 @@
 """The W3C trace context of a session: the headers of its end event, for its outputs (`[tracing] propagate`).
 
-The end event that closes a session is among the records that the assembler was just given, so it is looked up there: neither the assembler
-nor what it keeps open knows of headers, and a rebuild needs none. A session that timed out has no end event and therefore no context.
-The context is passed on unchanged: a span of the job's own would need the same id in every attempt.
+The end event that closes a session is among the records that the assembler was just given, so it is looked up there. Neither the assembler
+nor the open sessions know of headers, and a rebuild needs none. A session without an end event (after a timeout, for example) has no
+context. The context is passed on unchanged: a span of the job's own would need the same id in every attempt.
 """
 
 import re
@@ -49,7 +49,7 @@ def context_of(parent: bytes | None, state: bytes | None) -> TraceContext:
 
 
 def missing(context: TraceContext, own: Collection[str]) -> TraceContext:
-    """Return the headers of a context that an output lacks. `own`: names of its own headers; its own parent replaces the whole context."""
+    """Return the headers of a context that an output lacks. `own`: names of its own headers; a `traceparent` of its own replaces all."""
     return NO_CONTEXT if _PARENT in own else [header for header in context if header[0] not in own]
 
 

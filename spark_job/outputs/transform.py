@@ -28,10 +28,10 @@ class CodeChangedError(Exception):
 
 @cache
 def load(name: str) -> Transform:
-    """Import `module:function`; from the working directory, if its top-level module is only there.
+    """Import `module:function`, from the working directory if its top-level module is only there.
 
-    Raises SettingsError that says what is missing: the module, the function, or that it cannot be called with one session. Also where it
-    is only in a working directory that others may write to.
+    Raises SettingsError if the import fails, if the function does not exist, is a coroutine or cannot be called with one session, or if the
+    module is only in a working directory that others may write to.
     """
     module_name, _, function_name = name.partition(":")
     _look_in_working_directory(module_name.partition(".")[0])
@@ -65,7 +65,7 @@ def load(name: str) -> Transform:
 def _look_in_working_directory(module: str) -> None:
     """Put the working directory at the end of the path, if a module is there and nowhere else.
 
-    A user who may write there decides which code runs: of this module, and of each one that is imported later.
+    Raises SettingsError if other users may write there: they would decide which code runs, of this module and of each later import.
     """
     here = os.getcwd()
     if here in sys.path or _is_elsewhere(module):
@@ -86,14 +86,14 @@ def _is_elsewhere(module: str) -> bool:
     """Return whether Python finds a module already. A folder without `__init__.py` may have its modules in several places."""
     try:
         found = importlib.util.find_spec(module)
-    except ValueError:  # of one without a spec, as `__main__`
+    except ValueError:  # a module without a spec, such as `__main__`
         return True
     return found is not None and found.origin is not None
 
 
 @cache
 def load_for_run(of: TransformOf) -> Transform:
-    """Return the transform of a run, in a worker of it.
+    """Return the transform of a run, in one of the run's workers.
 
     Raises SettingsError as `load`, CodeChangedError if its module has changed.
     """

@@ -1,7 +1,8 @@
-"""Select the keys whose events are judged one by one (`event_rules`). All others are a start, entries and an end, and nothing else.
+"""Select the keys whose events are judged one by one (`event_rules`). Each session of another key is
+a start, entries and, if it has closed, an end.
 
-Each test works on whole columns. It may select too many keys, never too few: `event_rules` decides, and gives a key without an anomaly the
-same result.
+Each test works on whole columns. It may select too many keys, never too few: for a key without an anomaly, `event_rules` comes to the same
+result.
 """
 
 from typing import NamedTuple
@@ -28,7 +29,7 @@ class Anomalies(NamedTuple):
     groups: Bool
     """By index of the group."""
     silent: Int
-    """Open sessions whose key has no new event but which another key's record shows to be silent: places in `Groups.open`."""
+    """Open sessions without new events that other keys' records show to be silent: their places in `Groups.open`."""
     clock_matters: bool
     """Whether any session can fall silent."""
 
@@ -114,7 +115,7 @@ def _events_of(open_before: Touched, places: Int) -> EventChunk:
 
 
 def _with_own_gaps(groups: Groups, settings: AssemblySettings) -> Int:
-    """Return the groups with an event more than the timeout later than the one before in its session, which bounds its latest time."""
+    """Return the groups with an event later than its session's previous one plus the timeout. This covers every timeout."""
     segments, ts = groups.segments, groups.events.ts
     late = ts[1:] - ts[:-1] > settings.timeout_ms
     late[segments.low[1:] - 1] = False
@@ -125,7 +126,7 @@ def _with_own_gaps(groups: Groups, settings: AssemblySettings) -> Int:
 
 
 def _with_silence(groups: Groups, limit_ms: int) -> Int:
-    """Return the groups for which other keys' records, while the session was open, are later than its event plus timeout and grace."""
+    """Return the groups with an event that is followed, before their next one, by records of other keys later than it plus the limit."""
     open_after = np.flatnonzero(groups.events.kind != END)
     low, high = groups.until_next(open_after)
     agreed = groups.clock.latest_agreed(low, high, groups.events.offset[open_after])
@@ -139,7 +140,7 @@ def _with_silence(groups: Groups, limit_ms: int) -> Int:
 
 
 def _is_shown_silent(groups: Groups, sessions: OpenSessions, limit_ms: int) -> Bool:
-    """Return whether each session, which has no new events, is shown silent."""
+    """Return whether other keys' records show that each session is silent. The sessions have no new events."""
     low, high = np.zeros(len(sessions), np.int64), np.full(len(sessions), len(groups.clock))
     agreed = groups.clock.latest_agreed(low, high, sessions.last)
     return np.asarray(agreed > sessions.max_ts + limit_ms)

@@ -2,8 +2,8 @@
 
 1. Take out the clock records, and read the others as columns (`records`); malformed ones are dead letters already.
 2. Sort the events by (key, offset), cut each key's events into segments at the starts, and join them with the open sessions (`groups`).
-3. Select, whole columns at a time, every key whose events may be more than a start, entries and an end (`anomalies`).
-4. The segments of all other keys are closed sessions, or stay open, as they are. `event_rules` judges the selected keys event by event.
+3. Select every key that may have an anomaly, whole columns at a time (`anomalies`).
+4. Each segment of any other key is a session, closed or open. `event_rules` judges the selected keys event by event.
 """
 
 from collections.abc import Iterator
@@ -37,13 +37,13 @@ Bool = npt.NDArray[np.bool_]
 def assemble(
     state: OpenState, new: pa.Table, settings: AssemblySettings, schemas: Schemas = NO_SCHEMAS
 ) -> AssembledSessions:
-    """Assemble a partition's new records with what was open before them. Does not change its arguments.
+    """Assemble a partition's new records with the sessions that were open before. Does not change its arguments.
 
-    `new`, in offset order: offset int64, ts int64 (ms), value binary or null; key, type and event_id binary or null if they do not
-    come from the value; by_broker int8 and clock binary or null if there are clock records. Its offsets lie above those of earlier
-    calls. `schemas`: by the ids that occur in it, for formats that have some.
+    `new`, in offset order: offset int64, ts int64 (ms), value binary or null; key, type, event_id and schema_id binary or null if they do
+    not come from the value; by_broker int8 (optional without clock records); clock binary or null if the settings have clock records. Its
+    offsets lie above those of earlier calls. `schemas`: those of all ids in `new`, for formats with schemas.
 
-    Raises DamagedStateError if `state` is not what an earlier call returned, InputSchemaError.
+    Raises DamagedStateError if `state` is not what an earlier call returned, InputSchemaError if `new` is not as described.
     """
     return within_limits(partial(_assemble, settings=settings, schemas=schemas), state, new, settings)
 
@@ -81,7 +81,7 @@ def _letter_order(letter: DeadLetter) -> tuple[int, int, str]:
 
 
 def _closed(groups: Groups, which: Int, settings: AssemblySettings) -> list[ClosedSession]:
-    """Return segments of clean keys as sessions. New sessions are rows of the new events; the events of others are joined first."""
+    """Return segments of clean keys as sessions. A new session is a range of the new events; an older session's events are joined first."""
     segments = groups.segments
     is_new = segments.continues[which] < 0
     begun = which[is_new]
@@ -101,7 +101,7 @@ def _closed(groups: Groups, which: Int, settings: AssemblySettings) -> list[Clos
 
 
 def _chunk(groups: Groups, segments: Int, starts: Int) -> EventChunk:
-    """The events of some segments; `starts`: of their sessions, ascending."""
+    """Return the events of some segments. `starts`: the starts of their sessions, ascending."""
     low = groups.segments.low[segments]
     size = groups.segments.high[segments] - low
     events = groups.events.take(ranges(low, size))
@@ -109,14 +109,14 @@ def _chunk(groups: Groups, segments: Int, starts: Int) -> EventChunk:
 
 
 class _Odd:
-    """The keys that are judged event by event: each one's open session, its new events, and what is open after them."""
+    """Judges the selected keys event by event, and holds the sessions that are open afterwards."""
 
     def __init__(self, groups: Groups, settings: AssemblySettings, anomalies: Anomalies) -> None:
         sessions = groups.open.sessions
         odd = np.flatnonzero(anomalies.groups)
         silent = anomalies.silent
         self.places = np.concatenate([groups.session[odd], silent])
-        """Place of each key's open session before; -1 if there was none."""
+        """For each key, the place of the session that was open before; -1 if there was none."""
         known = np.sort(self.places[self.places >= 0])
         before = groups.open.events_of(sessions.start[known])
         size = groups.past[odd] - groups.first[odd]
@@ -143,9 +143,9 @@ class _Odd:
 def _new_events(
     groups: Groups, odd: Int, rows: Int, silent: int, events: Events, begin: int, clock_matters: bool
 ) -> Iterator[NewEvents]:
-    """Yield the new events of each odd group as lists, with the clock's times around each; then `silent` sessions, which have none.
+    """Yield the new events of each odd group as lists, with the clock's times around each event; then, `silent` times, no events.
 
-    `rows`: the groups' events; from `begin` on they are the last ones of `events`.
+    `rows`: the events of the groups. `events` has them, too, from its row `begin` on.
     """
     clock = groups.clock
     around = [(NEVER, 0, 0)] * len(rows)
@@ -174,7 +174,7 @@ def _new_events(
 
 
 def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Events) -> OpenSession:
-    """Return an open session from the table; its events are in `before`, which are the first ones of `events`."""
+    """Return an open session from the table. `before` has its events; `events` begins with all events of `before`."""
     start = int(sessions.start[place])
     rows: list[int] = []
     if sessions.rows[place]:
@@ -200,9 +200,10 @@ def _restored(sessions: OpenSessions, place: int, before: EventChunk, events: Ev
 def _still_open(
     groups: Groups, state: OpenState, opening: Int, closing: Int, odd: _Odd, settings: AssemblySettings
 ) -> OpenState:
-    """Return what stays open.
+    """Return the sessions that stay open.
 
-    `opening`: segments of clean keys without an end; `closing`: what the segments with one continue with, by place in `Groups.open`.
+    `opening`: segments of clean keys without an end. `closing`: the open sessions that the segments with an end continue
+    (`Segments.continues`).
     """
     segments, before = groups.segments, groups.open.sessions
     untouched = np.ones(len(before), bool)
@@ -261,7 +262,7 @@ def _plain_sessions(
 
 
 class _Table:
-    """The table's columns for sessions that may not have been in it (place -1): these get the values of a session without events."""
+    """The table's columns for some sessions. A session that was not in the table (place -1) gets the values of one without events."""
 
     def __init__(self, sessions: OpenSessions, places: Int) -> None:
         def column(values: npt.NDArray[Any], absent: int) -> npt.NDArray[Any]:
@@ -291,7 +292,7 @@ def _new_of(odd: _Odd) -> EventChunk:
 
 
 def _odd_sessions(before: OpenSessions, odd: _Odd, new: EventChunk) -> OpenSessions:
-    """Return the table's entries for what the rules left open; `new` has the new events of those that have some."""
+    """Return the table's entries for the sessions that the rules left open. `new`: their new events."""
     opened = [session for _, session in odd.still_open]
     start = np.array([session.start for session in opened], np.int64)
     rows = np.array([len(session.rows) for session in opened], np.int64)
@@ -325,7 +326,7 @@ def _odd_sessions(before: OpenSessions, odd: _Odd, new: EventChunk) -> OpenSessi
 
 
 def _merged(one: EventChunk, other: EventChunk) -> EventChunk:
-    """Two chunks of different sessions as one."""
+    """Return two chunks of different sessions as one."""
     if not len(one) or not len(other):
         return one if len(one) else other
     size = np.concatenate([np.diff(one.first), np.diff(other.first)])

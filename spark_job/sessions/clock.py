@@ -1,11 +1,11 @@
-"""The clock that times a session out while its own key is silent: the times of a partition's records, between two of them.
+"""The clock that times a session out while its own key is silent: the times of the partition's other records.
 
-A session times out if *other* keys' records of its partition, after the session's last event, are much later. So the question is always
-about an interval of the log, never about the wall clock or another partition. No single key can move this clock: a record is late only
-together with the newest earlier one of a different key, unless the broker has set its time (docs/decisions/0032). A clock record counts as
-one of a key that no other record has (docs/decisions/0047).
-Sparse tables (maxima of all runs of 1, 2, 4, … records) answer the question for all events of a batch at once.
-event_rules.py decides (`EventJudge._end_if_silent`), and whether the session makes outputs or a dead letter (`_time_out`); anomalies.py
+A session times out if *other* keys' records of its partition, after the session's last event, are much later. The clock therefore reads an
+interval of the log, never the wall clock or another partition. No single key can move it: a record's time counts only up to the time of
+the newest earlier record of a different key, unless the broker has set it (docs/decisions/0032). A clock record has a key of its
+own, which no other record has (docs/decisions/0047).
+Sparse tables (maxima of all runs of 1, 2, 4, … records) hold the latest time of every interval, for all events of a batch at once.
+event_rules.py decides whether a session ends (`EventJudge._end_if_silent`) and makes outputs or a dead letter (`_time_out`). anomalies.py
 only selects the keys.
 """
 
@@ -22,7 +22,7 @@ Bool = npt.NDArray[np.bool_]
 
 NEVER = np.iinfo(np.int64).min
 _HASHED = "\0\0"
-"""Neither a session's key nor that of a clock record begins so."""
+"""The prefix of a hashed key. No key of a session or of a clock record begins with it."""
 
 
 class Ticks(NamedTuple):
@@ -31,12 +31,12 @@ class Ticks(NamedTuple):
     offset: Int
     ts: Int
     code: Int
-    """Of each record's key."""
+    """The code of each record's key."""
     by_broker: Bool | None
-    """Whether the broker has set its time; None: of none."""
+    """Whether the broker has set each record's time; None: of no record."""
 
     def among(self, other: "Ticks") -> "tuple[Ticks, Int]":
-        """Return both in one, and the place there of each of this one's. Their codes must differ."""
+        """Return both merged, and the places of this one's ticks among them. No code may occur in both."""
         order = np.argsort(np.concatenate([self.offset, other.offset]))
         pairs = ((self.offset, other.offset), (self.ts, other.ts), (self.code, other.code))
         offset, ts, code = (np.concatenate(pair)[order] for pair in pairs)
@@ -45,14 +45,14 @@ class Ticks(NamedTuple):
 
 
 def clock_record_key(offset: int) -> str:
-    """Return the key that a clock record counts as: one of its own, which no session has, because theirs have no NUL."""
+    """Return the key of a clock record. No other record has it: sessions' keys have no NUL."""
     return f"\0{offset}"
 
 
 def hashed_key(key: str, offset: int) -> str:
-    """Return what is kept of the key of the record at an offset: enough to recognise the same key. What is hashed already stays as it is.
+    """Return a hash of the key of the record at an offset, by which to recognise the same key. A hashed key is returned unchanged.
 
-    The input alone decides it: a rebuild finds the same, also in a fork, which has another uuid.
+    It depends on the input alone, so a rebuild gets the same hash, also in a fork, which has another outbox uuid.
     """
     if key.startswith(_HASHED):
         return key
@@ -65,8 +65,8 @@ class LastRecords:
     """What the clock needs of the records before a batch."""
 
     key_hash: str
-    """Of the last record that states a time, a well-formed one or a clock record (`hashed_key`). The key itself could not be erased from a
-    position."""
+    """Hash of the key (`hashed_key`) of the last record that states a time: a well-formed record or a clock record. An erasure could not
+    remove the key itself from a position."""
     offset: int
     ts: int
     other_offset: int = -1
@@ -74,7 +74,7 @@ class LastRecords:
     other_ts: int = NEVER
 
     def other_than(self, key: str) -> tuple[int, int]:
-        """(offset, time) of the newest record whose key differs."""
+        """Return (offset, time) of the newest record with another key."""
         is_same = hashed_key(key, self.offset) == self.key_hash
         return (self.other_offset, self.other_ts) if is_same else (self.offset, self.ts)
 
@@ -88,7 +88,7 @@ class LastRecords:
 
 
 class Clock:
-    """The well-formed new records and the clock records among them, in offset order. Places on it are their numbers."""
+    """The well-formed new records and the clock records, in offset order. A place on it is a record's index in this order."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Clock:
         alone: bool = False,
     ) -> None:
         """`code`: of each record's key. `by_broker`: whether the broker has set its time. `before`: (offset, time) of the newest earlier
-        record whose key is not the first one's. `alone`: one record suffices, as by the first rules.
+        record whose key is not the first one's. `alone`: a single record shows silence, as by rules 1.
         """
         self._offset, self._ts, self._before = offset, ts, before
         self._by_broker = np.ones(len(ts), bool) if alone else by_broker
@@ -112,7 +112,7 @@ class Clock:
 
     @cached_property
     def _runs(self) -> tuple[Int, Int]:
-        """For each place, where its run of records with one key begins and ends; for the end, the end itself."""
+        """For each place, the begin and end of its run of records with one key. The ends have one more, for the place behind the last."""
         changes = np.flatnonzero(self._code[1:] != self._code[:-1]) + 1
         begin = np.concatenate([np.zeros(1, np.int64), changes])
         size = np.diff(np.append(begin, len(self)))
@@ -124,7 +124,7 @@ class Clock:
 
     @cached_property
     def _agreed(self) -> "_Maxima":
-        """For each record, the earlier time of it and of the newest earlier record of another key."""
+        """For each record, the lesser of its own time and that of the newest earlier record of another key."""
         other = self._runs[0] - 1
         return _Maxima(np.minimum(self._ts, np.where(other < 0, self._before[1], self._ts[other])))
 
@@ -151,11 +151,14 @@ class Clock:
         return found if certain is None else np.maximum(found, certain.latest(low, high))
 
     def _agreed_from(self, low: Int, last: Int) -> Int:
-        """Skip the first records of one key, unless an earlier one of another key follows the session's last event."""
+        """Move `low` behind its run of records with one key, unless an earlier record of another key follows the session's last event."""
         return np.where((low == 0) & (self._before[0] > last), low, self._runs[1][low])
 
     def first_agreed(self, low: int, high: int, last: int, than: int) -> int | None:
-        """Return the offset of the first record in [low, high) by which records agree on a time over `than`. `last`: as above."""
+        """Return the offset of the first record in [low, high) by which the records agree on a time over `than`.
+
+        `last`: see `latest_agreed`.
+        """
         certain = self._certain
         begin = min(int(self._agreed_from(np.array([low]), np.array([last]))[0]), high)
         found = [self._agreed.first_later(begin, high, than)]
@@ -164,7 +167,7 @@ class Clock:
         return None if place is None else int(self._offset[place])
 
     def last_records(self, key: str) -> LastRecords:
-        """What the next batch's clock needs. `key`: of the last record."""
+        """Return what the next batch's clock needs. `key`: of the last record."""
         others = np.flatnonzero(self._code != self._code[-1])
         other = (int(self._offset[others[-1]]), int(self._ts[others[-1]])) if len(others) else self._before
         offset = int(self._offset[-1])

@@ -1,4 +1,4 @@
-"""Errors that stop the assembler. A bad record never does: it becomes a dead letter."""
+"""Errors that stop the assembler. A bad record does not stop it, but becomes a dead letter."""
 
 
 class AssemblyError(Exception):

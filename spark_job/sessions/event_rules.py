@@ -3,8 +3,8 @@
 For each event, in this order (docs/sessions.md):
 1. If other keys' records since the session's last event show silence (`clock`), the session ends.
 2. If the event is later than the session's timeout, the session ends, and the event is judged as if no session had been open.
-3. A duplicate is dropped: an entry whose id the session has, or a start with the id or the bytes of the first one.
-4. Start, entry and end; the limits of a session. The partition's limit: `partition_limits`.
+3. A duplicate is dropped: an entry whose id the session has already, or a start with the id or the bytes of the session's start.
+4. The event begins, continues or ends a session, within the limits of a session. `partition_limits` applies the partition's limit.
 """
 
 from bisect import bisect_left
@@ -39,7 +39,7 @@ class OpenSession:
     """Set for a tombstone."""
     part: int = 1
     start_id: bytes | None = None
-    """The start's event id. A tombstone has the id's hash, which takes less room in the ledger."""
+    """The start's event id; in a tombstone its hash, which takes less room in the ledger."""
 
     @property
     def is_tombstone(self) -> bool:
@@ -48,7 +48,7 @@ class OpenSession:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether it is a later part of a session, and a rebuild has not reached its start: events below that belong to earlier parts."""
+        """Whether it is a later part whose start a rebuild has not reached yet. Events below the start belong to earlier parts."""
         return not self.rows and not self.is_tombstone
 
 
@@ -62,8 +62,8 @@ class NewEvents:
     kind: list[int]
     event_id: list[bytes | None]
     silence: list[tuple[int, int, int]]
-    """One more than there are events: for other keys' records before the first event, and after each event until the next one, their
-    latest time and their range of places on the clock."""
+    """Other keys' records before the first event, then those after each event until the next one: (their latest time, begin and end of
+    their range of places on the clock)."""
 
 
 class EventJudge:
@@ -148,7 +148,7 @@ class EventJudge:
         return self._take(key, session, row, offset, ts, kind, event_id)
 
     def _drop(self, session: OpenSession, offset: int, ts: int, kind: int) -> None:
-        """Drop an event. Note a dropped start: a rebuild that begins after the session's start must not take it for the session's start."""
+        """Drop an event. Note a dropped start: a rebuild that begins after the session's start would take it for the start of a session."""
         self._extend(session, offset, ts)
         if kind == START and self.settings.rules_version >= 2:
             session.repeated = offset
@@ -169,7 +169,7 @@ class EventJudge:
         kind: int,
         event_id: bytes | None,
     ) -> OpenSession | None:
-        """Add an event to the session: within the limits, over them, or as its end."""
+        """Add an event to the session. The event may exceed a limit, or end the session."""
         last = session.last
         self._extend(session, offset, ts)
         n_bytes = session.n_bytes + int(self._sizes[row])
@@ -211,7 +211,7 @@ class EventJudge:
             self._letter(key, session, "timed_out", session.last, closing, detail)
 
     def _bury(self, key: str, session: OpenSession, row: int, n_bytes: int, kind: int) -> OpenSession | None:
-        """Dead-letter a session over a limit; a tombstone remains, unless this event was its end."""
+        """Dead-letter a session over a limit; a tombstone remains, unless this event is the session's end."""
         limits = self.settings
         detail = (
             f"{len(session.rows) + 1} events of {n_bytes} bytes, "
@@ -231,9 +231,9 @@ class EventJudge:
     def _end_if_silent(
         self, key: str, session: OpenSession | None, latest: int, low: int, high: int
     ) -> OpenSession | None:
-        """End the session, as `_time_out` does, if other keys' records show its silence.
+        """Time the session out if other keys' records show its silence.
 
-        `latest`: their latest time, which `clock` has not confirmed yet.
+        `latest`: the latest time of the records at the places [low, high), on which they need not agree.
         """
         if session is None:
             return None
@@ -274,9 +274,9 @@ class EventJudge:
         )
 
     def _is_duplicate(self, session: OpenSession, row: int, kind: int, event_id: bytes | None) -> bool:
-        """Return whether the event repeats one of the session: its start or an entry, since an end would have ended it.
+        """Return whether the event repeats the start or an entry of the session. (After an end, no session would be open.)
 
-        By rules 2, a start or an end with the id of an entry is no repetition: tombstones do not keep these ids, and a rebuild may not read
+        By rules 2, a start or an end with an entry's id is no duplicate: a tombstone does not keep entries' ids, and a rebuild may not read
         them.
         """
         if kind == START and self._repeats(session, row, event_id):
@@ -284,7 +284,7 @@ class EventJudge:
         return event_id in session.ids and (kind == ENTRY or self.settings.rules_version < 2)
 
     def _repeats(self, session: OpenSession, row: int, event_id: bytes | None) -> bool:
-        """Return whether a start event repeats the session's start. A session that other assembly rules began may have none."""
+        """Return whether a start event repeats the session's start. A session that began under other rules may have no start."""
         payload = self.events.raw(row)
         if session.start_hash is not None:
             same_id = event_id is not None and payload_hash(event_id) == session.start_id

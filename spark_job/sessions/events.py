@@ -1,4 +1,4 @@
-"""Events as columns. A row is an index into them; nothing is copied until an event is asked for.
+"""Events as columns. A row is an index into the columns; nothing is copied until an event is read.
 
 The assembler judges events by (key, offset), see `groups`. Events are never ordered by time.
 """
@@ -21,19 +21,19 @@ START, ENTRY, END = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events of one partition, ordered by offset as read (`Records`), or by (session's start, offset) as kept (`EventChunk`)."""
+    """Events of one partition: in `Records` ordered by offset, in `EventChunk` by (session's start, offset)."""
 
     offset: Int
     ts: Int
     """Epoch milliseconds."""
     kind: Kinds
-    """START, ENTRY or END; anything in rows of malformed records."""
+    """START, ENTRY or END; without meaning in rows of malformed records."""
     payload: pa.LargeBinaryArray
     event_id: pa.LargeBinaryArray | None
     """None if event ids are not configured."""
     type: pa.LargeBinaryArray | None = None
-    """Types (UTF-8), kept if kinds do not determine them: entries have several types, or other rules applied to an event. NULL: the kind
-    determines this event's type. None: kinds determine the types of all.
+    """Types (UTF-8), kept if kinds do not determine them: entries have several types, or other rules applied to an event. NULL: this
+    event's kind determines its type. None: that is so for all events.
     """
     bounds: Int = field(init=False)
     data: memoryview = field(init=False)
@@ -112,7 +112,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class OrderedEvents:
-    """Events by (key, offset); their payloads stay where they were, because most are read once, by the transform, or never."""
+    """Events by (key, offset). Their payloads are not moved: most are read only once, by the transform, or never."""
 
     offset: Int
     ts: Int

@@ -1,4 +1,4 @@
-"""The new events by key, and cut into segments; whole columns at a time."""
+"""Group the new events by key, and cut each group into segments, whole columns at a time."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,16 +21,16 @@ Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Runs of a group's events: up to the next start, or, if any event opens a session, to the next end."""
+    """Runs of a group's events. Each reaches up to the next start or, if any event opens a session, to the next end."""
 
     low: Int
     high: Int
     group: Int
     """Index of the group."""
     ends: Bool
-    """The last event is an end."""
+    """Whether the last event is an end."""
     continues: Int
-    """The open session that it continues, by its place in `Groups.open`; -1 if it begins one."""
+    """The place in `Groups.open` of the open session that the segment continues; -1 if it begins a session."""
 
 
 class Groups:
@@ -43,7 +43,7 @@ class Groups:
         settings: AssemblySettings,
         clock_records: Ticks | None = None,
     ) -> None:
-        """`clock_records`: the clock records among the records, with codes from 0 on."""
+        """`clock_records`: the clock records, which are not in `records`, with codes from 0 on."""
         alone = settings.rules_version < 2
         before = state.last
         self._any_opens = not settings.start
@@ -73,11 +73,11 @@ class Groups:
         order = _order(codes, offset)
         codes = codes[order]
         self.place = order if places is None else places[order]
-        """Of each event, its place on the clock."""
+        """Each event's place on the clock."""
         self.events = records.events.ordered(rows[order])
         times = [self.events.ts] if clock_records is None else [self.events.ts, clock_records.ts]
         self.latest = max((int(ts.max()) for ts in times if len(ts)), default=None)
-        """The latest time of all these; None if there is none."""
+        """The latest time of the events and clock records; None if there are none."""
         self.first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])[: len(codes)])
         self.past = np.append(self.first[1:], len(codes))[: len(self.first)]
         self.code = codes[self.first]
@@ -86,7 +86,7 @@ class Groups:
         """The sessions that were open before and that these records may change."""
         self.session = np.full(len(self.code), -1)
         """For each group, the place of its key's open session in that table; -1 if none is open."""
-        # The other way round, Arrow would hash all open keys, and keep the hashes.
+        # `value_set` must be the new keys: Arrow hashes all of it and keeps the hashes, and the open keys may be many.
         has_new = pc.index_in(hidden(self.open.sessions.key), value_set=hidden(keys))
         open_already = np.flatnonzero(has_new.is_valid())
         self.session[int64(has_new.drop_null())] = open_already
@@ -109,12 +109,12 @@ class Groups:
         return len(self.first)
 
     def key_of(self, groups: Int) -> pa.LargeStringArray:
-        """The keys of some groups."""
+        """Return the keys of some groups."""
         return self.keys.take(pa.array(self.code[groups]))
 
     @cached_property
     def group(self) -> Int:
-        """Of each event, the index of its group."""
+        """The index of each event's group."""
         return np.repeat(np.arange(len(self)), self.past - self.first)
 
     @cached_property
@@ -139,12 +139,12 @@ class Groups:
 
 
 def int64(numbers: pa.Array) -> Int:
-    """An Arrow array of integers without nulls as int64."""
+    """Return an Arrow array of integers without nulls as int64."""
     return numbers.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
 
 def _order(code: Int, offset: Int) -> Int:
-    """The order by (code, offset), whatever the times; offsets ascend."""
+    """Return the order by (code, offset). The given offsets ascend."""
     if not len(code):
         return np.zeros(0, np.int64)
     low = int(offset[0])

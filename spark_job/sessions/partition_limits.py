@@ -1,14 +1,14 @@
-"""The limits of a partition: over `[session] max_open_bytes`, its oldest open sessions end as `too_large`.
+"""The limits of a partition: if its open sessions exceed `[session] max_open_bytes`, the oldest end as `too_large`.
 
 The limits of a single session are in `event_rules`.
 
-Sessions end in the order of their starts. So every session still open began after all ended ones, and after their repeated starts, which a
-rebuild would take for first ones. A rebuild therefore begins after them, and needs neither these rules nor any trace of the ended
-sessions (docs/decisions/0034).
+Sessions end in the order of their starts. So every session that is still open began after all ended ones, and after their repeated starts,
+which a rebuild would take for starts of sessions. A rebuild begins at the oldest open session, and therefore needs neither these rules nor
+any trace of the ended sessions (docs/decisions/0034).
 
-If any event opens a session, a rebuild would take any event of an ended session for a first one. Tombstones then replace the ended
-sessions, so that the rest of such a session does not open another one. Only if there are too many tombstones, everything ends that began
-before the last event of a dropped tombstone (docs/decisions/0042).
+If any event opens a session, a rebuild would take any event of an ended session for the first one of another session. Tombstones therefore
+replace the ended sessions, and drop their later events. If there are too many tombstones, the oldest are dropped, and every session ends
+that began before the last event of a dropped tombstone (docs/decisions/0042).
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ from spark_job.sessions.state.open_sessions import OpenSessions
 from spark_job.sessions.state.open_state import OpenState
 
 MAX_TOMBSTONES_BYTES = 8 << 20
-"""Limit for a partition, later parts of open sessions included: each row of the ledger has them."""
+"""Limit of a partition's tombstones and later parts of sessions: each row of the ledger contains them."""
 _TOMBSTONE_BYTES = 160
-"""Of a tombstone beside its key: a little more than it takes."""
+"""The size of a tombstone without its key, a little rounded up."""
 _HEAD_BYTES = 32
-"""More than an event has in front of its value, which is its schema's id."""
+"""More than the schema's id that an event may have in front of its value."""
 _ROOM = 64
-"""Ending sessions makes room for this part (1/64) of a limit, because events are judged one by one near it."""
+"""Ending sessions frees 1/64 of a limit, because records are assembled one by one near it."""
 
 Int = npt.NDArray[np.int64]
 Assemble = Callable[[OpenState, pa.Table], AssembledSessions]
@@ -43,7 +43,7 @@ Assemble = Callable[[OpenState, pa.Table], AssembledSessions]
 def within_limits(
     assemble: Assemble, state: OpenState, new: pa.Table, settings: AssemblySettings
 ) -> AssembledSessions:
-    """Assemble new records and end what is over a limit. The result does not depend on where `new` was cut from the log."""
+    """Assemble new records, and end the oldest sessions over a limit. The result does not depend on where `new` was cut from the log."""
     most = settings.max_open_bytes
     if most is None:
         return assemble(state, new)
@@ -81,7 +81,7 @@ def _most_added(new: pa.Table, settings: AssemblySettings) -> int:
 
 
 def _ended(found: AssembledSessions, closing: int, settings: AssemblySettings) -> AssembledSessions:
-    """End the oldest sessions after the record at `closing`; tombstones among them are dropped."""
+    """If a limit is exceeded after the record at `closing`, end the oldest sessions, and drop the oldest tombstones."""
     assert settings.max_open_bytes is not None
     if (
         found.state.live.totals.held_bytes <= settings.max_open_bytes
@@ -148,7 +148,7 @@ def _letter(
 
 
 def _too_many(sizes: Int, most: int) -> int:
-    """Return how many of the first ones end."""
+    """Return how many of the first sizes must go, so that the others leave some room below `most`."""
     total = int(sizes.sum())
     if total <= most:
         return 0
@@ -157,7 +157,7 @@ def _too_many(sizes: Int, most: int) -> int:
 
 
 def _with_repeated(sessions: OpenSessions, count: int) -> int:
-    """Return how many end with the first `count`, so that all their repeated starts lie before what stays open."""
+    """Return how many of the first sessions, `count` or more, must go so that all their repeated starts lie before the others."""
     if not count:
         return 0
     newest = np.maximum.accumulate(sessions.repeated)

@@ -107,7 +107,7 @@ class DeadLetter:
     first_offset: int
     last_offset: int
     closing_offset: int
-    """Of the record that decided it."""
+    """Of the record that decided this verdict."""
     reason: Reason
     key: str | None
     """None if the record has no valid key."""
@@ -118,7 +118,7 @@ class DeadLetter:
     n_events: int
     """Number of events, the one that exceeded the limit included, dropped duplicates excluded."""
     types: Sequence[str | None] | None = None
-    """Of the kept events, if the type is a record header; None if the events' values contain it. A missing header is None."""
+    """Of the kept events, if types come from a header (None for a missing one). None if the events' values contain them."""
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class Counts:
     sessions: int = 0
     malformed: int = 0
     duplicates: int = 0
-    """Dropped: repeated starts and repeated event ids."""
+    """Events dropped as duplicates: repeated starts and repeated event ids."""
     swallowed: int = 0
     """Events dropped because their session has exceeded a limit."""
     per_event: int = 0
@@ -144,5 +144,5 @@ class AssembledSessions:
     closed: list[ClosedSession]
     letters: list[DeadLetter]
     state: OpenState
-    """What is open now."""
+    """The sessions that are open now."""
     counts: Counts

@@ -15,7 +15,7 @@ Decode = Callable[[bytes], Any]
 
 
 class SessionEvents(Sequence[Event]):
-    """A session's events, created at the first access and then kept. Equal to any list or tuple of equal events."""
+    """A session's events, created at the first access and then kept. Equal to any sequence of equal events."""
 
     __slots__ = ("_closed", "_decode", "_events", "_source")
 
@@ -87,7 +87,7 @@ class SchemaDecode:
 
 
 def check_registry(decode: Decode | None) -> None:
-    """Raise the failure of a registry that was asked within a transform: no session is at fault for it, and no output may depend on it."""
+    """Raise the failure of a registry that a transform may have caught: no session is at fault, and no output may depend on it."""
     if isinstance(decode, SchemaDecode) and decode.failed is not None:
         raise decode.failed
 

@@ -44,7 +44,7 @@ class AssemblySettings:
     time_format: Literal["iso8601", "epoch_ms"] = "iso8601"
     """Of the field at `time_path`: an ISO 8601 string (UTC if it has no offset) or an integer."""
     timeout_ms: int = 60_000
-    """An event later than its session's greatest time plus this ends the session as timed out."""
+    """A session times out if an event of its key is later than the session's greatest time plus this."""
     grace_ms: int = 20_000
     """Added to the timeout when other keys' records show the silence."""
     clock_records: bool = False

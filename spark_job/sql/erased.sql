@@ -1,8 +1,8 @@
 -- Session keys that were erased.
 
 -- name: reaching
--- Up to where in each partition a key's events are erased, where a session that closes after the position may have some of them. Offsets at and
--- above a cut name other events since then. `safe`: {topic id: {partition: offset}}, below which no session that closes from now on begins.
+-- The last erased offset of each key and partition, if a session that closes after the position may contain erased events. Offsets from a cut on
+-- belong to other events now. `safe`: {topic id: {partition: offset}}; no session that closes from now on begins below these offsets.
 SELECT x.key_hash, e.topic_id, e.partition, max(least(e.end_offset, c.cut - 1))
 FROM outbox.erased x
 CROSS JOIN LATERAL unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)

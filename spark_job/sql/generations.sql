@@ -1,7 +1,7 @@
 -- Generations: from where on, and by which rules, the job reads.
 
 -- name: newest
--- Of those before one, where that is given.
+-- Only generations before `before`, unless that is NULL.
 SELECT generation, start_offsets, open_state, lineage, topics, reason, policy, revision, assembly, from_generation, from_batch,
     savepoint, explanation, cut_offsets
 FROM outbox.generation
@@ -22,7 +22,7 @@ VALUES (%(generation)s, %(start_offsets)s, %(open_state)s, %(lineage)s, %(topics
     %(from_generation)s, %(from_batch)s, %(savepoint)s, %(explanation)s, %(cut_offsets)s, %(accepted_deliveries)s, %(run_id)s)
 
 -- name: positions
--- Each generation's own position, and that of its newest stream row.
+-- Each generation's start, and the position of its newest stream row.
 SELECT g.generation, g.start_offsets, g.open_state AS start_open, coalesce(g.cut_offsets, '{}') AS cut_offsets, g.lineage, g.assembly, g.topics,
     coalesce(b.end_offsets, '{}') AS end_offsets, coalesce(b.open_state, '{}') AS end_open
 FROM outbox.generation g

@@ -7,7 +7,7 @@ SELECT outbox_uuid FROM outbox.identity
 SELECT outbox.first_lane_epoch(%(lanes)s)
 
 -- name: state
--- Under the writer lock: whose the outbox is, where its newest generation is, and what comes next.
+-- Read under the writer lock: the owner, the newest generation with its newest stream batch, the next batch id, and the number of lanes.
 SELECT w.run_id, g.generation,
     (SELECT b.batch_id FROM outbox.batch b WHERE b.generation = g.generation AND b.kind = 'stream' ORDER BY b.batch_id DESC LIMIT 1) AS newest_stream,
     coalesce((SELECT max(batch_id) FROM outbox.batch), 0) + 1 AS next_batch,
@@ -57,7 +57,7 @@ ORDER BY batch_id DESC
 LIMIT 1
 
 -- name: batch_before
--- The newest stream batch of before this generation that had not read beyond any of these offsets; walks back from the newest one.
+-- The newest stream batch of an earlier generation that had not read beyond any of these offsets; walks back from the newest batch.
 SELECT b.batch_id
 FROM outbox.batch b
 WHERE b.kind = 'stream' AND b.generation < %(generation)s
@@ -69,13 +69,13 @@ ORDER BY b.batch_id DESC
 LIMIT 1
 
 -- name: closed_since
--- What the ledger says of the batches after one: sessions, outputs.
+-- The sessions and outputs of the stream batches after one.
 SELECT coalesce(sum(sessions), 0)::bigint, coalesce(sum(output_events), 0)::bigint
 FROM outbox.batch
 WHERE batch_id > %(batch_id)s AND kind = 'stream'
 
 -- name: commits
--- Commit ids of these batches, the ledger's bounds, what was delivered of lost batches as somebody has accepted, and the oldest lane epoch.
+-- Commit ids of these batches, the ledger's bounds, the accepted deliveries of lost batches, and the oldest lane epoch.
 SELECT (SELECT min(batch_id) FROM outbox.batch) AS first, (SELECT max(batch_id) FROM outbox.batch) AS last,
     (SELECT jsonb_object_agg(b.batch_id, b.commit_id) FROM outbox.batch b WHERE b.batch_id = ANY (%(batches)s::bigint[])) AS commits,
     (SELECT jsonb_agg(a) FROM outbox.generation g CROSS JOIN LATERAL jsonb_array_elements(g.accepted_deliveries) a) AS accepted,
@@ -86,7 +86,7 @@ SELECT (SELECT min(batch_id) FROM outbox.batch) AS first, (SELECT max(batch_id) 
 SELECT EXISTS (SELECT FROM outbox.lane WHERE seq > 0)
 
 -- name: backlog_bounds
--- The last batch that every lane is through with, and the newest one. A lane that no publisher has run yet stands before its epoch's first batch.
+-- The last batch that every lane has finished, and the newest batch. A lane that no publisher has run yet stands before its epoch's first batch.
 SELECT coalesce((SELECT min(p.through_batch) FROM outbox.lane_position p WHERE NOT p.ended), n.newest), n.newest
 FROM (SELECT coalesce(max(batch_id), 0) AS newest FROM outbox.batch) n
 
@@ -96,7 +96,7 @@ FROM outbox.batch b
 WHERE b.batch_id > %(after)s AND b.batch_id <= %(to)s
 
 -- name: rates
--- What was committed within the last minute and the last five, by the index on created_at.
+-- What was committed within the last minute and the last five minutes, by the index on created_at.
 SELECT w.seconds, count(DISTINCT (b.run_id, b.spark_batch)) FILTER (WHERE b.kind = 'stream') AS batches,
     coalesce(sum(b.input_events), 0)::bigint AS input_events, coalesce(sum(b.sessions), 0)::bigint AS sessions,
     coalesce(sum(b.output_events), 0)::bigint AS output_events, coalesce(sum(b.dead_letters), 0)::bigint AS dead_letters,

@@ -1,4 +1,4 @@
--- Dead letters: written with a batch, later looked at, retried, discarded or resolved.
+-- Dead letters: written with a batch, later listed, retried, discarded or resolved.
 
 -- name: create_stage
 CREATE TEMPORARY TABLE letter_stage (
@@ -10,8 +10,8 @@ CREATE TEMPORARY TABLE letter_stage (
 COPY pg_temp.letter_stage FROM STDIN (FORMAT BINARY)
 
 -- name: drop_settled
--- After an upgrade from before schema 0005: letters that close below the batch, which the old version has written, or whose events an
--- output of its covers.
+-- After an upgrade from before schema 0005: of the letters that close below the batch, drop those that the old version has written, and those
+-- whose first event one of its outputs covers.
 DELETE FROM pg_temp.letter_stage l
 WHERE l.reason = 'timed_out' AND l.closing_offset < coalesce((%(start)s::jsonb -> l.topic_id ->> l.partition::text)::bigint, 0)
     AND (
@@ -27,12 +27,12 @@ WHERE l.reason = 'timed_out' AND l.closing_offset < coalesce((%(start)s::jsonb -
     )
 
 -- name: resolve_rewritten
--- Open letters of an earlier revision that these letters of a reissue say again, about the same events or more.
+-- Resolve open letters of an earlier revision if a letter of this reissue covers their events.
 UPDATE outbox.dead_letter d
 SET state = 'resolved', resolved_batch = %(batch_id)s, state_changed_at = clock_timestamp()
 FROM pg_temp.letter_stage l
 WHERE d.session_key IS NOT DISTINCT FROM l.session_key AND d.topic_id = l.topic_id AND d.partition = l.partition
-    -- The third follows from the others: without it the index has no end, and each letter visits all later ones of its partition.
+    -- The third condition follows from the others. It bounds the index scan: without it, each letter visits all later ones of its partition.
     AND d.first_offset >= l.first_offset AND d.last_offset <= l.last_offset AND d.first_offset <= l.last_offset
     AND d.state = 'open' AND d.revision < %(revision)s
 
@@ -49,8 +49,8 @@ WITH new AS (
 SELECT reason, count(*) FROM new GROUP BY reason
 
 -- name: horizon
--- By the key's index: from one partition with letters to the next, and within each from the safe offset on, however many letters lie before it. A
--- partition that the position does not name is read from its beginning.
+-- For each partition, the start of the last open letter of an earlier generation at or above the safe offset. The index leads from one partition
+-- with letters to the next, so the cost does not depend on the letters below. A partition that the position does not name is read from its beginning.
 WITH RECURSIVE place AS (
     (SELECT topic_id, partition FROM outbox.dead_letter ORDER BY topic_id, partition LIMIT 1)
     UNION ALL
@@ -77,9 +77,9 @@ CROSS JOIN LATERAL (
 ) l
 
 -- name: resolve_covered
--- Open letters whose events lie within a session of these batches, of their revision or a later one. A malformed record is in no session.
--- A session that timed out ends at its last event; a letter's last offset may be that of a dropped duplicate behind it.
--- By the index of places, session by session: joined by the key alone, each session of a key would be compared with all letters of the key.
+-- Resolve open letters whose events lie within a session of these batches that has their revision or a later one. A malformed record is in no
+-- session. A letter's last offset may be that of a dropped duplicate, behind the session's end: if all events are kept, the last of them counts.
+-- The subquery reads the index of places for each session. A join by the key alone would compare each session with all letters of its key.
 UPDATE outbox.dead_letter d
 SET state = 'resolved', resolved_batch = c.batch_id, state_changed_at = clock_timestamp()
 FROM (
@@ -139,14 +139,14 @@ ORDER BY array_position(%(ids)s::bigint[], dead_letter_id)
 SELECT reason, count(*) FROM outbox.dead_letter WHERE state = 'open' GROUP BY reason ORDER BY reason
 
 -- name: bounded_open_counts
--- A 0 for each reason, so that the first letter is an increase.
+-- A reason without letters counts 0, so that its first letter is an increase. No count exceeds `count_limit`.
 SELECT r.reason,
        (SELECT count(*) FROM (SELECT FROM outbox.dead_letter d WHERE d.state = 'open' AND d.reason = r.reason LIMIT %(count_limit)s) counted)
 FROM unnest(%(reasons)s::text[]) AS r (reason)
 
 -- name: to_retry
--- In the order in which their outputs go out; a batch holds one revision. Compressed events may be 250 times larger than stored: they are
--- read for their size.
+-- In the order in which their outputs go out; a batch holds one revision. Compressed events may be 250 times larger than stored, so they are
+-- read to get their size.
 SELECT dead_letter_id, reason, revision,
     CASE WHEN pg_column_compression(event_values) IS NULL THEN pg_column_size(event_values)
         ELSE (SELECT coalesce(sum(octet_length(v)), 0) FROM unnest(event_values) v)::bigint END AS bytes
@@ -159,8 +159,8 @@ WHERE (%(ids)s::bigint[] IS NULL OR dead_letter_id = ANY (%(ids)s::bigint[]))
 ORDER BY revision, topic_id, partition, closing_offset, dead_letter_id
 
 -- name: standings
--- What decides whether a letter may be retried now. By a range's newer reading its older verdict is out of date. The letters of a generation do not
--- overlap: of each, the last one that begins no later than the letter is the only one that may hold its events.
+-- What decides whether a letter may be retried now. If its events were read again, a newer letter makes it out of date. The letters of a generation
+-- do not overlap: in each generation, only the last letter that begins no later than this one may hold its events.
 SELECT d.dead_letter_id, d.state, d.resolved_batch,
     (
         SELECT max(n.dead_letter_id)
@@ -180,8 +180,8 @@ FROM outbox.dead_letter d
 WHERE d.dead_letter_id = ANY (%(ids)s::bigint[])
 
 -- name: was_read
--- Which of some sessions, by their places from 0 on, have events that were read by others than the letters that say they could not be: an output
--- of a range of batches or another letter (found as above) has them, or one had them that was erased.
+-- The places (from 0 on) of those sessions whose events are known from elsewhere than a `malformed` letter: from an output of a range of batches,
+-- from another letter (found as in `standings`), or from one that was erased.
 SELECT k.place - 1
 FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[])
     WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, last_offset, place)
@@ -207,7 +207,7 @@ WHERE EXISTS (
         WHERE x.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition AND e.end_offset >= k.first_offset)
 
 -- name: resolve_retried
--- Each by the batch that holds its session. Of a session's events that were malformed, each has a letter of its own.
+-- Resolve each letter by the batch that holds its session. Several letters may have one session: each malformed event has its own letter.
 UPDATE outbox.dead_letter d
 SET state = 'resolved', resolved_batch = o.batch_id, state_changed_at = clock_timestamp()
 FROM unnest(%(ids)s::bigint[], %(keys)s::text[], %(starts)s::bigint[]) AS r (dead_letter_id, session_key, first_offset),
@@ -220,7 +220,7 @@ WHERE o.batch_id BETWEEN %(first_batch)s AND %(last_batch)s AND d.dead_letter_id
 SELECT coalesce(max(dead_letter_id), 0) FROM outbox.dead_letter
 
 -- name: to_discard
--- The next open letters of a choice, by number.
+-- The next open letters that match, by number.
 SELECT dead_letter_id
 FROM outbox.dead_letter
 WHERE dead_letter_id > %(after)s AND dead_letter_id <= %(newest)s AND state = 'open'
@@ -239,5 +239,5 @@ WHERE dead_letter_id = ANY (%(ids)s::bigint[]) AND state = 'open'
 RETURNING dead_letter_id
 
 -- name: removed_up_to
--- The greatest number among the letters that retention has removed; NULL: it has removed none.
+-- The greatest number of a letter that retention has removed; NULL if it has removed none.
 SELECT max(newest_id) FROM outbox.removed_letters

@@ -6,7 +6,7 @@ VALUES (%(name)s, %(generation)s, %(batch_id)s, %(end_offsets)s, %(open_state)s,
 ON CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING
 
 -- name: list
--- `cuts`: from these offsets on, Kafka has given them out a second time since.
+-- `cuts`: the offsets from which on Kafka has since given out offsets a second time.
 SELECT s.name, s.generation, s.batch_id, s.end_offsets, s.open_state, s.lineage, s.assembly, s.topics, s.revision, s.created_at,
     (
         SELECT coalesce(jsonb_agg(g.cut_offsets), '[]') FROM outbox.generation g

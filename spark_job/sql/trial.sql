@@ -1,7 +1,7 @@
--- What the outbox has of some sessions of the input: `spark-job try`, `spark-job diff`.
+-- What the outbox has for some sessions of the input, for `spark-job try` and `spark-job diff`.
 
 -- name: rows
--- Out of a range of batches, the newest first.
+-- Rows of these keys, with a session that ends at one of `ends`, from a range of batches, the newest first.
 SELECT o.batch_id, o.session_key, o.revision, o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_outputs,
     o.topics, o.keys, o.values, o.headers, o.partitions, o.timestamps_ms
 FROM outbox.session_output o
@@ -9,7 +9,7 @@ WHERE o.batch_id BETWEEN %(from_batch)s AND %(to_batch)s AND o.session_key = ANY
 ORDER BY o.batch_id DESC
 
 -- name: letters
--- Of some sessions, by their places from 0 on: the newest letter that closed with one's end.
+-- For each session that has one (by its place, from 0 on): the newest letter that begins within the session.
 SELECT DISTINCT ON (k.place) k.place - 1 AS place, d.dead_letter_id, d.reason, d.state
 FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[], %(ends)s::bigint[])
     WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, end_offset, place)
@@ -18,7 +18,7 @@ JOIN outbox.dead_letter d ON d.session_key = k.session_key AND d.topic_id = k.to
 ORDER BY k.place, d.dead_letter_id DESC
 
 -- name: erased
--- Of some sessions, by their places from 0 on: those that were erased.
+-- The places (from 0 on) of those sessions that were erased.
 SELECT DISTINCT k.place - 1 AS place
 FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(ends)s::bigint[])
     WITH ORDINALITY AS k (session_key, topic_id, partition, end_offset, place)
@@ -27,7 +27,7 @@ CROSS JOIN LATERAL unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, par
 WHERE e.topic_id = k.topic_id AND e.partition = k.partition AND e.end_offset = k.end_offset
 
 -- name: first_since
--- The first stream batch from a batch, or a time, on.
+-- The first stream batch with at least this id, or committed at this time or later.
 SELECT coalesce(n.batch_id, t.batch_id) AS batch_id, coalesce(n.generation, t.generation) AS generation
 FROM (VALUES (1)) AS one
 LEFT JOIN LATERAL (

@@ -10,7 +10,7 @@ SELECT
     EXISTS (
         SELECT FROM pg_stat_activity a
         WHERE a.pid = w.backend_pid AND a.datname = current_database()
-            AND (a.backend_start = w.backend_start) IS NOT FALSE  -- hidden from some roles: then the pid must do
+            AND (a.backend_start = w.backend_start) IS NOT FALSE  -- NULL for roles that may not see it: the pid decides alone
     ) AS backend_lives
 FROM outbox.writer w
 

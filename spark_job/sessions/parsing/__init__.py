@@ -5,10 +5,10 @@ for each `[source] format`:
 
     json            json_documents    blocks of documents through Arrow's JSON reader
     json-schema     formats           the same, behind the head
-    avro            avro              by a plan of the schema (service/formats/avro); avro_columns takes all records through it at once
+    avro            avro              by a plan of the schema (service/formats/avro); avro_columns reads all records together
     protobuf        protobuf          message by message through Google's library
     bytes           formats           nothing is read
 
 `fields` defines a reader's arguments and result; `boundary` turns whatever a reader raises into a verdict. `schema_id_heads` reads the
-schema ids in front of values, or in a header; several readers use `column_bytes` and `times`.
+schema ids in front of values or in headers; several readers use `column_bytes` and `times`.
 """

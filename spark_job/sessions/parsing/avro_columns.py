@@ -1,6 +1,6 @@
 """Read all values of one Avro schema together, by its plan: a few numpy operations for each field, however many records.
 
-service/formats/avro/single.py reads values with long arrays, and those that nest deeply, one by one. Its verdicts are the same.
+service/formats/avro/single.py reads values with long arrays or deep nesting, one by one. It comes to the same verdicts.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The boundary around the readers of values: an exception for a record is a verdict on that record, and all other records are read.
+"""The boundary around the readers of values: if a record raises an exception, only that record is refused; all others are read.
 
 A record that is left out becomes a `malformed` letter (sessions/parsing/records.py, `_malformed`).
 """

@@ -11,9 +11,11 @@ from spark_job.sessions.settings import MAX_TS_MS, MIN_TS_MS, AssemblySettings
 
 
 def without_clock_records(new: pa.Table, settings: AssemblySettings) -> tuple[pa.Table, Ticks | None]:
-    """Return the other new records, and the clock records' times, with codes from 0 on; None if there are none.
+    """Return the other new records, and the times of the clock records, with codes from 0 on (None if there are none).
 
-    A clock record has the mark and no value: a value might be an event's. Raises InputSchemaError if the column is missing.
+    A clock record has the mark, a possible time and no value: a marked record with a value may be an event.
+
+    Raises InputSchemaError if the column `clock` is missing.
     """
     if not settings.clock_records:
         return new, None

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 Int = npt.NDArray[np.int64]
 
 _SECRET = bytes(secrets.SystemRandom().sample(range(256), 256))
-"""A byte for each byte; another in each process."""
+"""A random permutation of all byte values, different in each process."""
 _INVERSE = bytes.maketrans(_SECRET, bytes(range(256)))
 
 
@@ -40,16 +40,16 @@ def text_of(value: bytes | None) -> str | None:
 
 
 def hidden(values: pa.LargeStringArray | pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Return the values with their bytes replaced by secret ones: equal ones stay equal, and others differ.
+    """Return the values with their bytes replaced by secret ones. Equal values stay equal, different ones stay different.
 
-    What producers chose may be hashed by Arrow only so. Its hash is the same everywhere, and a table compares each value with all others of
-    one hash: a hundred thousand session keys made for that cost minutes.
+    Let Arrow hash values that producers chose only in this form. Its hash function is public, and its hash tables compare a value with all
+    others of the same hash: a hundred thousand session keys made for that cost minutes.
     """
     return _translated(values, _SECRET)
 
 
 def as_dictionary(values: pa.LargeStringArray) -> pa.DictionaryArray:
-    """Return what `dictionary_encode` does, which no producer can make slow."""
+    """Return what `dictionary_encode` returns, but in a way that no producer can make slow."""
     found = hidden(values).dictionary_encode()
     return pa.DictionaryArray.from_arrays(
         found.indices, _translated(found.dictionary, _INVERSE).view(values.type)
@@ -67,7 +67,7 @@ def _translated(values: pa.Array, table: bytes) -> pa.LargeBinaryArray:
 def gathered(
     data: memoryview, begin: Int, size: Int, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.LargeBinaryArray:
-    """Return data[begin:begin+size] for each row; NULL where `valid` is false (`size` must be 0 there).
+    """Return data[begin:begin+size] for each row; NULL if the row's `valid` is false; its `size` must then be 0.
 
     Non-empty slices must be in ascending order and must not overlap. (Arrow's binary_slice fails on some columns, 26.0: "Negative buffer
     resize".)

@@ -38,7 +38,7 @@ class Opaque:
         return ReadColumns(np.arange(len(payloads)))
 
     def refusal_of(self, payload: bytes) -> str:
-        """Never asked."""
+        """Never called: `decode` leaves nothing out."""
         raise NotImplementedError
 
 
@@ -148,7 +148,9 @@ class JsonBehindHead:
 
 
 def why_unusable(schema: WriterSchema | UnusableSchema, settings: AssemblySettings) -> str | None:
-    """Return why no value of the settings' format can be read by a schema; None if some can, or if the schema itself has the reason.
+    """Return why no value of the settings' format can be read by a schema; None if some can.
+
+    Also None for an UnusableSchema, which has a reason of its own, and for a schema of another kind.
 
     Raises RegistryAwayError or RegistryRefusedError if another schema that it needs is missing.
     """

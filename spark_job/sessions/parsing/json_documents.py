@@ -1,18 +1,19 @@
 """Parse JSON payloads in blocks, without letting a record's verdict depend on its neighbours.
 
 Arrow's JSON reader takes a whole block of lines. Four things keep it exact:
-1. Only payloads that start with `{` and end with `}` go in as they are. Any two of them are then either parsed apart
-   or fail: `}` before `{` is no JSON, and a string left open would have to hold the line break between them.
-   (It also keeps out a block that begins with `null`, which crashes Arrow's reader, 26.0.)
-2. Payloads with something that Arrow takes and the JSON standard does not (NaN, Infinity), that the transform could
-   not decode (nesting over orjson's 1,024 levels), or with outer spaces are decoded with orjson first and kept only
-   if it agrees.
-3. As many rows must come out as went in: a payload of two documents yields two.
-4. A block that fails is split, down to single records: a record that fails alone is malformed. Before each split, orjson and the rules
-   below leave out what Arrow would refuse, so that a bad record costs some ten times as much as a good one, and not some hundred times.
+1. Only payloads that start with `{` and end with `}` go in unchecked. Two neighbours are then parsed separately, or the block
+   fails: `}` before `{` is no JSON, and an open string would contain the line break between them.
+   (This also keeps out a block that begins with `null`, which crashes Arrow's reader, 26.0.)
+2. Payloads that may contain NaN or Infinity (Arrow accepts them, the JSON standard does not), that may nest deeper than
+   orjson's 1,024 levels (the transform could not decode them), or that have outer spaces are decoded with orjson first.
+   They go in only if orjson accepts them.
+3. A block must yield one row for each payload: a payload of two documents yields two rows.
+4. A block that fails is split, down to single records: a record that fails alone is malformed. If it has at most 512 records,
+   orjson and the rules below first leave out those that Arrow would refuse: a bad record then costs some ten times as much as a good one,
+   not some hundred times.
 
-Arrow and orjson differ in one thing only, numbers beyond a 64-bit float (docs/sessions.md): a search for them would slow down every event.
-Arrow decides about them, also in a block that has failed.
+Arrow and orjson then differ only about numbers beyond a 64-bit float (docs/sessions.md). Arrow decides about these, also in a block that
+has failed: a search for them would slow down every event.
 """
 
 import json
@@ -58,7 +59,7 @@ class Fields:
     table: pa.Table
 
     def column(self, path: FieldPath) -> pa.Array:
-        """The field at `path`; null where it or one of its parents is missing or null."""
+        """The field at `path`; null if the field or one of its parents is missing or null."""
         column = self.table.column(path[0])
         for name in path[1:]:
             column = pc.struct_field(column, name)
@@ -130,7 +131,7 @@ class Decoder:
         return [found for part in parts if len(part) for found in self._block(payloads, part)]
 
     def _acceptable(self, payload: bytes) -> bool:
-        """Return whether no fault can be found without Arrow."""
+        """Return whether the payload has no fault that can be found without Arrow."""
         if _HUGE_NUMBER.search(payload) is not None:
             payload = _TEXT_OR_NUMBER.sub(_as_arrow_takes_it, payload)
         try:
@@ -153,7 +154,7 @@ class Decoder:
         try:
             return _occurs_twice(json.loads(payload, object_pairs_hook=_Pairs), self._tree)
         except RecursionError:
-            return False  # Arrow finds that
+            return False  # Arrow finds the fault
 
     def _parse(self, payloads: pa.LargeBinaryArray) -> pa.Table | None:
         lines = pc.binary_join_element_wise(payloads, _EMPTY, _NEWLINE)
@@ -181,7 +182,7 @@ def at(document: dict[str, Any], path: FieldPath) -> object:
 
 
 def _as_arrow_takes_it(found: re.Match[bytes]) -> bytes:
-    """Replace a huge number: by one that orjson reads and that is no 64-bit integer if Arrow accepts it, else by what orjson refuses."""
+    """Replace a huge number: if Arrow refuses it, by NaN, which orjson refuses; otherwise by a smaller one, still beyond 64 bits."""
     digits, fraction, exponent = found.groups()
     if digits is None:
         return found[0]
@@ -238,7 +239,7 @@ def _fields(tree: dict[str, Any]) -> list[pa.Field]:
 
 
 def _eligible(payloads: pa.LargeBinaryArray) -> Int:
-    """The rows that may go into a block."""
+    """Return the rows that may go into a block."""
     good = ~_odd(payloads)
     for row in np.flatnonzero(~good).tolist():  # rare
         try:
@@ -270,7 +271,7 @@ def _odd(payloads: pa.LargeBinaryArray) -> Bool:
 
 
 def _places(text: npt.NDArray[np.uint8], word: bytes) -> Int:
-    """Return where a word begins. Its first byte is searched in pieces that fit into the processor's cache, the others only after it."""
+    """Return where a word begins. Its first byte is searched for in pieces that fit the processor's cache, the others only after it."""
     whole = len(text) - len(word) + 1
     found = [
         np.flatnonzero(text[at : min(at + _SCAN_BYTES, whole)] == word[0]) + at

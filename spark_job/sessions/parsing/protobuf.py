@@ -1,6 +1,6 @@
 """Protobuf behind the wire format's head: Google's library parses each message, and the fields that the settings name are taken out.
 
-A field that the message's class does not have is missing; so is an optional one that is not set, and an unset text, which is "".
+A field that the message's class does not have is missing, and so is an unset field with presence. An unset text without presence is "".
 """
 
 from collections.abc import Callable, Mapping
@@ -23,10 +23,10 @@ from spark_job.sessions.settings import AssemblySettings, FieldPath
 
 Int = npt.NDArray[np.int64]
 _Getters = tuple[Callable[[bytes], Any], int, Any, list[Callable[[Any], str | int | None]]]
-"""What parses a message, up to how many bytes it needs no check, its descriptor, and what takes each field out of it."""
+"""(parser of a message, most bytes that need no `check_claims`, the message's descriptor, getter of each field)."""
 
 _MOST_KNOWN = 1_000
-"""Messages of a schema that are kept while some records are read: each may name another of half a million."""
+"""Most messages of a schema whose getters are kept: each record may name another one, of half a million."""
 
 
 class ProtobufReader:
@@ -76,9 +76,9 @@ class ProtobufReader:
     def _fields(
         self, value: bytes, schema: WriterSchema, known: dict[tuple[int, ...], _Getters | str]
     ) -> list[Any]:
-        """`known`: of the schema's messages by their paths, or why there is none; added to.
+        """Return the fields of a value. `known`: getters of the schema's messages by path, or why a message has none; new ones are added.
 
-        Raises ValueError where the value is no message, a field has another type, or the schema cannot be used.
+        Raises ValueError if the value is no message of the schema, a field has another type, or the schema cannot be used.
         """
         where, body = message_path(value[HEAD_BYTES:])
         if (of := known.get(where)) is None:
@@ -107,7 +107,7 @@ class ProtobufReader:
             return fault(error, "not a Protobuf schema")
 
     def _getter(self, of: Any, path: FieldPath, kept: str) -> Callable[[Any], str | int | None]:
-        """What takes a field out of the messages of a class."""
+        """Return the function that reads a field of a class's messages."""
         each = of.fields_by_name.get(path[0])
         if (
             len(path) == 1
@@ -116,7 +116,7 @@ class ProtobufReader:
             and not (each.is_repeated or each.has_presence)
             and (kept == "text" or self._texts_are_times)
         ):
-            return attrgetter(path[0])  # as `_at`, and several times as fast
+            return attrgetter(path[0])  # same result as `_at`, several times as fast
         return lambda message: self._at(message, path, kept)
 
     def _at(self, message: Any, path: FieldPath, kept: str) -> str | int | None:
@@ -144,7 +144,7 @@ class ProtobufReader:
         raise ValueError(f"field {'.'.join(path)} has another type")
 
     def _milliseconds(self, message: Any, path: FieldPath) -> int:
-        """A google.protobuf.Timestamp, whose seconds may be any number of 64 bits."""
+        """Return a google.protobuf.Timestamp in milliseconds. Its seconds may be any 64-bit number."""
         ms = int(message.seconds) * 1_000 + int(message.nanos) // 1_000_000
         if not -(2**63) <= ms < 2**63:
             raise ValueError(f"field {'.'.join(path)} is no time: {message.seconds} seconds")

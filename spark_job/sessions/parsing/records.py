@@ -1,6 +1,6 @@
 """Read a partition's new records: well-formed events as columns, the others as `malformed` dead letters.
 
-Whether a record is malformed is a function of the record, the settings and the schemas given.
+Whether a record is malformed depends only on the record, the settings and the given schemas.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Records:
     clock_ts: Int
     """The time that each record gives the clock: no later than the broker's, if the broker has set the record's time."""
     by_broker: Bool | None
-    """Whether the broker has set it; None: for no record."""
+    """Whether the broker has set each record's time; None: of no record."""
 
 
 def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = NO_SCHEMAS) -> Records:
@@ -92,13 +92,13 @@ class _Columns:
     payload: pa.LargeBinaryArray
     """As events keep it; empty if the record has no value, or an unreadable one."""
     present: Bool
-    """Whether the record has a value; in JSON one that is text; with the schema's id if that is in a header."""
+    """Whether the record has a value that can be read: UTF-8 in JSON, with a valid schema id if that is in a header."""
     key: pa.LargeStringArray | None
     type: pa.LargeStringArray | None
     event_id: pa.LargeStringArray | None
-    """These come from the record's key or headers, NULL if not text; None if the value contains them."""
+    """`key`, `type` and `event_id` come from the record's key or headers, NULL if not text. None if they do not come from there."""
     by_broker: Bool | None
-    """Whether the broker has set the time; None: for no record."""
+    """Whether the broker has set each record's time; None: of no record."""
 
 
 def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
@@ -121,7 +121,7 @@ def _columns(new: pa.Table, settings: AssemblySettings) -> _Columns:
     value = _one(new.column("value").cast(pa.large_binary()))
     if settings.schema_id_in_header:
         value = with_heads(value, _one(new.column("schema_id").cast(pa.large_binary())))
-    # The JSON reader does not check encodings, so that only text may reach it.
+    # The JSON reader does not check encodings, so only text may reach it.
     present = _true((as_text(value) if settings.format == "json" else value).is_valid())
     payload = value if present.all() else pc.if_else(pa.array(present), value, b"")
 
@@ -255,7 +255,7 @@ def _key(
         else:
             found = _key_of_refused(payload, settings.key_path) if settings.format == "json" else None
         if not isinstance(found, str):
-            return None, None  # the value's own fault
+            return None, None  # the fault is in the value, not in the key
     wrong = _why_key(found)
     return (None, wrong) if wrong else (found, None)
 
@@ -289,7 +289,7 @@ def _why(
 ) -> str:
     """Return what is wrong with a malformed record whose key is valid or unknown.
 
-    `payload`: None if the value cannot be read; `fields`: None if it could not be decoded.
+    `payload`: None if the value is missing or not text, or its schema id is invalid. `fields`: None if the payload could not be decoded.
     """
     if value is None:
         return "no value"

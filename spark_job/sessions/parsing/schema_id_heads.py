@@ -51,7 +51,7 @@ def with_heads(values: pa.LargeBinaryArray, ids: pa.LargeBinaryArray) -> pa.Larg
 
 
 def record_ids(new: pa.Table, settings: AssemblySettings) -> tuple[Int, Int]:
-    """Return (row, schema id) for each record that names a schema."""
+    """Return (rows, schema ids) of the records that name a schema."""
     values = new.column("value").cast(pa.large_binary()).combine_chunks()
     if settings.schema_id_in_header:
         given = new.column("schema_id").cast(pa.large_binary()).combine_chunks()

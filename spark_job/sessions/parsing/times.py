@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-# The patterns check ranges, so that only a day beyond its month's end is left for the cast to refuse.
+# The patterns check ranges, so the cast refuses only a day beyond the end of its month.
 _SHAPE = (
     r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?"
     r"(Z|[+-]([01]\d|2[0-3]):?[0-5]\d)?$"
@@ -82,7 +82,7 @@ def _read(texts: pa.Array, shape: str, rows: Int, out: Int, good: Bool) -> None:
 
 
 def _cast(texts: pa.Array, rows: npt.NDArray[Any], out: Int, good: Bool) -> None:
-    """Cast all at once; if that fails, cast those whose day exists in their month."""
+    """Cast all texts at once. If that fails, cast those whose day exists in its month; if all do, cast each half."""
     try:
         times = pc.cast(pc.cast(texts, pa.timestamp("ms", "UTC")), pa.int64())
     except pa.ArrowInvalid:

@@ -14,7 +14,7 @@ _ALIGNMENT = 8
 
 
 def aligned(parts: Iterable[bytes | memoryview | npt.NDArray[Any]]) -> list[bytes | memoryview]:
-    """Return all parts as bytes, each padded to the alignment. Copies nothing."""
+    """Return all parts as bytes, each padded to the alignment. Copies only arrays that are not contiguous."""
     out: list[bytes | memoryview] = []
     for part in parts:
         data = np.ascontiguousarray(part).view(np.uint8).data if isinstance(part, np.ndarray) else part
@@ -63,7 +63,10 @@ class BinaryReader:
         return found
 
     def texts(self, count: int, kind: pa.DataType, *, checked: bool = True) -> pa.Array:
-        """Return the array of which `texts` made the next parts. `checked`: if False, check a value's bounds before reading it."""
+        """Return the array of which `texts` made the next parts.
+
+        `checked`: if False, the caller must check a value's bounds before reading it.
+        """
         valid = self.array(np.uint8, count).astype(bool)
         n_valid = int(np.count_nonzero(valid))
         bounds = self.bounds(n_valid, checked=checked or n_valid < count)

@@ -1,4 +1,4 @@
-"""Chunks: events of open sessions, those of a session together. A chunk never changes."""
+"""Chunks: events of open sessions, grouped by session. A chunk never changes."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -28,8 +28,8 @@ _HAS_IDS, _HAS_TYPES = 1, 2
 class Sums(NamedTuple):
     """Checksums of sessions' events, one entry for each session. They do not depend on how a session's events are spread over chunks.
 
-    `checksum` is a sum over the events (see `_mixed`), modulo 2**64; the others are the CRC-32 of the payloads, and of the event ids, one
-    after the other.
+    `checksum` is a sum over the events (see `_mixed`), modulo 2**64. `payload_crc` is the CRC-32 of all payloads, one after the other,
+    `id_crc` that of all event ids.
     """
 
     checksum: Unsigned
@@ -54,7 +54,7 @@ class EventChunk:
     start: Int
     """The start of each session with events here, ascending."""
     first: Int
-    """One more: the rows [first[i], first[i + 1]) are session i's."""
+    """Session i has the rows [first[i], first[i + 1]). One number more than sessions."""
     events: Events
 
     def __len__(self) -> int:
@@ -62,11 +62,14 @@ class EventChunk:
 
     @cached_property
     def schema_ids(self) -> frozenset[int]:
-        """The schema ids of the events' values, which are in Confluent's wire format."""
+        """The schema ids of the events' values, which must be in Confluent's wire format."""
         return frozenset(ids_of(self.events.payload))
 
     def sums(self, before: Sums, rows: Int | None = None) -> Sums:
-        """Return the sums over earlier events (`before`) and those here. `rows`: how many of each session's first events to use."""
+        """Return the sums over earlier events (`before`) and those here.
+
+        `rows`: how many of each session's first events here to use; None: all.
+        """
         if not len(self.start):
             return before
         begin, end = self.first[:-1], self.first[1:] if rows is None else self.first[:-1] + rows
@@ -90,7 +93,7 @@ class EventChunk:
         return replace(self, events=replace(events, type=types))
 
     def encoded(self) -> list[bytes | memoryview]:
-        """Return it as a cache keeps it, one part after the other."""
+        """Return the chunk as the cache stores it, one part after the other."""
         events = self.events
         has = _HAS_IDS * (events.event_id is not None) + _HAS_TYPES * (events.type is not None)
         counts = np.array([len(self.start), len(events), has], "<i8")
@@ -109,7 +112,7 @@ class EventChunk:
 
     @classmethod
     def decoded(cls, data: memoryview) -> "EventChunk":
-        """Read what `encoded` gave, copying nothing. Raises DamagedStateError if it cannot be that."""
+        """Read what `encoded` returned, without copying payloads. Raises DamagedStateError if `data` cannot be that."""
         reader = BinaryReader(data)
         sessions, rows, has = reader.array("<i8", 3).tolist()
         start, first = reader.array("<i8", sessions), reader.bounds(sessions, rows)
@@ -126,7 +129,7 @@ class EventChunk:
 
 
 def collect(parts: Sequence[EventChunk], starts: Int) -> EventChunk:
-    """Return the events of some sessions (their starts, ascending), from several chunks, the older ones first, as one chunk."""
+    """Return the events of some sessions as one chunk. `parts`: the older chunks first; `starts`: of the sessions, ascending."""
     runs = [_runs(part, starts) for part in parts if len(part.start)]
     if not len(starts) or not runs:
         return EventChunk.empty()
@@ -220,7 +223,7 @@ def _mixed(events: Events) -> Unsigned:
     mixed += events.kind.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
     mixed ^= events.sizes().astype(np.uint64) * np.uint64(0x27D4EB2F165667C5)
     if events.event_id is not None:
-        # No event id has another number than an empty one.
+        # A missing event id counts as 0, an empty one as 1.
         sizes = np.diff(views(events.event_id)[0]) + 1
         sizes *= events.event_id.is_valid().to_numpy(zero_copy_only=False)
         mixed += sizes.astype(np.uint64) * np.uint64(0x94D049BB133111EB)

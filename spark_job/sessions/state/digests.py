@@ -1,8 +1,8 @@
-"""The digest of the open sessions: a sum over them, so that a change costs only what it changes.
+"""The digest of the open sessions: a sum over them, so that an update costs only as much as what changed.
 
 Each entry of the table has a hash of 128 bits over all its columns, as two numbers of 64 bits. The digest covers the sum of the entries'
-hashes (each number modulo 2**64), their count, and what the clock needs. Equal entries have one digest, in whatever order they came and
-wherever they are. It finds faults, not forgery: docs/decisions/0045.
+hashes (each number modulo 2**64), their count, and what the clock needs. Equal entries have equal digests,
+whatever their order and their segments. The digest finds faults, not forgery: docs/decisions/0045.
 """
 
 import struct
@@ -21,7 +21,7 @@ Unsigned = npt.NDArray[np.uint64]
 
 _MODULUS = 1 << 64
 _SEED = 1
-"""With the seed 0 the hash of an empty text would be zeros, too."""
+"""With the seed 0, the hash of an empty text would be zeros, as that of NULL is."""
 _BLOCK = 1 << 14
 """Entries that are hashed at a time, so that intermediate results stay in the processor's caches."""
 
@@ -76,8 +76,8 @@ def text_hashes(column: pa.Array) -> Unsigned:
 def entry_hashes(sessions: OpenSessions, keys: Unsigned) -> Unsigned:
     """Return two numbers for each entry, which depend on all its columns. `keys`: the hashes of the keys.
 
-    Each column is multiplied, shifted and multiplied again, which maps no two values to one, and both numbers are sums of the results
-    with odd factors: entries that differ in a single value always have different hashes.
+    Each number of an entry (two for a text) is mixed by a bijection; both results are sums of the mixed numbers with odd factors. So
+    entries that differ in only one of these numbers always have different hashes.
     """
     if len(sessions) > _BLOCK:
         blocks = [(low, low + _BLOCK) for low in range(0, len(sessions), _BLOCK)]

@@ -1,8 +1,8 @@
 """The open sessions of a partition as segments: the cost of a change depends on its size, not on how many sessions are open.
 
 Segments are stacked, the newest on top. An entry is live if no newer segment has an entry of the same start or names it as ended. The
-totals of all live entries (their number, the sum of their hashes, where the oldest ones begin) are updated with each change. If there are
-too many segments, the newest ones are merged, together with older ones that have no more live entries than these; if more than half of a
+totals of all live entries (their number and the sum of their hashes, for example) are updated with each change. If there are too many
+segments, the newest ones are merged, and with them each next older one that is no larger than all merged so far. If more than half of a
 segment is superseded, it is merged with all above it. So an entry is copied a few times at most.
 """
 
@@ -28,7 +28,7 @@ _MOST_SEGMENTS = 10
 _MERGED_SEGMENTS = 6
 """Fewest segments that are merged at a time, so that the next changes need not merge again."""
 _LOOKED_AT = 64
-"""Entries read at first in the search for the next live one; then twice as many each time."""
+"""Number of entries that the search for a live one reads first. It doubles with each step."""
 
 
 class Totals(NamedTuple):
@@ -73,7 +73,7 @@ NO_ENTRIES = Totals()
 
 
 class Layer(NamedTuple):
-    """A segment among others, and where its live entries begin. None of the numbers ever decreases."""
+    """A segment in the stack, and the places of its first live entries. None of the numbers ever decreases."""
 
     segment: Segment
     superseded: int = 0
@@ -83,7 +83,7 @@ class Layer(NamedTuple):
     safe: int = 0
     """Place of the first live entry with events."""
     quiet: int = 0
-    """Place of the first live entry in the order of time."""
+    """Index in `Segment.by_time` of the first live entry."""
 
     @property
     def live(self) -> int:
@@ -116,7 +116,7 @@ class LiveSessions:
 
     @cached_property
     def table(self) -> OpenSessions:
-        """Return all of them, ordered by start. The cost grows with their number: no batch may call it."""
+        """All sessions, ordered by start. The cost grows with their number: a batch may read it in rare cases only."""
         parts = [layer.segment.entries.take(self._live(number)) for number, layer in enumerate(self.layers)]
         return OpenSessions.by_start(parts)
 
@@ -134,15 +134,15 @@ class LiveSessions:
 
     @property
     def quietest(self) -> int | None:
-        """The least of their greatest times; None if there is none."""
+        """The least of the sessions' greatest times; None if no session is open."""
         return min((int(each.segment.max_ts[each.quiet]) for each in self._with("quiet")), default=None)
 
     def _with(self, pointer: str) -> list[Layer]:
         return [layer for layer in self.layers if getattr(layer, pointer) < len(layer.segment)]
 
     def with_keys(self, keys: pa.LargeStringArray, quieter_than: int | None = None) -> OpenSessions:
-        """Return the sessions of some keys, perhaps a few others too; and those whose greatest time is below `quieter_than`."""
-        # Producers can make many keys that share a hash: asked for once each, they would find each other's sessions as often.
+        """Return the sessions of some keys, perhaps of a few others, too; and those whose greatest time is below `quieter_than`."""
+        # Each hash is looked up once. Producers can make many keys with one hash: a look-up for each key would return the sessions of all.
         hashes = np.unique(text_hashes(keys)[:, 0])
         parts = []
         for number, layer in enumerate(self.layers):
@@ -169,7 +169,7 @@ class LiveSessions:
         )
 
     def have_events(self, starts: Int) -> Bool:
-        """Whether each start is that of an open session with events."""
+        """Return whether each start is that of an open session with events."""
         found = self._find(starts)
         have = np.zeros(len(starts), bool)
         for number, layer in enumerate(self.layers):
@@ -179,7 +179,7 @@ class LiveSessions:
 
     @property
     def remembered(self) -> OpenSessions:
-        """The tombstones and later parts alone."""
+        """Only the tombstones and later parts."""
         parts = []
         for number, layer in enumerate(self.layers) if self.totals.remembered else ():
             places = layer.segment.remembered
@@ -188,7 +188,7 @@ class LiveSessions:
         return OpenSessions.by_start(parts)
 
     def changed(self, ended: Int, entries: OpenSessions) -> "LiveSessions":
-        """Return them without the `ended` starts, and with `entries`, ordered by start, which may replace older ones."""
+        """Return the sessions without those that begin at `ended`, and with `entries` (by start), which may replace older entries."""
         if not len(ended) and not len(entries):
             return self
         named = np.unique(np.concatenate([ended, entries.start]))
@@ -243,7 +243,7 @@ class LiveSessions:
         return min([begin, *halves])
 
     def _merged(self, begin: int) -> Segment:
-        """Return one segment made of this layer's and all above."""
+        """Return one segment made of those of the layers from `begin` on."""
         merging = range(begin, len(self.layers))
         ended = np.unique(np.concatenate([self.layers[at].segment.ended for at in merging]))
         older = [layer.segment.places(ended) >= 0 for layer in self.layers[:begin]]
@@ -288,7 +288,7 @@ class LiveSessions:
         return at
 
     def _is_live(self, number: int, starts: Int) -> Bool:
-        """Return whether no newer layer has or ends these entries of a layer."""
+        """Return whether each of these entries of a layer is live: no newer layer has an entry of its start, or names it as ended."""
         live = np.ones(len(starts), bool)
         for layer in self.layers[number + 1 :] if len(starts) else ():
             live &= ~layer.segment.names(starts)

@@ -1,4 +1,4 @@
-"""The table of a partition's open sessions, and its one canonical form."""
+"""The table of a partition's open sessions, and its canonical form."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -25,7 +25,7 @@ class OpenSessions:
     """One entry for each open session, ordered by start. A session over a limit leaves a tombstone, which has no events."""
 
     start: Int
-    """Offset of the start event: it identifies the session within its partition."""
+    """Offset of the first event (of the part): it identifies the session within its partition."""
     last: Int
     """Offset of the last event, dropped duplicates included."""
     max_ts: Int
@@ -41,13 +41,13 @@ class OpenSessions:
     payload_crc: Unsigned
     id_crc: Unsigned
     repeated: Int
-    """Offset of the newest event that a rebuild would take for a first one: a start that was dropped (as a duplicate, or by a tombstone),
-    or any event if any opens a session; -1 if there is none, and by rules 1."""
+    """Offset of the newest event that a rebuild would take for the first one of a session: a dropped start, or the last event if any event
+    opens a session. -1 if there is none. Rules 1 do not note dropped starts."""
     part: Int
-    """Which part of a session over a limit; 1 for all others."""
+    """The number of the part if a session over a limit comes in parts; otherwise 1."""
     key: pa.LargeStringArray
     start_hash: pa.LargeBinaryArray
-    """Of the start's payload; only tombstones have it."""
+    """Hash of the start's payload; empty if the session had no start. Only tombstones have it."""
     start_id: pa.LargeBinaryArray
     """Hash of the start's event id; only tombstones have it."""
 
@@ -104,12 +104,12 @@ class OpenSessions:
         )
 
     def changed(self, kept: Bool, *entries: "OpenSessions") -> "OpenSessions":
-        """The sessions that are kept (one flag for each) and those of other tables, ordered by start."""
+        """Return the kept sessions (`kept`: one flag for each) and those of other tables, ordered by start."""
         return OpenSessions.by_start([self.take(np.flatnonzero(kept)), *entries])
 
     @classmethod
     def by_start(cls, tables: "Sequence[OpenSessions]") -> "OpenSessions":
-        """The sessions of several tables that are ordered by start, in that order."""
+        """Return the sessions of several tables, each ordered by start, as one table of the same order."""
         tables = [table for table in tables if len(table)]
         if len(tables) < 2:
             return tables[0] if tables else cls.empty()
@@ -119,7 +119,7 @@ class OpenSessions:
 
     @classmethod
     def joined(cls, tables: "Sequence[OpenSessions]") -> "OpenSessions":
-        """The sessions of several tables, one after the other."""
+        """Return the sessions of several tables, one table after the other."""
         columns: dict[str, Any] = {}
         for name, column in tables[0].columns():
             of_all = [getattr(each, name) for each in tables]
@@ -129,7 +129,7 @@ class OpenSessions:
         return cls(**columns)
 
     def slice(self, low: int, high: int) -> "OpenSessions":
-        """The sessions at the places [low, high). Copies nothing."""
+        """Return the sessions at the places [low, high). Copies nothing."""
         return OpenSessions(
             **{
                 name: column.slice(low, high - low) if isinstance(column, pa.Array) else column[low:high]
@@ -141,7 +141,7 @@ class OpenSessions:
     def encoded(self) -> bytes:
         """The canonical form: equal tables have equal bytes. Only sessions with a repeated start take up room for it.
 
-        outbox.remembers() of the database reads it, too.
+        The function outbox.remembers() of the database reads it, too.
         """
         parts: list[Any] = [np.array([len(self)], "<i8")]
         has_repeated = self.repeated >= 0
@@ -157,7 +157,7 @@ class OpenSessions:
 
     @classmethod
     def decoded(cls, data: memoryview) -> "OpenSessions":
-        """Read what `encoded` gave. Raises DamagedStateError if it cannot be that; only the digest proves that it is."""
+        """Read what `encoded` returned. Raises DamagedStateError if `data` cannot be that; only the digest proves the contents."""
         return cls.read(BinaryReader(data))
 
     @classmethod
@@ -179,7 +179,7 @@ class OpenSessions:
         return cls(**columns)
 
     def plain(self) -> list[bytes | memoryview]:
-        """Return all columns as they are, one part after the other: `mapped` copies none of them. Not canonical."""
+        """Return all columns unchanged, one part after the other, so that `mapped` need not copy numbers. Not canonical."""
         parts: list[Any] = [np.array([len(self), self.start_hash.null_count < len(self)], "<i8")]
         for name, column in self.columns():
             if name not in _TEXTS:
@@ -190,7 +190,7 @@ class OpenSessions:
 
     @classmethod
     def mapped(cls, reader: BinaryReader) -> "OpenSessions":
-        """Read what `plain` gave. Raises DamagedStateError if it cannot be that."""
+        """Read what `plain` returned. Raises DamagedStateError if the parts cannot be that."""
         count, has_tombstones = reader.array("<i8", 2).tolist()
         columns: dict[str, Any] = {}
         for field in fields(cls):
@@ -213,7 +213,7 @@ class OpenSessions:
         )
 
     def columns(self) -> list[tuple[str, Any]]:
-        """(name, column) of each."""
+        """Return (name, column) of each column."""
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
@@ -224,11 +224,11 @@ _NUMBERS = (
     | dict.fromkeys(("repeated", "part"), "<i8")
 )
 _BESIDE = ("repeated", "part")
-"""Columns without a place of their own in the canonical form: most sessions have the default there."""
+"""The canonical form has no whole column of these, because most sessions have the default."""
 _HAS_REPEATED = 2
-"""Added to `irregular`."""
+"""Added to `irregular` in the canonical form if the session has a repeated start."""
 _ROWS_BITS = 32
-"""Bits of `rows`; [session] max_events needs 24. The higher bits hold the number of earlier parts."""
+"""Bits of `rows` in the canonical form; [session] max_events needs 24. The higher bits hold the number of earlier parts."""
 _TEXTS = {"key": pa.large_string(), "start_hash": pa.large_binary(), "start_id": pa.large_binary()}
 
 
@@ -238,7 +238,7 @@ def _with(column: pa.LargeBinaryArray, which: Bool, values: list[Any]) -> pa.Lar
 
 
 def start_hashes(is_start: bool, payload: bytes, event_id: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the hashes that a tombstone keeps of its session's first event; of one that was no start, only that there was one."""
+    """Return what a tombstone keeps of its session's first event: hashes of payload and id, or (b"", None) if it is no start."""
     if not is_start:
         return b"", None
     return payload_hash(payload), None if event_id is None else payload_hash(event_id)

@@ -1,13 +1,13 @@
 """The open sessions of a partition: their table (`live_sessions`), and chunks with their events.
 
-Nothing of a session is copied while it stays open: its new events go into a new chunk, the older ones stay where they are, and when it
-closes they are taken out of the chunks. If there are too many chunks, the newest half is merged, together with older ones that have no more
-events of open sessions than the merged ones. So an event is copied a few times at most, and the cost of a batch depends on its own events,
-not on how many sessions are open.
+A session's new events go into a new chunk; its older events are not moved. When the session closes, its events are taken out of the chunks.
+If there are too many chunks, the newest ones are merged, and with them each next older one that has no more events of open sessions than
+all merged so far. So an event is copied a few times at most, and the cost of a batch depends on its own events, not on the number of open
+sessions.
 
-The digest identifies a state. It covers the table, which has checksums of each session's events, but not how entries are spread over
-segments and events over chunks: wherever the input was cut, and whether sessions were kept or rebuilt from Kafka, equal open sessions have
-one digest. assembly/task.py (`_open`) chooses between the cache and a rebuild.
+The digest identifies a state. It covers the table, which has checksums of each session's events. It does not cover the division into
+segments and chunks: equal open sessions have equal digests, wherever the input was cut, and whether the sessions were cached or rebuilt
+from Kafka. assembly/task.py (`_open`) chooses between the cache and a rebuild.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -30,7 +30,8 @@ Int = npt.NDArray[np.int64]
 
 _MOST_CHUNKS = 12
 _MERGED_CHUNKS = 6
-"""Fewest chunks that are merged at a time, so that the next batches need not merge again. Of a few such pairs this one copied least."""
+"""Fewest chunks that are merged at a time, so that the next batches need not merge again. Of the few pairs of
+numbers that were tried, this one copied least."""
 
 
 class HeldChunk(NamedTuple):
@@ -40,7 +41,7 @@ class HeldChunk(NamedTuple):
     live: int
     """How many of its events belonged to open sessions when they were counted."""
     gone: int
-    """How many events of the state had left it then (OpenState.gone)."""
+    """`OpenState.gone` when they were counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +52,9 @@ class Touched:
     chunks: tuple[EventChunk, ...]
 
     def events_of(self, starts: Int, new: EventChunk | None = None) -> EventChunk:
-        """Return the events of some sessions (their starts, ascending; tombstones have none), each followed by its events in `new`.
+        """Return the events of some sessions, each session's followed by those in `new`. `starts`: ascending; tombstones have no events.
 
-        Raises DamagedStateError if they are not those that the table was made of.
+        Raises DamagedStateError if the older events do not have the table's checksums.
         """
         places = self.sessions.places(starts)
         with_events = self.sessions.rows[places] > 0
@@ -98,7 +99,7 @@ class OpenState:
 
     @property
     def sessions(self) -> OpenSessions:
-        """All open sessions. The cost grows with their number: no batch may read it."""
+        """All open sessions. The cost grows with their number: a batch may read it in rare cases only."""
         return self.live.table
 
     @property
@@ -113,12 +114,12 @@ class OpenState:
 
     @cached_property
     def encoded(self) -> bytes:
-        """Return all but the events, in a canonical form: what a position remembers of tombstones."""
+        """The table and what the clock needs, without events, in a canonical form."""
         return self.sessions.encoded + _encoded_last(self.last)
 
     @classmethod
     def decoded(cls, data: memoryview, chunks: Sequence[EventChunk]) -> "OpenState":
-        """Read what `encoded` gave. Raises DamagedStateError if it cannot be that."""
+        """Read what `encoded` returned. Raises DamagedStateError if `data` cannot be that."""
         reader = BinaryReader(data)
         sessions, last = OpenSessions.read(reader), None
         if not reader.is_at_end:
@@ -129,13 +130,13 @@ class OpenState:
         return cls.of(sessions, chunks, last)
 
     def with_last(self, last: LastRecords | None) -> "OpenState":
-        """Return the state after these records. It keeps what open sessions need of them."""
+        """Return the state with what its open sessions need of `last`."""
         oldest = self.live.oldest
         kept = None if last is None or oldest is None else last.since(oldest)
         return self if kept == self.last else replace(self, last=kept)
 
     def from_first_rules(self) -> "OpenState":
-        """Return the state as newer rules take it over. Rules 1 remembered no repeated start: the last event may have been one."""
+        """Return a state of rules 1 for newer rules. Rules 1 noted no repeated start, so the last event may have been one."""
         sessions = self.sessions
         unknown = sessions.irregular & (sessions.repeated < 0)
         if not unknown.any():
@@ -155,22 +156,22 @@ class OpenState:
         return remembered.take(np.flatnonzero(remembered.is_tombstone))
 
     def touched(self, keys: pa.LargeStringArray, quieter_than: int | None = None) -> Touched:
-        """Return the open sessions of some keys, perhaps a few others too, and those whose greatest time is below `quieter_than`."""
+        """Return the open sessions of some keys, perhaps of a few others, too, and those whose greatest time is below `quieter_than`."""
         return Touched(self.live.with_keys(keys, quieter_than), self.chunks)
 
     def events_of(self, starts: Int) -> EventChunk:
-        """The events of some open sessions: see Touched."""
+        """Return the events of some open sessions: see Touched."""
         return Touched(self.live.with_starts(starts), self.chunks).events_of(starts)
 
     def with_types(self, judged: Iterable[tuple[int, int, Sequence[str]]]) -> "OpenState":
-        """Return the state with types for events that other settings judged: (low, high, names of the kinds) for events at [low, high)."""
+        """Return the state with types for events that other settings judged. `judged`: (low, high, the kinds' names in [low, high))."""
         held = self.held
         for low, high, names in judged:
             held = tuple(each._replace(chunk=each.chunk.with_types(low, high, names)) for each in held)
         return replace(self, held=held)
 
     def changed(self, ended: Int, entries: OpenSessions, new: EventChunk) -> "OpenState":
-        """Return the state without the `ended` starts, with `entries` (LiveSessions.changed) and the events of one chunk more."""
+        """Return the state without the `ended` starts, with `entries` (LiveSessions.changed), and with one more chunk."""
         live = self.live.changed(ended, entries)
         gone = self.gone + self.live.totals.events + len(new) - live.totals.events
         if not live.totals.events:
@@ -180,12 +181,12 @@ class OpenState:
 
     @property
     def remembered(self) -> bytes:
-        """Return what no rebuild finds: tombstones, which later parts are open, and what the clock needs for them. Empty without any."""
+        """Return what no rebuild finds: tombstones, which later parts are open, and what the clock needs. Empty without the first two."""
         return self.live.remembered.encoded + _encoded_last(self.last) if self.live.totals.remembered else b""
 
     @classmethod
     def awaiting(cls, remembered: bytes) -> "OpenState":
-        """Return the state that a rebuild begins with: the later parts that it will find, without their events."""
+        """Return the state with which a rebuild begins: the later parts that the rebuild will find, without their events."""
         if not remembered:
             return cls.empty()
         given = cls.decoded(memoryview(remembered), ()).sessions
@@ -194,7 +195,7 @@ class OpenState:
         return cls(LiveSessions.of(replace(parts, **nothing, irregular=np.ones(len(parts), bool))))
 
     def with_remembered(self, remembered: bytes, *, keep_own: bool = False) -> "OpenState":
-        """Return the state with what `remembered` gave."""
+        """Return the state with what `remembered` returned. `keep_own`: see `with_tombstones`."""
         if not remembered:
             return self.with_tombstones(OpenSessions.empty(), keep_own=keep_own)
         given = OpenState.decoded(memoryview(remembered), ())
@@ -202,7 +203,10 @@ class OpenState:
         return state if given.last is None else state.with_last(given.last)
 
     def with_tombstones(self, tombstones: OpenSessions, *, keep_own: bool = False) -> "OpenState":
-        """Return the state with these tombstones instead of its own, or beside them, and without other sessions of their keys."""
+        """Return the state with these tombstones, and without other sessions of their keys and without parts that were not found.
+
+        `keep_own`: whether the state's own tombstones stay, too.
+        """
         sessions = self.sessions
         keys: Collection[str] = set(tombstones.key.to_pylist())
         entries = zip(sessions.key.to_pylist(), sessions.is_tombstone.tolist(), strict=True)
@@ -234,7 +238,7 @@ def _merged(held: list[HeldChunk], live: LiveSessions, gone: int) -> list[HeldCh
     while held:
         newest = held[-1]
         is_due = len(merged) < _MERGED_CHUNKS
-        # All events that have left the state since may have been in this chunk. If it is too large even so, it is not counted again.
+        # All events that have left since the count may have been in this chunk. If it is too large even then, no new count is needed.
         if is_due or newest.live - (gone - newest.gone) <= size:
             held[-1] = newest = _counted(newest.chunk, live, gone)
         if not is_due and newest.live > size:

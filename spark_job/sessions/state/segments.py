@@ -32,13 +32,13 @@ class Segment:
     ended: Int
     """Starts of older entries whose sessions are no longer open, ascending."""
     key_hash: Unsigned
-    """Of all entries, ascending."""
+    """The hashes of all entries' keys, ascending."""
     by_key: Places
-    """Which entry each of them belongs to."""
+    """For each key hash, the place of its entry."""
     max_ts: Int
-    """Of all entries, ascending."""
+    """The greatest times of all entries, ascending."""
     by_time: Places
-    """Which entry each of them belongs to."""
+    """For each of these times, the place of its entry."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -74,7 +74,7 @@ class Segment:
         )
 
     def _keys(self) -> Unsigned:
-        """The hash of each entry's key."""
+        """Return the hash of each entry's key."""
         keys = np.empty_like(self.key_hash)
         keys[self.by_key] = self.key_hash
         return keys
@@ -92,7 +92,7 @@ class Segment:
         return np.where(self.entries.start[at] == starts, at, -1)
 
     def names(self, starts: Int) -> Bool:
-        """Return whether it has an entry for each of these starts, or names it as ended."""
+        """Return, for each of these starts, whether the segment has an entry of it or names it as ended."""
         return (self.places(starts) >= 0) | among(starts, self.ended)
 
     def with_keys(self, hashes: Unsigned) -> Int:
@@ -107,14 +107,14 @@ class Segment:
         return self.by_key[rows].astype(np.int64)
 
     def encoded(self) -> list[bytes | memoryview]:
-        """Return it as a cache keeps it, one part after the other."""
+        """Return the segment as the cache stores it, one part after the other."""
         count = np.array([len(self.ended)], "<i8")
         found = (self.hashes.ravel(), self.key_hash, self.by_key, self.max_ts, self.by_time)
         return [*aligned([count, self.ended]), *self.entries.plain(), *aligned(found)]
 
     @classmethod
     def decoded(cls, data: memoryview) -> "Segment":
-        """Read what `encoded` gave, copying nothing. Raises DamagedStateError if it cannot be that; only its name proves that it is."""
+        """Read what `encoded` returned, without copying numbers. Raises DamagedStateError if `data` cannot be that."""
         reader = BinaryReader(data)
         (count,) = reader.array("<i8", 1).tolist()
         ended = reader.array("<i8", count)
