@@ -19,13 +19,13 @@ from publisher.protocol.stored_row import StoredRow
 
 
 class Archive:
-    """Reads the partitions that `outbox.archived` names, and nothing else.
+    """Reads the partitions that `outbox.archived` names, and no others.
 
-    Raises ArchiveDamagedError, and OSError where the storage fails.
+    Raises ArchiveDamagedError, and OSError if the storage fails.
     """
 
     def __init__(self, files: ArchiveFiles, outbox_uuid: UUID, origin: Origin) -> None:
-        """`origin`: the database that is connected."""
+        """`origin`: the database that this process is connected to."""
         self.files = files
         self.outbox_uuid = outbox_uuid
         self.origin = origin
@@ -39,11 +39,11 @@ class Archive:
         return has_owner(self.files)
 
     def require_owner(self, connection: psycopg.Connection[Any]) -> None:
-        """Check again which database owns it, before files are removed. Raises SettingsError, ArchiveDamagedError, OSError."""
+        """Check again that this database owns the archive, before files are removed. Raises SettingsError, ArchiveDamagedError, OSError."""
         require_owner(connection, self.files, self.outbox_uuid, self.origin)
 
     def manifest(self, of: ArchivedPartition) -> Manifest:
-        """Return a partition's manifest, proven by its digest in Postgres."""
+        """Return a partition's manifest, verified with its digest in Postgres."""
         name = manifest_name(of.partition, of.manifest_sha256.hex())
         with self.files.open(name) as source:
             text = source.read(MOST_BYTES + 1)
@@ -52,7 +52,7 @@ class Archive:
                 f"{self.files.shown}/{name} is not the manifest that was recorded: it was altered"
             )
         found = decode(text)
-        # A digest proves whose it is; this proves that the recording was right.
+        # The digest proves that this is the recorded manifest; this check, that the right manifest was recorded.
         if (found.outbox_uuid, found.partition, found.archive_id) != (
             self.outbox_uuid,
             of.partition,
@@ -63,15 +63,15 @@ class Archive:
 
     @contextmanager
     def open(self, file: DataFile) -> Iterator[BinaryIO]:
-        """Open a file of a manifest, proven by its digest: only bytes that were hashed are parsed."""
+        """Open a file of a manifest, verified with its digest: only bytes whose digest was checked are parsed."""
         with self.files.open(file.name) as source, proven(source, file) as found:
             yield found
 
     def rows(
         self, of: ArchivedPartition, after: Cursor, last: int, keys: Sequence[str] | None = None
     ) -> Iterator[tuple[list[StoredRow], Cursor]]:
-        """Yield the rows after a cursor up to batch `last`, of these session keys (None: of all), a row group at a time, and the cursor
-        after the group.
+        """Yield the rows after a cursor up to batch `last`, one row group at a time, each with the cursor at its end. `keys`: only the rows
+        of these session keys, None for all.
         """
         for file in self.manifest(of).files:
             if file.last_batch < after.batch_id or file.first_batch > last:
@@ -91,9 +91,9 @@ class Archive:
     def committed(
         self, partitions: Sequence[ArchivedPartition], since: datetime | None, until: datetime | None
     ) -> tuple[int, int]:
-        """Return the first batch committed since a time and the last one before another; an empty range where there is none.
+        """Return the first batch committed at `since` or later and the last one committed before `until`; an empty range if there is none.
 
-        A clock that stepped back leaves no batch of the time out.
+        The range contains every batch committed between these times, even if the clock stepped back in between.
         """
         files = [file for of in partitions for file in self.manifest(of).files]
         first, last = (1, files[-1].last_batch) if files else (1, 0)
@@ -120,19 +120,19 @@ class Archive:
 
 
 class ArchiveWriter:
-    """Archives partitions, as long as no other run does. Raises UnavailableError, ArchiveDamagedError, OSError, psycopg.Error."""
+    """Archives partitions until another run claims the archive. Raises UnavailableError, ArchiveDamagedError, OSError, psycopg.Error."""
 
     def __init__(self, claim: ArchiveClaim) -> None:
         self._claim = claim
 
     def write(self, connection: psycopg.Connection[Any], partition: str, first: int, last: int) -> Manifest:
-        """Archive a partition, which the caller's transaction holds from here on; batches inclusive."""
+        """Archive the batches `first` to `last` inclusive, a partition. The caller's transaction holds the partition from here on."""
         return archive_partition(connection, self._claim, partition, first, last)
 
     def drop(self, connection: psycopg.Connection[Any], manifest: Manifest) -> None:
-        """Drop what `write` has archived, in the same transaction."""
+        """Drop the partition that `write` has archived, in the same transaction."""
         drop(connection, self._claim, manifest)
 
     def dropped(self, manifest: Manifest) -> None:
-        """Record in the archive that it has the partition, after that transaction."""
+        """Record in the owner's file that the partition is archived and dropped. Call after that transaction has committed."""
         self._claim.advance(manifest.archive_id)

@@ -1,9 +1,9 @@
 """Reads and writes the files of one outbox's archive in a bucket. Only this module talks to S3.
 
-S3 needs neither rename nor fsync: an object whose write was confirmed is durable, and every reader sees it. pyarrow lacks two things: a
-write that is refused if the object exists (see owner.py), and a way to abort an upload, which it completes with what was sent so far. So a
-large object is sent to `_writing/`, where no query looks, and the server copies it when it is whole. An upload that a kill cuts off leaves
-parts, which no reader sees and a rule of the bucket removes (docs/archive.md).
+S3 needs neither rename nor fsync: an object whose write was confirmed is durable, and every reader sees it. pyarrow lacks two functions: a
+write that is refused if the object exists (see owner.py), and a way to abort an upload: closing it completes it with the bytes sent so far.
+So a large object is sent to `_writing/`, which no query reads, and the server copies it when it is complete. A kill during an upload leaves
+parts, which no reader sees and which a rule of the bucket removes (docs/archive.md).
 """
 
 from collections.abc import Iterator
@@ -41,10 +41,10 @@ _REMEDIES = {
 
 
 class ArchiveBucket:
-    """The objects below `outbox=<uuid>/`, in a bucket or below a prefix in it. Credentials are found as any AWS SDK finds them."""
+    """The objects below `outbox=<uuid>/`, in a bucket or below a prefix in it. Credentials are found as AWS SDKs find them."""
 
     def __init__(self, path: str, region: str | None, endpoint: str | None, outbox_uuid: UUID) -> None:
-        """`path`: BUCKET/PREFIX. Raises SettingsError where there is no such bucket, OSError."""
+        """`path`: BUCKET/PREFIX. Raises SettingsError if there is no such bucket, OSError."""
         self.shown = f"s3://{path}/outbox={outbox_uuid}"
         self._own = f"{path}/outbox={outbox_uuid}"
         url = urlsplit(endpoint or "")
@@ -53,7 +53,7 @@ class ArchiveBucket:
                 region=region,
                 scheme=url.scheme or "https",
                 endpoint_override=url.netloc or None,
-                # Otherwise bytes that are written faster than they are sent fill the memory.
+                # With background writes, bytes that are written faster than they are sent would fill the memory.
                 background_writes=False,
                 # A small object is one request.
                 allow_delayed_open=True,
@@ -73,7 +73,7 @@ class ArchiveBucket:
         require_writable(name)
         path = f"{self._own}/{name}"
         if not is_data(name):
-            # A small object is sent with one request, after the block has ended.
+            # A small object is sent in one request, after the block has ended.
             text = BytesIO()
             yield text
             with self._explained(), self._s3.open_output_stream(path) as stream:
@@ -96,7 +96,7 @@ class ArchiveBucket:
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        """Read an object in one pass: the next `open` of the name may give another object. See ArchiveFiles."""
+        """Read an object in one pass. A second `open` of the name may yield another object. See ArchiveFiles."""
         require_readable(name)
         with self._explained():
             try:
@@ -107,7 +107,7 @@ class ArchiveBucket:
                 yield cast("BinaryIO", stream)
 
     def names(self) -> list[str]:
-        """Return the objects of the archive's partitions. See ArchiveFiles."""
+        """Return the names of the objects that belong to partitions. See ArchiveFiles."""
         with self._explained():
             found = self._s3.get_file_info(fs.FileSelector(self._own, recursive=True, allow_not_found=True))
         names = (each.path.removeprefix(f"{self._own}/") for each in found if each.is_file)

@@ -14,7 +14,7 @@ _ARCHIVE = queries("publisher.archive", "archive")
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """One row; batches inclusive."""
+    """One row of `outbox.archived`; batches inclusive."""
 
     partition: str
     from_batch: int
@@ -38,6 +38,6 @@ def read_catalogue(
 
 
 def archive_id_at(connection: psycopg.Connection[Any], batch_id: int) -> UUID | None:
-    """Return the archive id of the partition that a batch was in, None where it is not archived. Raises psycopg.Error."""
+    """Return the archive id of the partition that had this batch, None if the batch is not archived. Raises psycopg.Error."""
     found = read_catalogue(connection, batch_id, batch_id)
     return found[0].archive_id if found else None

@@ -28,10 +28,10 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class ArchiveFolder:
-    """The folder `outbox=<uuid>` below a root that a person has made."""
+    """The folder `outbox=<uuid>` below a root folder that a person has created."""
 
     def __init__(self, root: Path, outbox_uuid: UUID) -> None:
-        """Raises SettingsError where there is no root: while a volume is not mounted, nothing may be written below its mount point."""
+        """Raises SettingsError if the root does not exist: while a volume is not mounted, nothing may be written below its mount point."""
         self.shown = f"{root}/outbox={outbox_uuid}"
         try:
             mode = root.stat().st_mode
@@ -48,9 +48,9 @@ class ArchiveFolder:
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Write a file, and give it its name when it is durable. See ArchiveFiles."""
+        """Write a file under another name, and rename it when it is durable. See ArchiveFiles."""
         require_writable(name)
-        # Each attempt has the same name, so it replaces a file that a kill left.
+        # Each attempt uses the same temporary name, so it replaces the file that a kill left.
         stem = name.partition("/")[2].rpartition("." if name == OWNER else "-")[0]
         with self._folder(f"_writing/{stem}.tmp", make=True) as (folder, own):
             with suppress(FileNotFoundError):
@@ -66,7 +66,7 @@ class ArchiveFolder:
                     os.fsync(target)
                     os.fsync(folder)
             except BaseException:
-                # On a full disk, this file may be what fills it.
+                # If the disk is full, this file may have filled it.
                 with suppress(OSError):
                     os.unlink(own, dir_fd=folder)
                 raise
@@ -77,7 +77,7 @@ class ArchiveFolder:
         require_readable(name)
         try:
             with self._folder(name) as (folder, own):
-                # Not blocking: a pipe of that name would never answer.
+                # Non-blocking: opening a pipe of that name would wait for ever.
                 found = os.open(
                     own, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
@@ -93,7 +93,7 @@ class ArchiveFolder:
             yield file
 
     def names(self) -> list[str]:
-        """Return the files of the archive's partitions. See ArchiveFiles."""
+        """Return the names of the files that belong to partitions. See ArchiveFiles."""
         found = []
         try:
             with self._opened(self._own) as own:
@@ -113,7 +113,7 @@ class ArchiveFolder:
 
     @contextmanager
     def _folder(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Open the folder of a name; yield it and the last part of the name."""
+        """Open the folder that contains the file `name`; yield its descriptor and the last part of the name."""
         folder, _, last = name.partition("/")
         with (
             self._opened(str(self._root), follow=True) as root,
@@ -133,7 +133,7 @@ class ArchiveFolder:
         if make:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=above)
-            # Even if it exists: the process that made it may have been killed before this.
+            # Also if the folder exists: a process that was killed may have created it without this fsync.
             if above is not None:
                 os.fsync(above)
         try:

@@ -1,5 +1,5 @@
-"""A manifest lists the files of one archived partition. Others may be able to write to the archive, so it counts only with the digest that
-Postgres has.
+"""A manifest lists the files of one archived partition. Others may be able to write to the archive, so a manifest counts only if its digest
+is the one in Postgres.
 """
 
 from datetime import datetime
@@ -13,14 +13,14 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from publisher.archive.files import ArchiveDamagedError, manifest_name
 
 MOST_BYTES = 4_000_000
-"""Bytes of the largest manifest that is accepted. It lists at least one file for each day of the partition's batches."""
+"""The largest manifest that is accepted, in bytes. A manifest lists at least one file for each day of the partition's batches."""
 
 _Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Natural = Annotated[int, Field(ge=0)]
 
 
 class Strict(BaseModel):
-    """A document of the archive."""
+    """The base of the archive's JSON documents: unknown fields and other types are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -28,7 +28,7 @@ class Strict(BaseModel):
 class Origin(Strict):
     """The database that wrote the archive.
 
-    A copy of that database differs in at least one of these, unless it was started from a disk snapshot.
+    A copy of that database differs in at least one field, unless it was started from a disk snapshot.
     """
 
     system_identifier: int
@@ -37,7 +37,7 @@ class Origin(Strict):
 
 
 class DataFile(Strict):
-    """One Parquet file. `rows_sha256`: of the rows as Arrow has them, whatever their compression."""
+    """One Parquet file. `rows_sha256`: digest of the rows' values, independent of their compression."""
 
     name: Annotated[
         str,
@@ -59,9 +59,9 @@ class DataFile(Strict):
 
 
 class Manifest(Strict):
-    """The archive of one partition. Batches are inclusive; files in the order of their rows.
+    """The archive of one partition. Batches are inclusive; files are in the order of their rows.
 
-    `origin` is None in manifests from before it was recorded.
+    `origin`: None in manifests of releases that did not record it.
     """
 
     format: Literal[1] = 1
@@ -76,22 +76,22 @@ class Manifest(Strict):
     files: tuple[DataFile, ...]
 
     def total(self, count: Literal["rows", "sessions", "outputs", "output_bytes"]) -> int:
-        """Return a count over all files."""
+        """Return the sum of a count over all files."""
         return sum(getattr(file, count) for file in self.files)
 
     def encode(self) -> bytes:
-        """Return the text of the file."""
-        # Leaves out fields that are None: older manifests lack them, and their digest must stay the same.
+        """Return the manifest's text, as it is stored in the file."""
+        # Leaves out fields that are None: older manifests lack them, and the digest of such a manifest must not change.
         return orjson.dumps(self.model_dump(exclude_none=True), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
 
 
 def digest_of(text: bytes) -> bytes:
-    """Return what Postgres keeps of a manifest."""
+    """Return the digest of a manifest, which Postgres stores."""
     return sha256(text).digest()
 
 
 def decode(text: bytes) -> Manifest:
-    """Read one. Raises ArchiveDamagedError where it is not of this format."""
+    """Parse a manifest. Raises ArchiveDamagedError if the text is not of this format."""
     try:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -102,10 +102,10 @@ def decode(text: bytes) -> Manifest:
 
 
 def name_of(manifest: Manifest) -> str:
-    """Return the name of its file."""
+    """Return the name of a manifest's file."""
     return manifest_name(manifest.partition, digest_of(manifest.encode()).hex())
 
 
 def day_of(moment: datetime) -> str:
-    """Return the day in the folder's name. `moment` is in UTC, because Postgres is asked in UTC."""
+    """Return the day that the folder's name has. `moment` is in UTC, because Postgres is queried in UTC."""
     return moment.date().isoformat()

@@ -1,4 +1,5 @@
-"""Opens the archive that the settings name. What needs the extra `archive` is imported only behind `open_archive` or `extra_for`."""
+"""Opens the archive that the settings name. Modules that need the extra `archive` are imported only inside `open_archive` or
+`extra_for`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +28,10 @@ _ARCHIVE = queries("publisher.archive", "archive")
 def open_archive(
     connection: psycopg.Connection[Any], settings: RetentionSettings, *, writing: bool
 ) -> "Archive":
-    """Return the archive of the outbox; `writing`: also to change it.
+    """Return the archive of the outbox; `writing`: to change it, too.
 
-    Raises SettingsError where none is set, its folder or bucket is not there, pyarrow is not installed, or `writing` and this database is a
-    copy; UnavailableError where the folder or bucket does not answer.
+    Raises SettingsError if no archive is set, its folder or bucket does not exist, pyarrow is not installed, or (with `writing`) this
+    database is a copy; SchemaError; UnavailableError if the folder or bucket does not answer.
     """
     if not settings.archive:
         raise SettingsError(
@@ -61,7 +62,7 @@ def open_archive(
 
 @contextmanager
 def extra_for(problem: str) -> Iterator[None]:
-    """Import what needs pyarrow. Raises SettingsError with the problem where it is not installed."""
+    """Import modules that need pyarrow in the block. Raises SettingsError with `problem` if pyarrow is not installed."""
     try:
         yield
     except ImportError as error:
@@ -71,7 +72,7 @@ def extra_for(problem: str) -> Iterator[None]:
 
 
 def _files(settings: RetentionSettings, outbox_uuid: UUID) -> ArchiveFiles:
-    """Raises SettingsError where there is no such folder or bucket, OSError."""
+    """Return the archive's folder or bucket. Raises SettingsError if it does not exist, OSError."""
     url = urlsplit(settings.archive or "")
     if url.scheme == "file":
         return ArchiveFolder(Path(unquote(url.path)), outbox_uuid)

@@ -1,14 +1,14 @@
-"""Decides which database may write the archive: `_manifests/owner.json` names it, and the partition that it archived last.
+"""Decides which database may write the archive: `_manifests/owner.json` names the database, and the partition that it archived last.
 
-Only one database may write: a second one would mistake the archive of the first for the remains of a kill, and remove it. Three things
-distinguish a copy:
+Only one database may write: a second one would take the archive of the first for the remains of a kill, and remove it. Three checks
+detect a copy of the database:
 
-- its origin: another server, another database of the server, or a timeline that was left;
+- its origin: another server, another database of the same server, or a timeline that was abandoned;
 - its knowledge: it lacks the row of the partition that was archived last, so it was made from an older snapshot, or set back;
-- its run: if two with the same knowledge write at the same time, the one that began first stops at its next step.
+- its run: if two databases with the same knowledge write at the same time, the run that began first stops at its next step.
 
-The file is no lock: two copies that read it at the same moment both pass. Among processes on one database, retention's lock in Postgres
-decides.
+The file is not a lock: two copies that read it at the same moment both pass. Between processes on one database, retention's lock in
+Postgres decides.
 """
 
 from typing import Any, Literal
@@ -27,7 +27,7 @@ _MOST_BYTES = 10_000
 
 
 class Owner(Strict):
-    """The file. `newest`: the archive id of the partition that was archived last; `run`: who wrote it."""
+    """The contents of the file. `newest`: the archive id of the partition that was archived last; `run`: the run that wrote the file."""
 
     format: Literal[1] = 1
     outbox_uuid: UUID
@@ -37,7 +37,7 @@ class Owner(Strict):
 
 
 class ArchiveClaim:
-    """One run's right to write, from `claim` on."""
+    """One run's right to write the archive, which `claim` returns."""
 
     def __init__(self, files: ArchiveFiles, owner: Owner) -> None:
         self.files = files
@@ -46,7 +46,7 @@ class ArchiveClaim:
         self._owner = owner
 
     def require(self) -> None:
-        """Raise UnavailableError if another run has claimed the archive since, ArchiveDamagedError, OSError."""
+        """Raise UnavailableError if another run has claimed the archive meanwhile, ArchiveDamagedError, OSError."""
         found = _read(self.files)
         if found is None or found.run != self._owner.run:
             raise UnavailableError(
@@ -57,7 +57,7 @@ class ArchiveClaim:
     def advance(self, archive_id: UUID) -> None:
         """Record that this partition is archived and dropped.
 
-        Raises as `require`, so that a run that slept does not overwrite a later one.
+        Raises as `require`, so that a run that was suspended does not overwrite the claim of a later run.
         """
         self.require()
         self._owner = self._owner.model_copy(update={"newest": archive_id})
@@ -67,14 +67,14 @@ class ArchiveClaim:
 def require_owner(
     connection: psycopg.Connection[Any], files: ArchiveFiles, outbox_uuid: UUID, origin: Origin
 ) -> None:
-    """Raise SettingsError where the archive is another database's, ArchiveDamagedError, OSError, psycopg.Error.
+    """Raise SettingsError if another database owns the archive; ArchiveDamagedError, OSError, psycopg.Error.
 
-    An archive without the file is anybody's: it is new, older than the file, or a person has removed the file.
+    Any database may use an archive without the file: it is new, older than such files, or a person has removed the file.
     """
     owner = _read(files)
     if owner is None:
         return
-    # Postgres after the file: retention archives, commits, and writes the file.
+    # Reads Postgres after the file, because retention commits in Postgres before it writes the file.
     known = {None, *(of.archive_id for of in read_catalogue(connection))}
     because = _not_ours(owner, outbox_uuid, origin)
     if because is None and owner.newest not in known:
@@ -94,7 +94,7 @@ def has_owner(files: ArchiveFiles) -> bool:
 def claim(
     connection: psycopg.Connection[Any], files: ArchiveFiles, outbox_uuid: UUID, origin: Origin
 ) -> ArchiveClaim:
-    """Make an archive that `require_owner` has accepted this run's. Raises OSError, psycopg.Error."""
+    """Claim for this run an archive that `require_owner` has accepted. Raises OSError, psycopg.Error."""
     newest = max(read_catalogue(connection), key=lambda of: of.archived_at, default=None)
     owner = Owner(
         outbox_uuid=outbox_uuid,

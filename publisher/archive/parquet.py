@@ -1,7 +1,7 @@
 """Converts rows of `session_output` to Parquet and back. The only module that knows Arrow's tables.
 
-The columns are those of the table, under their names; beside them `committed_at` (the batch's), `was_parked` (the row was put aside and
-went out as a copy in a later batch, if at all), and `headers` as a list of JSON texts.
+The columns are those of the table, under the same names, with these changes: `committed_at` is the time of the batch's commit; `was_parked`
+tells that the row was parked, so that it was sent only if a later batch has a copy of it; `headers` is a list of JSON texts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ _GROUP_ROWS = 20_000
 
 
 def table_of(rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Return rows as a table. Raises ArchiveDamagedError where a value does not fit its column."""
+    """Return rows as a table. Raises ArchiveDamagedError if a value does not fit its column."""
     columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
     try:
         return pa.Table.from_arrays(
@@ -62,23 +62,23 @@ def table_of(rows: Sequence[Sequence[Any]]) -> pa.Table:
 
 @dataclass(slots=True)
 class RowGroup:
-    """Rows that make the next row group."""
+    """The rows of the next row group."""
 
     rows: list[Sequence[Any]] = field(default_factory=list)
     bytes: int = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether another group must begin."""
+        """Whether the next row must go into another group."""
         return self.bytes >= _GROUP_BYTES or len(self.rows) >= _GROUP_ROWS
 
     def add(self, row: Sequence[Any], size: int) -> None:
-        """Add a row of about so many bytes."""
+        """Add a row of about `size` bytes."""
         self.rows.append(row)
         self.bytes += size
 
     def table(self) -> pa.Table:
-        """See table_of."""
+        """Return the rows as a table, as `table_of` does."""
         return table_of(self.rows)
 
 
@@ -88,7 +88,7 @@ def rows_of(table: pa.Table) -> Iterator[StoredRow]:
 
 
 class Contents:
-    """Counts and digest of the rows of a file, whatever wrote or compressed them: the same for the same row groups."""
+    """Counts and digest of the rows of a file. They are the same for the same row groups, whatever wrote or compressed the file."""
 
     def __init__(self) -> None:
         self._digest = sha256()
@@ -137,7 +137,7 @@ class FileWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            # Arrow would write the end later, when the file is closed.
+            # Without this, Arrow would write the file's end later, when it closes the file.
             with suppress(Exception):
                 self._writer.close()
 
@@ -149,7 +149,7 @@ class FileWriter:
 
     @property
     def size(self) -> int:
-        """How many bytes are written."""
+        """How many bytes have been written."""
         return self._sink.size
 
     def close(self) -> tuple[int, str]:
@@ -159,7 +159,7 @@ class FileWriter:
 
 
 class _Digesting:
-    """The sink that Arrow writes to: a file, and its digest."""
+    """The sink that Arrow writes to. Passes the bytes on to a file, and digests them."""
 
     closed = False
 
@@ -179,7 +179,7 @@ class _Digesting:
         self._sink.flush()
 
     def close(self) -> None:
-        """The caller that opened the file closes it."""
+        """Do nothing: the caller that opened the file closes it."""
 
 
 def row_groups(source: BinaryIO, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
@@ -193,7 +193,7 @@ def row_groups(source: BinaryIO, columns: Sequence[str] | None = None) -> Iterat
 def matching(
     source: BinaryIO, keys: Sequence[str] | None
 ) -> Iterator[tuple[list[StoredRow], tuple[int, str]]]:
-    """Yield the rows of these session keys (None: all) for each row group, and the key of the group's last row, whichever it is.
+    """Yield, for each row group, its rows of these session keys (None: of all), and the row key of the group's last row, wanted or not.
 
     Raises ArchiveDamagedError, OSError.
     """
@@ -206,7 +206,7 @@ def matching(
             if wanted is None:
                 yield list(rows_of(file.read_row_group(group))), last
                 continue
-            # Most groups have none of the keys: then the wide columns are not read.
+            # Most groups have none of the keys; their wide columns are not read.
             mask = pc.is_in(row_keys["session_key"], value_set=wanted)
             found = pc.any(mask).as_py()
             yield list(rows_of(file.read_row_group(group).filter(mask))) if found else [], last
@@ -228,7 +228,7 @@ def _damaged() -> Iterator[None]:
 
 
 def without(table: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of other session keys, and those of these."""
+    """Return the rows of other session keys, and the rows of these keys."""
     mask = pc.is_in(table["session_key"], value_set=pa.array(keys, pa.string()))
     return table.filter(pc.invert(mask)), table.filter(mask)
 
@@ -239,13 +239,13 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _feed(digest: Any, array: pa.Array) -> None:
-    """Digest an array's nulls, lengths and values, not how Arrow happens to hold them."""
+    """Digest an array's nulls, lengths and values, independently of their layout in Arrow's buffers."""
     digest.update(_plain(array.is_valid().cast(pa.uint8())))
     if pa.types.is_list(array.type):
         digest.update(_plain(pc.list_value_length(array).fill_null(0)))
         _feed(digest, pc.list_flatten(array))
     elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
-        # A null may have bytes behind it.
+        # A null may have bytes in the buffer.
         filled = array.cast(pa.binary()).fill_null(b"")
         digest.update(_plain(pc.binary_length(filled)))
         _, offsets, data = filled.buffers()
@@ -259,7 +259,7 @@ def _feed(digest: Any, array: pa.Array) -> None:
 
 
 def _plain(array: pa.Array) -> memoryview:
-    """Return the values of an array without nulls, little-endian as Arrow has them."""
+    """Return the bytes of an array without nulls, little-endian as in Arrow's buffer."""
     data = array.buffers()[1]
     if data is None:
         return memoryview(b"")

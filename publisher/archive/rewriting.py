@@ -1,7 +1,7 @@
-"""Erases session keys from the archive: writes files and a manifest without them, changes the row in Postgres, removes the old files.
+"""Erases session keys from the archive: writes files and a manifest without them, updates the row in Postgres, removes the old files.
 
-After a kill before the commit the old files are in force, after the commit the new ones. The next erasure removes the files that are no
-longer in force.
+After a kill before the commit, the old files are in force; after a kill behind it, the new ones. The next erasure removes the files that
+are not in force.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,8 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(slots=True)
 class ArchiveRewriting:
-    """A partition's archive without some rows. `erased`: {session key: rows of `outbox.erased`}; `replays`: which need the old files."""
+    """A partition's archive without some rows. `erased`: {session key: rows for `outbox.erased`}; `replays`: replays that need the old
+    files."""
 
     manifest: Manifest
     erased: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -49,7 +50,7 @@ def count_keys(archive: Archive, of: ArchivedPartition, keys: Sequence[str]) -> 
 def write_without(
     connection: Connection, archive: Archive, of: ArchivedPartition, keys: Sequence[str]
 ) -> ArchiveRewriting:
-    """Write a partition's archive without the keys; it is not in force yet. Raises ArchiveDamagedError, OSError."""
+    """Write a partition's archive without the keys. It is not in force yet. Raises ArchiveDamagedError, OSError, psycopg.Error."""
     old = archive.manifest(of)
     files: list[DataFile] = []
     found: dict[str, list[dict[str, Any]]] = {}
@@ -84,7 +85,7 @@ def write_without(
 
 
 def _remembered(row: StoredRow) -> dict[str, Any]:
-    """Return a row of `outbox.erased`: all of a partition's are in memory, and so without values."""
+    """Return a row for `outbox.erased`. It has no values, because all erased rows of a partition are in memory together."""
     return {
         "session_key": row.session_key,
         "batch_id": row.batch_id,
@@ -101,9 +102,9 @@ def _remembered(row: StoredRow) -> dict[str, Any]:
 
 
 def put_in_force(connection: Connection, of: ArchivedPartition, rewriting: ArchiveRewriting) -> list[int]:
-    """Replace the manifest in the caller's transaction. Returns the replays that need the old files; then nothing has changed.
+    """Replace the manifest in the caller's transaction. Returns the replays that need the old files; if there are any, nothing has changed.
 
-    Raises ArchiveDamagedError where the archive has another manifest by now, psycopg.Error.
+    Raises ArchiveDamagedError if the archive has another manifest by now, psycopg.Error.
     """
     erased = [row for rows in rewriting.erased.values() for row in rows]
     try:
@@ -123,11 +124,11 @@ def put_in_force(connection: Connection, of: ArchivedPartition, rewriting: Archi
 
 
 def remove_garbage(connection: Connection, archive: Archive) -> int:
-    """Remove the files that no manifest in force names, of the partitions that the outbox knows; return their number.
+    """Remove files of the partitions that the outbox knows, if no manifest in force names them; return their number.
 
-    `connection` is in a transaction that holds off retention, which might be writing. Files of other partitions are left: this database may
-    be an older copy. Raises SettingsError where the archive is another database's by now; ArchiveDamagedError, after the removal, where the
-    manifest of a partition cannot be read, whose files are left; OSError.
+    `connection` is in a transaction that keeps retention, which might be writing, away. Files of other partitions stay, because this
+    database may be an older copy. Raises SettingsError if another database owns the archive by now, OSError. If a partition's manifest
+    cannot be read, the partition's files stay, and ArchiveDamagedError is raised after the removal.
     """
     known = {name for (name,) in connection.execute(_ARCHIVE["partitions"])}
     named: set[str] = set()

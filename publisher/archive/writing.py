@@ -1,4 +1,4 @@
-"""Archives one partition, which the caller's transaction holds; archive/__init__.py has the steps."""
+"""Archives one partition, which the caller's transaction holds. archive/__init__.py lists the steps."""
 
 import os
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _ARCHIVE = queries("publisher.archive", "archive")
 _LISTED_ROWS = 10_000
 _FETCHED_BYTES = 8_000_000
 _FILE_BYTES = 1_000_000_000
-"""After so many bytes another file is begun, because a reader may have to copy a file first."""
+"""A file that has reached this many bytes gets no more rows, because a reader may have to copy a whole file first."""
 _READ_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 64 << 20
 
@@ -36,10 +36,10 @@ Connection = psycopg.Connection[Any]
 def archive_partition(
     connection: Connection, claim: ArchiveClaim, partition: str, first: int, last: int
 ) -> Manifest:
-    """Write the files and the manifest of the batches from `first` to `last`, proven by reading them back.
+    """Write the files and the manifest of the batches from `first` to `last`, and verify them by reading them back.
 
-    `connection` is in the transaction that drops the partition afterwards, which holds it from here on.
-    Raises ArchiveDamagedError where what is read back is not what Postgres has, UnavailableError where another run writes, OSError,
+    `connection` is in the transaction that will drop the partition, and that holds it from here on.
+    Raises ArchiveDamagedError if the files differ from the rows in Postgres, UnavailableError if another run writes, OSError,
     psycopg.Error.
     """
     held = connection.execute(_ARCHIVE["hold"], {"partition": partition}).fetchone()
@@ -54,7 +54,7 @@ def archive_partition(
             while following is not None and following[0] == day and writer.size < _FILE_BYTES:
                 writer.write(following[1].table())
                 reach("archive.during_file")
-                # Keeps Postgres from ending an idle transaction, and notices a lost one.
+                # Keeps Postgres from ending the idle transaction, and detects a lost connection.
                 connection.execute(_ARCHIVE["alive"])
                 following = next(groups, None)
             size, digest = writer.close()
@@ -85,9 +85,9 @@ def archive_partition(
 
 
 def drop(connection: Connection, claim: ArchiveClaim, manifest: Manifest) -> None:
-    """Record the manifest and drop its partition, in the transaction that holds it.
+    """Record the manifest and drop its partition, in the transaction that holds the partition.
 
-    Raises UnavailableError where another run writes, and may have removed the files, ArchiveDamagedError, OSError, psycopg.Error.
+    Raises UnavailableError if another run writes, which may have removed the files, ArchiveDamagedError, OSError, psycopg.Error.
     """
     claim.require()
     connection.execute(
@@ -105,7 +105,7 @@ def drop(connection: Connection, claim: ArchiveClaim, manifest: Manifest) -> Non
 
 
 def described(name: str, size: int, digest: str, contents: Contents) -> DataFile:
-    """Return the manifest's entry of a file that was written."""
+    """Return the manifest's entry for a written file."""
     assert contents.first_batch is not None
     assert contents.committed_from is not None
     assert contents.committed_to is not None
@@ -126,7 +126,8 @@ def described(name: str, size: int, digest: str, contents: Contents) -> DataFile
 
 
 def prove(files: ArchiveFiles, file: DataFile, connection: Connection) -> None:
-    """Read a written file back. Raises ArchiveDamagedError unless it has every byte and every row that were written, OSError."""
+    """Read a written file back. Raises ArchiveDamagedError unless it has exactly the bytes and rows that were written, OSError,
+    psycopg.Error."""
     with files.open(file.name) as source, proven(source, file, connection) as found:
         contents = Contents()
         for table in row_groups(found):
@@ -142,7 +143,7 @@ def prove(files: ArchiveFiles, file: DataFile, connection: Connection) -> None:
 
 @contextmanager
 def proven(source: BinaryIO, file: DataFile, connection: Connection | None = None) -> Iterator[BinaryIO]:
-    """Compare an open file with its digest, and yield it at its beginning: a copy of it, if a file can be read only once.
+    """Compare an open file with its digest, and yield it at its beginning. A file that can be read only once is copied.
 
     Raises ArchiveDamagedError, OSError.
     """
@@ -169,7 +170,7 @@ def proven(source: BinaryIO, file: DataFile, connection: Connection | None = Non
 
 
 def write_manifest(files: ArchiveFiles, manifest: Manifest) -> None:
-    """Write a manifest, after its files, and read it back. Raises ArchiveDamagedError, OSError."""
+    """Write a manifest and read it back. Its files must be written before. Raises ArchiveDamagedError, OSError."""
     name, text = name_of(manifest), manifest.encode()
     with files.create(name) as sink:
         sink.write(text)
@@ -179,16 +180,16 @@ def write_manifest(files: ArchiveFiles, manifest: Manifest) -> None:
 
 
 def remove_left(connection: Connection, claim: ArchiveClaim, partition: str) -> None:
-    """Remove the files of a partition that `connection` holds. Raises UnavailableError where another run writes, OSError, psycopg.Error."""
+    """Remove the files of a partition that `connection` holds. Raises UnavailableError if another run writes, OSError, psycopg.Error."""
     found = [name for name in claim.files.names() if partition_of(name) == partition]
-    # The partition is held still, so nobody else had begun to archive it when the files were listed; and no file gets a name twice.
+    # The partition was held when the files were listed, so nobody else was archiving it; and file names never repeat.
     connection.execute(_ARCHIVE["alive"])
     claim.require()
     claim.files.remove(found)
 
 
 def _rows(connection: Connection, first: int, last: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows in order, in short statements, bounded in bytes before they are fetched; and the estimated size behind each."""
+    """Yield the rows in order, each with its estimated size as the last column. Short statements fetch them, with a limit of bytes each."""
     at, size = Cursor(first - 1), FetchSize()
     with connection.cursor(binary=True) as cursor:
         while True:
@@ -228,7 +229,7 @@ def _rows(connection: Connection, first: int, last: int) -> Iterator[tuple[Any, 
 
 
 def _groups(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[str, RowGroup]]:
-    """Yield the row groups, each with the day that its rows are of."""
+    """Yield the row groups, each with the day of its rows."""
     day, group = "", RowGroup()
     for row in rows:
         if row[2] is None:

@@ -13,9 +13,9 @@ class Assignment:
 
 
 def fair_shares(living: Collection[str], holders: Mapping[int, str | None]) -> dict[str, int]:
-    """Return how many lanes each process should hold: as many as every other, or one more.
+    """Return how many lanes each process should hold: the lanes divided evenly, and one of the remaining lanes for some processes.
 
-    Those that hold most already get the one more, so that the fewest lanes move; ties go by process id.
+    The processes that already hold the most lanes get the remaining ones, so that the fewest lanes move; ties go by process id.
     """
     if not living:
         return {}
@@ -31,19 +31,19 @@ def assign(
     holders: Mapping[int, str | None],
     rather_keep: Collection[int] = (),
 ) -> Assignment:
-    """Return what the process `me` is to claim and to give up.
+    """Return which lanes the process `me` should claim and give up.
 
-    `holders`: every lane -> the process that holds it, None where nobody does. A lane that something else holds (a
-    resume, say) counts towards the even spread and is left alone. A process that is not among the living, because
-    its heartbeat is late, does nothing: its lanes may be others' in a moment. `rather_keep`: lanes to
-    give up last: stopped ones, which no other process could deliver either.
+    `holders`: every lane -> the process that holds it, None for a free lane. A lane whose holder is not a living process (a resume,
+    say) counts towards the even spread and is left alone. A process that is not among the living, because its heartbeat is late, claims
+    and gives up nothing: others may be taking over its lanes. `rather_keep`: lanes to give up last: stopped lanes, which no other process
+    could deliver either.
     """
     if me not in living:
         return Assignment()
     sizes = fair_shares(living, holders)
     held = _held(living, holders)
     give_up = sorted(held[me], key=lambda lane: (lane not in rather_keep, lane))[sizes[me] :]
-    # Everyone deals the free lanes out in the same order, so that no two processes reach for the same one.
+    # Every process distributes the free lanes in the same order, so that no two claim the same lane.
     free = sorted(lane for lane, holder in holders.items() if holder is None)
     for process, size in sizes.items():
         wanted = max(0, size - len(held[process]))
@@ -56,9 +56,10 @@ def assign(
 def only_deliverable_by(
     me: str, living: Collection[str], holders: Mapping[int, str | None], ended: Collection[int]
 ) -> frozenset[int]:
-    """Return the lanes that only `me` could deliver: all that have work if no other process lives, else none.
+    """Return the lanes that only `me` could deliver: if no other process lives, all that have not ended, else none.
 
-    Where every one of them is stopped nothing continues, and `me` may end. With others alive it stands by: their lanes may become its own.
+    If all of them are stopped, nothing can be delivered, and `me` may end. While other processes live, `me` stands by: it may get their
+    lanes.
     """
     if set(living) != {me}:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Raises the limit of file descriptors to what the lanes need: a process that runs out of them fails without naming the cause."""
+"""Raises the limit of file descriptors to the number that the lanes need. A process at the limit fails without naming the cause."""
 
 import resource
 
@@ -8,20 +8,20 @@ from service.errors import SettingsError
 
 _log = structlog.get_logger()
 
-# Counted with librdkafka 2.16: a client has 5, and 3 for each broker that it is connected to. A lane has one client and one connection
-# to Postgres, and while it is being opened a second client: a consumer, or its former producer.
+# Counted with librdkafka 2.16: a client has 5 descriptors, and 3 for each broker that it is connected to. A lane has one client and one
+# connection to Postgres. While a lane is being opened it has a second client: a consumer, or the producer that it had before.
 _OF_CLIENT, _OF_BROKER = 5, 3
 # The connections of the console and of the metrics port (their bounds are in their servers), and 100 more.
 _OF_PROCESS = 400
 
 
 def needed_descriptors(lanes: int, brokers: int) -> int:
-    """Return how many descriptors a process with so many lanes needs."""
+    """Return how many descriptors a process needs that runs this many lanes."""
     return _OF_PROCESS + lanes * (2 + 2 * (_OF_CLIENT + _OF_BROKER * brokers))
 
 
 def ensure_descriptors(lanes: int, brokers: int) -> None:
-    """Increase this process' limit to what all the lanes need. Raises SettingsError where the system does not allow it."""
+    """Increase this process' limit to the number that all the lanes need. Raises SettingsError if the system does not allow it."""
     needed = needed_descriptors(lanes, brokers)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

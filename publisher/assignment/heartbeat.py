@@ -23,16 +23,16 @@ _WAKEUPS = queries("publisher", "wakeups")
 
 _log = structlog.get_logger()
 
-# The longest pause between two beats. A broken connection is noticed at the next one; until it is open again, other processes consider this
-# one dead.
+# The longest pause between two beats. The heartbeat notices a broken connection at its next beat; until it has reconnected, other processes
+# may consider this one dead.
 _MOST_S = 2.0
 
 
 class ProcessHeartbeat:
     """Beats every 2 s, or every `lease_s` / 3 if that is shorter, also while the lanes wait for Kafka or Postgres.
 
-    A suspended process (SIGSTOP) renews nothing, and the backend of a killed process is gone. A lane that is late at two consecutive beats
-    hangs; its lease ends if another process is alive (decision 27).
+    A suspended process (SIGSTOP) renews nothing. When a process is killed, its Postgres backend ends. A lane that is late at two
+    consecutive beats hangs; its lease then ends if another process is alive (decision 27).
     """
 
     def __init__(self, context: Context, health: ProcessHealth) -> None:
@@ -55,20 +55,20 @@ class ProcessHeartbeat:
         """The lanes that hang: their leases are not renewed."""
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.failed: Exception | None = None
-        """Why the heartbeat ended: the connection leads to another outbox, or the code has a bug."""
+        """Why the heartbeat ended: its connection led to another outbox, or the code has a bug."""
 
     def start(self) -> None:
-        """Start beating; the process is registered with the first beat."""
+        """Start beating. The first beat registers the process."""
         self._thread.start()
 
     def end(self, timeout_s: float) -> None:
-        """Give every lease back and record that the process has ended. Returns after `timeout_s` at the latest, without an answer too."""
+        """Give every lease back and record that the process has ended. Waits at most `timeout_s` for Postgres."""
         self._ended = True
         self._wanted.set()
         self._thread.join(timeout_s)
 
     def take_lanes(self, takes: bool) -> None:
-        """Set whether this process takes part in sharing the lanes. One that cannot deliver does not."""
+        """Set whether this process takes part in sharing the lanes; it does not while it cannot deliver."""
         if takes != self._takes_lanes:
             self._takes_lanes = takes
             self._wanted.set()
@@ -86,10 +86,10 @@ class ProcessHeartbeat:
                 with connect(
                     self._context.settings.postgres, "publisher process", autocommit=True
                 ) as connection:
-                    # Before anything is written: it must be the same outbox.
+                    # Before the first write: check that the connection leads to the same outbox.
                     check_unchanged(connection, self._context.outbox)
                     self._beat(connection, backoff, loop)
-            # InternalError: a standby that is not promoted yet takes no writes.
+            # InternalError: the server is a standby that is not promoted yet and refuses writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 if backoff.failures == 0:
                     _log.warning("heartbeat_lost", reason=str(error).strip())
@@ -102,7 +102,7 @@ class ProcessHeartbeat:
         announced: tuple[bool, frozenset[LaneId]] | None = None
         while not self._ended:
             late = frozenset((lane.epoch, lane.lane) for lane in self._health.lanes() if lane.is_late())
-            # One late beat is no proof: all lanes are late for a moment when a suspended process continues.
+            # A lane hangs only if it is late at two beats: when a suspended process continues, all its lanes are late for a moment.
             self._late, self.hung = late, late & self._late
             state = self._takes_lanes, self.hung
             connection.execute(
@@ -115,7 +115,7 @@ class ProcessHeartbeat:
                 },
             )
             if state != announced:
-                # So that the other processes give lanes to this one, or take over the lanes that it cannot deliver.
+                # So that the other processes at once give lanes to this one, or take over the lanes that it cannot deliver.
                 connection.execute(_WAKEUPS["wake_publishers"])
                 announced = state
             backoff.reset()

@@ -1,4 +1,4 @@
-"""Reads and changes the lane count: each epoch has one, from its first batch on, and a change opens a new epoch."""
+"""Reads and changes the lane count. Each epoch has a lane count, valid from the epoch's first batch on; a change opens a new epoch."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -29,7 +29,7 @@ class EpochState(StrEnum):
 
 
 class EpochRow(NamedTuple):
-    """One epoch. `to_batch` None: it is the newest. `ended`: lanes that have delivered all of it."""
+    """One epoch. `to_batch`: None for the newest epoch. `ended`: how many lanes have delivered all their rows of it."""
 
     epoch: int
     from_batch: int
@@ -41,7 +41,7 @@ class EpochRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Every epoch, and who runs the lanes of the current one. `holders`: lane -> process id, None where nobody."""
+    """Every epoch, and who runs the lanes of the current one. `holders`: lane -> process id, None for a free lane."""
 
     epochs: list[EpochRow]
     current: int | None
@@ -71,7 +71,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class LaneCountChange:
-    """A new epoch: `lanes` lanes from batch `from_batch` on, after `before` of them."""
+    """A new epoch with `lanes` lanes from batch `from_batch` on; the epoch before it has `before` lanes."""
 
     epoch: int
     from_batch: int
@@ -88,15 +88,15 @@ def read_lanes(connection: psycopg.Connection[Any]) -> Lanes:
     view = membership.read_view(connection)
     rows = connection.execute(_EPOCHS["all"]).fetchall()
     current = None if view.epoch is None else view.epoch.epoch
-    # A lane that nobody ever ran has no row yet.
+    # A lane that no process has run yet has no row.
     holders = {} if view.epoch is None else dict.fromkeys(range(view.epoch.lanes)) | view.holders
     return Lanes([EpochRow._make(row) for row in rows], current, view.living, holders)
 
 
 def change_lanes(connection: psycopg.Connection[Any], lanes: int) -> LaneCountChange | None:
-    """Open a new epoch with this many lanes; None where there are as many already.
+    """Open a new epoch with this many lanes; return None if the newest epoch has as many already.
 
-    Raises LanesNotChangedError, UnavailableError when the job holds the writer lock for longer than a command waits.
+    Raises LanesNotChangedError, and UnavailableError if the job holds the writer lock for longer than the lock timeout.
     """
     try:
         with connection.transaction():

@@ -1,4 +1,4 @@
-"""Takes, keeps and gives up lanes in this process, as the assignment of lanes says each time it is read."""
+"""Takes, keeps and gives up lanes in this process. Each call reads the assignment of the lanes and follows it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ class LaneShare:
         health: ProcessHealth,
         started: Started = lambda *_: None,
     ) -> None:
-        """`started` is called with each epoch that begins here; `health` receives each reading of the assignment."""
+        """`started` is called with each epoch that begins in this process; `health` is told of each reading of the assignment."""
         self._context = context
         self._workers = workers
         self._heartbeat = heartbeat
@@ -74,11 +74,11 @@ class LaneShare:
             assignment = Assignment((), tuple(mine) if self._withdrawal.reason else ())
         keep = mine - set(assignment.give_up)
         workers.leave(lane for lane in workers.lanes() if lane[0] != epoch.epoch or lane[1] not in keep)
-        # A running worker gives its lane back itself, at a transaction boundary. Lanes without one are given back here.
+        # A running worker gives its lane back itself, at a transaction boundary. Lanes without a worker are given back here.
         left = [lane for lane in assignment.give_up if (epoch.epoch, lane) not in workers.lanes()]
         if left:
             membership.release(connection, epoch, left, me)
-        # A worker that hangs still has its lane; another one beside it would only fence it.
+        # A worker that hangs still has its lane. A second worker on the same lane would only fence the first.
         claim = [lane for lane in assignment.claim if (epoch.epoch, lane) not in workers.lanes()]
         if claim:
             keep |= set(membership.claim(connection, epoch, claim, me, context.settings.publisher.lease_s))
@@ -94,9 +94,9 @@ class LaneShare:
         self._alone_with = frozenset()
 
     def check(self) -> None:
-        """Raise what ends the process: a bug, another outbox, every lane being stopped.
+        """Raise the error that ends the process: a bug, another outbox, or every lane being stopped.
 
-        While another process lives, this one does not end because of its lanes: restarted, it would only make lanes move back and forth.
+        Stopped lanes do not end this process while another one lives: a restart would only make lanes move back and forth.
         """
         if self._heartbeat.failed is not None:
             raise self._heartbeat.failed
@@ -108,9 +108,9 @@ class LaneShare:
     def _can_deliver(
         self, connection: psycopg.Connection[Any], epoch: Epoch, view: View, *, stands_by: bool
     ) -> bool:
-        """Return whether this process may take lanes; if it leaves them to others, tell the others and `/healthz`.
+        """Return whether this process may take lanes. If it may not, tell the other processes and `/healthz`.
 
-        One that stands by counts among the living only while Kafka answers it, so that the others can rely on it.
+        A process that stands by counts among the living only while Kafka answers it, so that the others can rely on it.
         """
         context, me = self._context, self._context.holder
         others = {process.process_id for process in view.living} - {me}
@@ -143,7 +143,7 @@ class LaneShare:
         return reason is None
 
     def _begin(self, connection: psycopg.Connection[Any], epoch: Epoch) -> None:
-        """Start the epoch: every lane of the epoch before has ended, in any process."""
+        """Start the epoch. Every lane of the previous epoch has ended, whichever process ran it."""
         self._check_descriptors(epoch)
         membership.add_lanes(connection, epoch)
         membership.release_other_epochs(connection, epoch, self._context.holder)
@@ -159,7 +159,7 @@ class LaneShare:
         except SettingsError as error:
             if self._epoch is None:
                 raise
-            # The lane count was raised while this process delivers: it continues with the lanes that it can run.
+            # The lane count was raised while this process delivers: it continues with the lanes that its descriptors suffice for.
             _log.error("too_few_descriptors", reason=str(error))
         except KafkaException as error:
             _log.debug("descriptors_not_checked", reason=str(error))

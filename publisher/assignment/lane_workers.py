@@ -1,4 +1,4 @@
-"""Starts a worker, a thread each, for every lane that this process holds, and stops those of the lanes that it gives up."""
+"""Starts a worker in its own thread for every lane that this process holds, and stops the workers of the lanes that it gives up."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ class LaneWorkers:
         self._threads: dict[LaneId, threading.Thread] = {}
 
     def lanes(self) -> set[LaneId]:
-        """Return the lanes with a worker, also those that it is about to leave."""
+        """Return the lanes with a worker, including the lanes that their workers are about to leave."""
         return set(self._workers)
 
     def start(self, epoch: Epoch, lanes: Iterable[int]) -> None:
@@ -69,26 +69,26 @@ class LaneWorkers:
                 self._wakeup.unsubscribe(look)
                 self._changed.set()
 
-        # A daemon, because a thread that waits for an unavailable Kafka must not delay the end of the process after its grace.
+        # A daemon: a thread that waits for an unavailable Kafka must not delay the end of the process beyond its grace period.
         thread = threading.Thread(target=run, name=f"lane-{epoch.epoch}-{lane}", daemon=True)
         self._workers[epoch.epoch, lane], self._threads[epoch.epoch, lane] = worker, thread
         self._health.worker_started(health)
         thread.start()
 
     def leave(self, lanes: Iterable[LaneId]) -> None:
-        """Have these lanes given up at their next transaction boundary."""
+        """Tell the workers to give these lanes up at their next transaction boundary."""
         for lane in lanes:
             if lane in self._workers:
                 self._workers[lane].leave()
 
     def raise_bug(self) -> None:
-        """Raise the unexpected exception of a worker, if there is one."""
+        """Raise the unexpected exception of the first worker that has one."""
         for worker in self._workers.values():
             if worker.bug is not None:
                 raise worker.bug
 
     def reap(self) -> bool:
-        """Forget workers that have ended; return whether any had come to its epoch's end. Raises as `raise_bug`."""
+        """Forget the workers that have ended; return whether any of them had delivered its lane's whole epoch. Raises as `raise_bug`."""
         self.raise_bug()
         done = False
         for lane, thread in list(self._threads.items()):
@@ -116,7 +116,7 @@ class LaneWorkers:
         }
 
     def end(self, grace_s: float) -> list[LaneId]:
-        """Have every lane given up; return the lanes that were not given up within `grace_s`."""
+        """Tell every worker to give its lane up; return the lanes that were not given up within `grace_s`."""
         self.leave(self._workers)
         deadline = time.monotonic() + grace_s
         for thread in self._threads.values():

@@ -19,7 +19,7 @@ _WAKEUPS = queries("publisher", "wakeups")
 
 
 class Process(NamedTuple):
-    """A living `publisher run`. `alive_until`: when it counts as dead unless it renews."""
+    """A living `publisher run`. `alive_until`: when it counts as dead unless it renews its row."""
 
     process_id: str
     host: str
@@ -30,8 +30,8 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Who holds which lane, at one moment. `holders`: each lane of the epoch that has work or a holder -> its holder, or None. `ended`:
-    those lanes that have delivered all their rows of the epoch."""
+    """Who holds which lane, at one moment. `holders`: each lane of the epoch that has work or a holder -> its holder, None for a free lane.
+    `ended`: the lanes among these that have delivered all their rows of the epoch."""
 
     living: list[Process]
     epoch: Epoch | None
@@ -45,9 +45,9 @@ def read_living(connection: psycopg.Connection[Any]) -> list[Process]:
 
 
 def read_view(connection: psycopg.Connection[Any], me: str | None = None) -> View:
-    """Read, in one snapshot, the oldest epoch that has not ended; None while the job has made none.
+    """Read, in one snapshot, the oldest epoch that has not ended, and its lanes; `epoch` is None until the job has made the first.
 
-    A lease of the process `me` counts until it runs out or another takes it, also while the heartbeat reconnects.
+    `me` keeps a lease until it expires or another process takes it, even if the heartbeat of `me` is late.
     """
     with snapshot(connection):
         living = read_living(connection)
@@ -61,14 +61,14 @@ def read_view(connection: psycopg.Connection[Any], me: str | None = None) -> Vie
 
 
 def add_lanes(connection: psycopg.Connection[Any], epoch: Epoch) -> None:
-    """Make the rows of an epoch's lanes, where they are missing."""
+    """Insert the missing rows of an epoch's lanes."""
     connection.execute(_LANES["add"], {"epoch": epoch.epoch, "lanes": epoch.lanes})
 
 
 def claim(
     connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str, lease_s: float
 ) -> list[int]:
-    """Claim those of these lanes that are free; return them."""
+    """Claim the free lanes among these; return the claimed lanes."""
     wanted = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder, "lease_s": lease_s}
     return [lane for (lane,) in connection.execute(_LEASES["claim_lanes"], wanted)]
 
@@ -80,7 +80,7 @@ def others_delivered_s_ago(connection: psycopg.Connection[Any], epoch: Epoch, me
 
 
 def release(connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[int], holder: str) -> None:
-    """Give back those of the lanes that this holder has."""
+    """Give back the lanes among these that this holder has."""
     given = {"epoch": epoch.epoch, "lanes": list(lanes), "holder": holder}
     connection.execute(_LEASES["release_lanes"], given)
     wake_publishers(connection)

@@ -1,8 +1,8 @@
 """Decides when a process leaves its lanes to others, because it cannot deliver them while others can (decision 27).
 
-A process that has lost Kafka fails in all its lanes, as every process does in an outage. Two signs distinguish the cases: others deliver
-meanwhile, or Kafka answers another process, which holds no lane, and not this one. Otherwise the lanes stay where they are: a move would
-only cost a takeover. All reasons for which a lane moves: assignment/__init__.py.
+When a process loses Kafka all its lanes fail, and in an outage all lanes of every process fail. Two signs distinguish the cases: other
+processes still deliver, or Kafka answers another process, which holds no lane, but not this one. Without such a sign the lanes stay where
+they are, because a move would only cost a takeover. All reasons why a lane moves: assignment/__init__.py.
 """
 
 import time
@@ -22,7 +22,7 @@ _ASK_EVERY_S = 2.0
 
 
 class KafkaProbe:
-    """Whether Kafka answers this process. Used by the main loop only."""
+    """Finds out whether Kafka answers this process. Used by the main loop only."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class KafkaProbe:
         self._failure: str | None = None
 
     def failure(self, ask: Callable[[], object]) -> str | None:
-        """Return why Kafka does not answer `ask`, None if it does; an error from a broker is an answer. Asks at most every 2 s."""
+        """Return why Kafka does not answer `ask`, None if it does. An error from a broker is an answer. Calls `ask` at most every 2 s."""
         if self._clock() >= self._ask_at:
             self._failure = None
             try:
@@ -43,10 +43,10 @@ class KafkaProbe:
 
 
 class Withdrawal:
-    """Used by the main loop only. `reason`: why the process leaves its lanes to others, None while it does not."""
+    """Used by the main loop only. `reason`: why the process leaves its lanes to others, None if it does not."""
 
     def __init__(self, patience_s: float, clock: Clock = time.monotonic) -> None:
-        """`patience_s`: for how long others must be able to deliver while nothing is delivered here."""
+        """`patience_s`: how long this process must deliver nothing, while others can, before it leaves its lanes to them."""
         self._patience_s = patience_s
         self._clock = clock
         self._away = Backoff(least_s=_LEAST_AWAY_S, most_s=_MOST_AWAY_S)
@@ -63,10 +63,10 @@ class Withdrawal:
         delivered_s_ago: Callable[[], float | None],
         only_others_reach_kafka: Callable[[], bool],
     ) -> None:
-        """Decide again. `lanes`: those that this process works on; `others`: whether another process lives.
+        """Decide again. `lanes`: the lanes that this process works on; `others`: whether another process lives.
 
-        `delivered_s_ago` returns when another process last delivered, None where none has; `only_others_reach_kafka`, whether Kafka answers
-        a process without lanes, but not this one. Both are asked only while every lane fails here.
+        `delivered_s_ago` returns how many seconds ago another process last delivered, None if none has. `only_others_reach_kafka` returns
+        whether Kafka answers a process without lanes, but not this one. Both are called only while every lane of this process fails.
         """
         now = self._clock()
         if self.reason is not None and (not others or now >= self._until):
@@ -81,7 +81,7 @@ class Withdrawal:
         if self._failing_since is None:
             self._failing_since = now
         ago = delivered_s_ago()
-        # Deliveries from before the failure do not count, nor those of a process that has failed since, too.
+        # A delivery from before the failure does not count: its process may have failed since, too.
         deliver = ago is not None and ago <= min(now - self._failing_since, self._patience_s)
         if not deliver and not only_others_reach_kafka():
             self._others_since = None
@@ -100,5 +100,6 @@ class Withdrawal:
 
 
 def _may_succeed_elsewhere(lane: LaneSnapshot) -> bool:
-    """Whether the lane fails by what may be this process's own: what stops a lane otherwise, a missing right too, every process meets."""
+    """Whether the cause of the lane's failure may be this process's own. Anything else that stops a lane, such as a missing right, would
+    stop it in every process."""
     return lane.state == LaneState.RETRYING or lane.login_refused

@@ -1,4 +1,4 @@
-"""Erases session keys from the archive, one partition at a time, and reports if this machine cannot reach the archive."""
+"""Erases session keys from the archive, one partition at a time, or reports that this machine cannot reach the archive."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -23,14 +23,14 @@ _ERASURE = queries("publisher.erasure", "erasure")
 
 @dataclass(slots=True)
 class ArchiveErasureResult:
-    """`erased`: {session key: rows}. `left`: why a key may still be there, and what to do."""
+    """`erased`: {session key: number of rows}. `left`: why a key may still be in the archive, and what to do."""
 
     erased: dict[str, int] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
 
 
 class ArchiveErasure:
-    """Erases from the archive of one outbox. `archive` None: this machine cannot open it; `unreachable` is the reason."""
+    """Erases from the archive of one outbox. `archive` is None if this machine cannot open the archive; `unreachable` is the reason."""
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class ArchiveErasure:
         self._unreachable = unreachable
 
     def count(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return how many archived rows each key has. Raises ArchiveDamagedError, UnavailableError, psycopg.Error."""
+        """Return {session key: archived rows}, without the keys that have none. Raises ArchiveDamagedError, UnavailableError,
+        psycopg.Error."""
         from publisher.archive.rewriting import count_keys
 
         found: dict[str, int] = {}
@@ -65,9 +66,9 @@ class ArchiveErasure:
         changing: Callable[[], AbstractContextManager[None]],
         record: Callable[..., None],
     ) -> ArchiveErasureResult:
-        """Erase what can be erased now. `changing` opens a transaction; `record` writes into the operator log.
+        """Erase the rows that may be erased now. `changing` opens a transaction; `record` writes into the operator log.
 
-        Raises SettingsError if the archive belongs to another database now, UnavailableError, psycopg.Error.
+        Raises SettingsError if the archive now belongs to another database, UnavailableError, psycopg.Error.
         """
         found = ArchiveErasureResult()
         if self._archive is None:
@@ -123,13 +124,13 @@ class ArchiveErasure:
         from publisher.archive.rewriting import remove_garbage
 
         with changing():
-            # Keeps retention away: the files that it writes are in no manifest in force yet, so they look like garbage.
+            # Keeps retention away: no manifest in force names the files that retention is writing, so they would look like garbage.
             self._connection.execute(_ERASURE["hold"])
             remove_garbage(self._connection, archive)
 
 
 def archive_of(connection: psycopg.Connection[Any], settings: RetentionSettings) -> ArchiveErasure | None:
-    """Return the archive to erase from; None where nothing was archived and none is set. Raises psycopg.Error."""
+    """Return the archive to erase from, None if nothing was archived and no archive is set. Raises psycopg.Error."""
     if not settings.archive and not read_catalogue(connection):
         return None
     try:

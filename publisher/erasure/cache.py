@@ -1,4 +1,4 @@
-"""Removes the job's cache of open sessions on this machine: the job may lose all of it at any time (docs/architecture.md, Files)."""
+"""Removes the job's cache of open sessions on this machine. The job may lose all of it at any time (docs/architecture.md, Files)."""
 
 import os
 from contextlib import suppress
@@ -9,9 +9,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def remove_cache(root: str, outbox_uuid: UUID) -> int:
-    """Remove the files of an outbox; return how many there were. A running job finds its open sessions again in Kafka. Raises OSError.
+    """Remove the cached files of an outbox; return how many there were. A running job reads its open sessions again from Kafka. Raises
+    OSError.
 
-    By descriptors: nobody can put a link to another folder where one of these was, and have that emptied.
+    Works with descriptors: even if somebody replaces one of these folders with a link, the link's target is not emptied.
     """
     removed = 0
     try:

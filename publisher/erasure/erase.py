@@ -1,16 +1,17 @@
-"""Erases session keys, round after round until nothing is left or the time is over. After a kill the next command continues.
+"""Erases session keys, round after round until nothing is left or the time is over. After a kill, the next run of the command continues.
 
 For each key and window of batches, in one transaction of Postgres:
 
-1. hold off whatever begins to need old rows: audits, resumes, replays;
+1. hold off every command that begins to need old rows: audits, resumes, replays;
 2. find the rows that are delivered and that no replay needs (`outbox.rows_of_key`);
 3. write their tombstones, in a transaction of Kafka;
-4. delete the rows, and let rows of `outbox.erased` stand for them.
+4. delete the rows, and insert rows of `outbox.erased` for them.
 
-Then it erases the key's letters, letters that were named by their position, and the key where it is stored beside rows. Sessions that were
-open when the command began may be the key's: a key is done after a round that began when all of them had closed, and left nothing.
+After that come the key's letters, the letters named by their position, and the copies of the key outside of rows. A session that was open
+when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and that left
+nothing.
 
-The archive comes last (publisher/archive): rows go from Postgres into it and never back.
+The archive comes last (publisher/archive): rows move from Postgres into the archive and never back.
 """
 
 import time
@@ -41,12 +42,12 @@ _SHOWN = 20
 _POSITIONS_AT_ONCE = 100
 _LETTERS_AT_ONCE = 100
 _ROWS_AT_ONCE = 10_000
-"""The most rows of a key that are erased while the writer lock is held. Before each such step all deliveries are read."""
+"""The most rows of a key that one transaction erases while it holds the writer lock. Each such step first reads all deliveries."""
 
 
 @dataclass(slots=True)
 class ErasedKey:
-    """The result for one session key. `left`: what is still there, and what to do."""
+    """The result for one session key. `left`: what could not be erased, and what to do."""
 
     key_hash: str
     rows: int = 0
@@ -62,7 +63,7 @@ class ErasedKey:
 
 
 def check_key(session_key: str) -> None:
-    """Raise SettingsError for a text that is no session key."""
+    """Raise SettingsError if a text is no session key."""
     size = len(session_key.encode())
     if not size or size > MAX_KEY_BYTES or "\0" in session_key:
         raise SettingsError(
@@ -71,7 +72,7 @@ def check_key(session_key: str) -> None:
 
 
 class Erasure:
-    """Erases some session keys. `connection` is in autocommit mode, and nothing else uses it."""
+    """Erases session keys. `connection` must be in autocommit mode, and nothing else may use it."""
 
     def __init__(
         self,
@@ -81,9 +82,9 @@ class Erasure:
         writer: TombstoneWriter | None = None,
         archive: ArchiveErasure | None = None,
     ) -> None:
-        """`letters`: positions of dead letters without a key, which are erased too. `archive`: None where there is none.
+        """`letters`: positions of dead letters without a key, which are erased too. `archive`: None if there is none.
 
-        Raises FencedError where another erasure runs, UnavailableError where a stranger holds the lock.
+        Raises FencedError if another erasure runs, UnavailableError if an unknown session holds the lock.
         """
         if connection.execute(_ERASURE["alone"]).fetchone() != (True,):
             refuse_strangers(connection, "outbox.erasure")
@@ -224,10 +225,10 @@ class Erasure:
         found.left = "it is open: `spark-job dead-letters discard ID` first" if still_open else None
 
     def _erase_traces(self, key: str) -> list[str]:
-        """Erase the key where it is stored beside rows; return the positions that still need it.
+        """Erase the key where it is stored outside of rows; return the holders, such as savepoints, that still need it.
 
-        Positions may be many and large, and the job writes no batch while the writer lock is held. So existing positions are read
-        without it, and only those that are added meanwhile under it.
+        There may be many large positions, and the job writes no batch while the writer lock is held. So the existing positions are read
+        without the lock, and only those added in the meantime are read under it.
         """
         kept: set[str] = set()
         last = dict.fromkeys(("batch", "generation", "savepoint"), 0)
@@ -242,7 +243,7 @@ class Erasure:
         return sorted(kept.union(still))
 
     def _erase_some(self, query: LiteralString, parameters: dict[str, Any]) -> list[Any]:
-        """Run a statement whose first value is how much it changed; return its other values."""
+        """Run a statement that returns the number of its changes first; return its other values."""
         with self._changing():
             row = self._connection.execute(query, parameters).fetchone()
             changed, *others = row or (0, [], None)
@@ -251,7 +252,7 @@ class Erasure:
         return others
 
     def _record(self, **result: int) -> None:
-        """Write to the operator log, with the number of keys only: what is erased must not live on there."""
+        """Write to the operator log only how many keys were erased: the keys themselves must not survive there."""
         topics = [] if self._writer is None else sorted(self._writer.topics)
         operations.record(
             self._connection, "publisher erase", {"keys": len(self.keys), "tombstones": topics}, result

@@ -1,4 +1,4 @@
-"""Reads which dead letters without a session key are to be erased: a person names each by the position of its record in the input."""
+"""Parses the positions of dead letters without a session key. A person names each letter by the position of its record in the input."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,7 +11,7 @@ _WRITTEN = "TOPIC/PARTITION/OFFSET"
 
 @dataclass(slots=True)
 class ErasedLetter:
-    """The result for the dead letters at a position. `left`: what is still there, and what to do."""
+    """The result for the dead letters at a position. `left`: what could not be erased, and what to do."""
 
     place: str
     letters: int = 0

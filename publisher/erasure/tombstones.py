@@ -1,7 +1,7 @@
 """Writes records without a value for the keys of erased outputs, so that compaction removes their records from the topic.
 
-They are written before the rows are erased, in a Kafka transaction: a command that is killed in between writes them again, which changes
-nothing for a compacted topic. A tombstone has no `outbox-id`: consumers that know the output's would drop it as a duplicate.
+Tombstones are written before the rows are erased, in a Kafka transaction. If the command is killed in between, the next run writes them
+again, which does not change a compacted topic. A tombstone has no `outbox-id`: consumers would drop it as a duplicate of the output.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ _BATCH_BYTES = 1_000_000
 
 
 class Tombstone(NamedTuple):
-    """A record that ends a key in a partition of a topic. `partition` ANY_PARTITION: the key's own."""
+    """A record that deletes a key in a partition of a topic. `partition` ANY_PARTITION: Kafka's client derives it from the key."""
 
     topic: str
     key: bytes
@@ -38,7 +38,7 @@ def tombstones_of(
     keys: Sequence[bytes | None] | None,
     partitions: Sequence[int | None] | None,
 ) -> list[Tombstone]:
-    """Return those of a row of session_output, each once."""
+    """Return the tombstones of one row of session_output, without duplicates."""
     own = session_key.encode()
     found = [
         Tombstone(
@@ -52,10 +52,10 @@ def tombstones_of(
 
 
 class TombstoneWriter:
-    """Writes tombstones to some compacted topics."""
+    """Writes tombstones to the compacted topics that it was created for."""
 
     def __init__(self, settings: Settings, identity: OutboxIdentity, topics: Sequence[str]) -> None:
-        """Raise SettingsError for topics that take none, UnavailableError where Kafka does not answer."""
+        """Raise SettingsError for topics that take no tombstones, UnavailableError if Kafka does not answer."""
         self.topics = frozenset(topics)
         self._identity = identity
         self._settings = settings
@@ -72,7 +72,7 @@ class TombstoneWriter:
             raise _unavailable(self._settings.kafka, error) from error
 
     def write(self, tombstones: Iterable[Tombstone]) -> int:
-        """Write those for the topics, all or none; return how many. Raises UnavailableError."""
+        """Write the tombstones of the named topics, all or none; return how many. Raises UnavailableError."""
         wanted = [each for each in tombstones if each.topic in self.topics]
         if not wanted:
             return 0
@@ -117,7 +117,7 @@ class TombstoneWriter:
         return self._producer
 
     def _end(self) -> None:
-        """End the transaction that failed, if one was begun."""
+        """End the transaction that failed, if a producer was open."""
         producer, self._producer = self._producer, None
         if producer is not None:
             discard_producer(producer)

@@ -1,7 +1,7 @@
-"""Makes librdkafka clients, all configured alike: our defaults, then [kafka.options], then the options that exactly-once requires.
+"""Makes librdkafka clients, all configured alike: our defaults, overridden by [kafka.options], then the options that exactly-once requires.
 
-Each client reads [kafka] secret_options_file and the certificates when it is made. A client whose login is refused is made again: a lane's
-producer with the lane's next attempt (publisher/lane/worker.py), an administrative client by service/kafka/renewable_client.py. So a
+Each client reads [kafka] secret_options_file and the certificates when it is made. If a client's login is refused, a new client is made: a
+lane's producer at the lane's next attempt (publisher/lane/worker.py), an administrative client by service/kafka/renewable_client.py. So a
 password that changes in the file needs no restart.
 """
 
@@ -20,30 +20,30 @@ from service.kafka.rights import needing
 from service.logins.kafka import LoginFailedError, logged_in
 from service.settings import KafkaSettings
 
-# The broker's and the topic's limits decide what is too large, not the client's default of 1 MB.
+# Records are limited by the brokers and topics, not by the client's default of 1 MB.
 _MAX_MESSAGE_BYTES = 1_000_000_000
 _BATCH_BYTES = 1_000_000
 # librdkafka's default of queue.buffering.max.kbytes.
 _QUEUE_KBYTES = 1_048_576
 _ABORT_WITHIN_S = 1.0
-# librdkafka wants a group, though none is joined and no offset is committed.
+# librdkafka requires a group id, although this consumer joins no group and commits no offset.
 _PROGRESS_GROUP = "outbox-publisher-progress"
 
-# librdkafka's lines are dropped here: the lane logs each change of state once.
+# librdkafka's log lines are dropped: the lane logs each change of state once.
 _silent = logging.getLogger("publisher.librdkafka")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 
 def client_max_bytes(settings: KafkaSettings) -> int:
-    """Return the largest record that a producer takes: one that its queue cannot hold would wait for room for ever."""
+    """Return the largest record that a producer accepts. A record larger than its queue would wait for room for ever."""
     options = settings.client()
     queue_bytes = int(options.get("queue.buffering.max.kbytes", _QUEUE_KBYTES)) * 1024
     return min(int(options.get("message.max.bytes", _MAX_MESSAGE_BYTES)), queue_bytes)
 
 
 def batch_bytes(settings: KafkaSettings) -> int:
-    """Return the producer's `batch.size`: the one from [kafka.options], else ours."""
+    """Return the producer's `batch.size`: from [kafka.options], else our default."""
     return int(settings.client().get("batch.size", _BATCH_BYTES))
 
 
@@ -61,17 +61,17 @@ def lane_producer(
     logger: logging.Logger | None = None,
     on_error: Callable[[KafkaError], None] | None = None,
 ) -> Producer:
-    """Return a lane's transactional producer; `init_transactions` is the caller's.
+    """Return a lane's transactional producer. The caller must call `init_transactions`.
 
-    `batch_bytes` bounds a record batch (None: only the default does), because librdkafka does not split a batch that
-    a topic refuses. A single larger record still goes out, in a batch of its own. `logger` gets librdkafka's log,
-    `on_error` its errors of connections.
+    `batch_bytes` limits a record batch (None: only the default does), because librdkafka does not split a batch that
+    a topic refuses. A larger single record is still sent, in a batch of its own. `logger` receives librdkafka's log,
+    `on_error` its connection errors.
     """
     defaults: dict[str, Any] = {
-        # As Java clients do it, so that a key's partition does not depend on who writes.
+        # The default of Java clients, so that a key's partition does not depend on the client that writes.
         "partitioner": "murmur2_random",
-        # A transaction's end sends what is left at once. Until then only full batches go: with some milliseconds librdkafka's thread
-        # wakes up again and again while rows are produced, and looks whether it is time.
+        # A commit sends the remaining records at once. Until then only full batches are sent: with a short linger, librdkafka's thread
+        # would wake up again and again while rows are produced.
         "linger.ms": 100,
         "queue.buffering.max.messages": 1_000_000,
         "message.max.bytes": _MAX_MESSAGE_BYTES,
@@ -83,7 +83,7 @@ def lane_producer(
         "acks": "all",
         "transaction.timeout.ms": transaction_timeout_ms,
         "allow.auto.create.topics": False,
-        # coordinator_link.py reads there that the connection to the coordinator was closed, and a request that times out closes it.
+        # coordinator_link.py reads in this log that the connection to the coordinator was closed. A request that times out closes it.
         "log_level": 6,
         "log.connection.close": True,
         "socket.max.fails": 1,
@@ -97,34 +97,34 @@ def lane_producer(
 
 
 def discard_producer(producer: Producer) -> None:
-    """Let a lane's producer go, whatever it was doing. Its transaction ends with the next fencing, if not here.
+    """Discard a lane's producer in any state. If its transaction does not end here, the next fencing ends it.
 
-    librdkafka 2.16 ends the process in two ways where a producer is destroyed too early:
+    If a producer is destroyed too early, librdkafka 2.16 ends the process in two cases:
 
-    - It is just registering the first partition of the transaction: the coordinator's thread fails the request at once, before the
-      thread that sent it has counted it (an assertion, rdkafka_txnmgr.c: txn_req_cnt). The abort keeps it from registering further ones.
-    - It was fenced with records in flight: each answer frees the text of the last fatal error, which the end of the producer has freed
-      (rd_kafka_txns_term, rd_kafka_txn_set_fatal_error). Once the purge has finished, no answer is handled any more.
+    - The producer is registering the first partition of the transaction. The coordinator's thread fails the request before the thread that
+      sent the request has counted it (an assertion, rdkafka_txnmgr.c: txn_req_cnt). The abort keeps the producer from registering more.
+    - The producer was fenced with records in flight. Each answer frees the text of the last fatal error, which the end of the producer has
+      already freed (rd_kafka_txns_term, rd_kafka_txn_set_fatal_error). After a complete purge no answer is handled any more.
     """
-    # It fails where no transaction is open, where the transaction can only be fenced, and where Kafka does not answer; in none of these
+    # The abort fails if no transaction is open, if the transaction can only be fenced, and if Kafka does not answer. In none of these
     # cases does librdkafka register a first partition later.
     with suppress(KafkaException):
         producer.abort_transaction(_ABORT_WITHIN_S)
-    # Only one of the two waits until it has finished: confluent-kafka 2.16 takes `blocking` for its opposite, and may be corrected one day.
+    # Only one of the two calls waits for the purge: confluent-kafka 2.16 inverts `blocking`, and a later version may correct that.
     for blocking in (True, False):
         producer.purge(blocking=blocking)
 
 
 def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
-    """Raise SettingsError for [kafka.options] that librdkafka refuses or exactness forbids; nothing is sent to Kafka.
+    """Raise SettingsError for [kafka.options] that librdkafka refuses or that exactly-once forbids. Sends nothing to Kafka.
 
-    Raises LoginFailedError where a login gives no token, without which no client is made.
+    Raises LoginFailedError if a login returns no token, because no client can be made without it.
     """
     try:
         _refuse_unsafe(settings, transaction_timeout_ms)
         client_max_bytes(settings)
         admin_client(settings)
-        # Of each kind, because each knows options that the others refuse or ignore.
+        # A client of each kind, because each kind knows options that the others refuse or ignore.
         lane_producer(settings, "check", transaction_timeout_ms, None)
         progress_consumer(settings).close()
     except LoginFailedError:
@@ -137,7 +137,7 @@ def check_options(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
 
 
 def _refuse_unsafe(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
-    """Raise SettingsError for an option that the publisher sets itself, unless it is set to the same."""
+    """Raise SettingsError for an option that the publisher sets itself, unless the value is the publisher's own."""
     for name, value in settings.client().items():
         if name == "transaction.timeout.ms":
             wanted, reason = {str(transaction_timeout_ms)}, "it is [publisher] transaction_timeout_ms"
@@ -170,7 +170,7 @@ _FIXED: dict[str, tuple[set[str], str]] = {
         "a lane's position is looked for from the start",
     ),
 }
-"""Options that are not the user's to choose -> the values that change nothing, and why."""
+"""{option that the user may not choose: (values that are accepted because they change nothing, the reason)}."""
 
 
 def progress_consumer(settings: KafkaSettings) -> Consumer:
@@ -181,7 +181,8 @@ def progress_consumer(settings: KafkaSettings) -> Consumer:
 def committed_reader(
     settings: KafkaSettings, give_up: Callable[[], bool] = lambda: False, timeout_s: float | None = None
 ) -> RangeReader:
-    """Return a reader of committed records; close it. `timeout_s`: from one record to the next, by default that of a request."""
+    """Return a reader of committed records, which the caller must close. `timeout_s`: the longest wait for the next record, by default that
+    of a request."""
     return RangeReader(
         lambda: progress_consumer(settings),
         settings.request_timeout_s if timeout_s is None else timeout_s,
@@ -191,7 +192,7 @@ def committed_reader(
 
 @contextmanager
 def reading(settings: KafkaSettings, *topics: str) -> Iterator[None]:
-    """Name the right that is missing, where Kafka refuses what a `committed_reader` reads. Raises KafkaException."""
+    """Name the missing right if Kafka refuses a read of `committed_reader` in the block. Raises KafkaException."""
     with needing("Read", "topic", *topics), needing("Describe", "consumer group", _group(settings)):
         yield
 
@@ -201,7 +202,7 @@ def _group(settings: KafkaSettings) -> str:
 
 
 class Cluster(NamedTuple):
-    """Who answers at `bootstrap_servers`. `brokers`: how many there are now."""
+    """The cluster that answers at `bootstrap_servers`. `brokers`: its present number of brokers."""
 
     cluster_id: str
     brokers: int
@@ -212,8 +213,8 @@ def cluster(
 ) -> Cluster:
     """Return the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` returns true.
 
-    By the metadata of one topic, which need not exist, not of all (None) that the cluster has. Not by `describe_cluster`: that one ends
-    the process where no broker is registered for a moment (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).
+    Requests the metadata of `topic`, which need not exist; None requests all topics. `describe_cluster` is not used, because it ends the
+    process while no broker is registered (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).
     """
     deadline = time.monotonic() + timeout_s
     while True:

@@ -1,4 +1,4 @@
-"""Tells which topics are compacted: there Kafka keeps only the newest record of each key, so a missing record may be superseded."""
+"""Tells which topics are compacted. Kafka keeps only the newest record of each key there, so a missing record may be superseded."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from service.kafka.topics import topic_configs
 
 
 def compacted_topics(admin: KafkaAdmin, names: Iterable[str], timeout_s: float) -> set[str]:
-    """Return those of the topics, which must exist, whose `cleanup.policy` names compact. Raises KafkaException."""
+    """Return the topics whose `cleanup.policy` includes compact. All topics must exist. Raises KafkaException."""
     configs = topic_configs(admin, names, timeout_s)
     return {
         name

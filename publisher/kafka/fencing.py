@@ -1,4 +1,4 @@
-"""Takes a transactional id over in Kafka: fences its former holder, whose open transaction ends with that."""
+"""Takes a transactional id over in Kafka. This fences its former holder and ends the holder's open transaction."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ def fencing_producer(
     logger: logging.Logger | None = None,
     complaints: Complaints | None = None,
 ) -> Producer:
-    """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` gets the errors of connections.
+    """Return an initialised producer. `batch_bytes`, `logger`: see `clients.lane_producer`; `complaints` receives the connection errors.
 
     Raises StoppedError if the cluster refuses the producer; KafkaException, _TIMED_OUT also when `give_up` returns true.
     """
@@ -45,7 +45,7 @@ def fencing_producer(
                 _begin(producer, complaints)
             return producer
         except KafkaException as error:
-            # If Kafka answered, the code is that of its last answer (CONCURRENT_TRANSACTIONS: the old transaction is still ending).
+            # If Kafka has answered, the code is the one of its last answer (CONCURRENT_TRANSACTIONS: the old transaction is still ending).
             passing = error.args[0].retriable()
             if passing and not give_up() and time.monotonic() < deadline:
                 continue
@@ -62,11 +62,11 @@ def fencing_producer(
 def end_transaction(
     kafka: KafkaSettings, topics: Topics, transactional_id: str, transaction_timeout_ms: int
 ) -> bool:
-    """End the open transaction of this id, for a caller that does not fence again: an open one holds up the readers of its topics until its
-    timeout.
+    """End the open transaction of this id, for a caller that does not fence again. An open transaction would hold up the readers of its
+    topics until its timeout.
 
-    A new producer epoch ends it, not an abort: in the old epoch a record still on its way could begin a transaction again. Best effort;
-    return whether it has ended.
+    A new producer epoch ends the transaction. An abort would not be enough: in the old epoch, a delayed record could begin a transaction
+    again. Best effort; returns whether the transaction has ended.
     """
     deadline = time.monotonic() + _END_WITHIN_S
     try:
@@ -81,11 +81,11 @@ def end_transaction(
 
 def _begin(producer: Producer, complaints: Complaints) -> None:
     try:
-        # In slices, so that a stop does not wait for an unavailable Kafka. After a timeout the next call continues the request.
+        # In slices, so that a stop does not wait for an unavailable Kafka. After a timeout the next call continues the same request.
         producer.init_transactions(_SLICE_S)
     except KafkaException as error:
         if error.args[0].retriable():
-            # Calls the error callback, which fills `complaints`; raises if librdkafka has failed for good meanwhile.
+            # Calls the error callback, which fills `complaints`; raises if librdkafka has failed fatally meanwhile.
             producer.poll(0)
             if (refusal := complaints.login_refused()) is not None:
                 raise KafkaException(refusal) from error
@@ -93,7 +93,7 @@ def _begin(producer: Producer, complaints: Complaints) -> None:
 
 
 def _unanswered(error: KafkaException, transactional_id: str) -> KafkaException:
-    """Return the error in words of ours where librdkafka has none: brokers answer, and nobody says why no transaction begins."""
+    """Return the error with an explanation if librdkafka gives none: brokers answer, but not why no transaction begins."""
     told = error.args[0]
     if told.code() != KafkaError._TIMED_OUT:
         return error

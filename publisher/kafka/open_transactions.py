@@ -1,15 +1,15 @@
 """Waits until no transaction from before a lane's fencing is open on the partitions that the lane writes to.
 
-`init_transactions` ends the transaction that the lane's last producer left open, by the coordinator's answer. Each partition learns of the
-end by a marker, which brokers 4.3.0 to 4.4.0 may never write (KAFKA-20734, docs/kafka.md). The records of an aborted transaction then stay
-open under the lane's producer id, and the lane's next commit on that partition commits them, too: consumers see them twice.
+`init_transactions` returns when the coordinator has ended the transaction that the lane's last producer left open. Each partition learns of
+the end from a marker, which brokers 4.3.0 to 4.4.0 may never write (KAFKA-20734, docs/kafka.md). The records of an aborted transaction then
+stay open under the lane's producer id, and the lane's next commit on that partition commits them, too: consumers see them twice.
 
-So before a tenure's first record to a topic, every transaction that is open on it must have ended, the lane's own or not: only the broker
-could tell, and nothing that the lane writes behind an open one would be visible anyway.
+So before a tenure's first record to a topic, every transaction that is open there must have ended, whether it is the lane's own or not.
+Only the broker can tell whose it is, and records that the lane writes after an open transaction would not be visible anyway.
 
-Every offset of the tenure must be beyond the ends that are read then. One that is not shows that the topic was deleted and made again,
-before a description of the topic does, which may be a minute old. An end below what this process has written is refused (written_ends.py),
-so that an old leader's answer hides no open transaction.
+The ends of the partitions are read at that moment, and every offset of the tenure must be beyond them. An offset that is not shows that the
+topic was deleted and created again, even if the topic's description, which may be a minute old, does not show it yet. An end below the
+offsets that this process has written is refused (written_ends.py), so that an old leader's answer hides no open transaction.
 """
 
 import time
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from publisher.kafka.topics import OutputTopic, Topics
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
-# Other lanes' transactions last for milliseconds. Longer ones are shown to the operator while the lane waits.
+# Transactions of other lanes take milliseconds. The operator is told of longer ones while the lane waits.
 _WAIT_S = 5.0
 _POLL_S = 0.05
 
@@ -31,26 +31,27 @@ _REMEDY = (
 
 
 class OpenTransactions:
-    """One lane's, or one replay's. Not thread-safe."""
+    """The waiting of one lane or one replay. Not thread-safe."""
 
     def __init__(self, topics: Topics, give_up: Callable[[], bool], wait_s: float = _WAIT_S) -> None:
         self._topics = topics
         self._give_up = give_up
         self._wait_s = wait_s
         self._awaited: dict[str, dict[int, int]] = {}
-        """Topic -> partition -> its end when the topic was met: what is open below it must have ended."""
+        """{topic: {partition: end when this tenure first met the topic}}. Transactions open below that end must have ended."""
         self._written: set[str] = set()
         self._last: dict[str, dict[int, int]] = {}
 
     def begin(self) -> None:
-        """Start over after another fencing: earlier transactions may still be open. If the lane only waited, it waits for the same ones."""
+        """Start over after another fencing: earlier transactions may still be open. Topics for which the lane has only waited keep their
+        ends."""
         for name in self._written:
             del self._awaited[name]
         self._written.clear()
         self._last.clear()
 
     def unmet(self, names: Iterable[str]) -> list[str]:
-        """Return those of the topics that this tenure has not met: what is known of them must be newer than their ends."""
+        """Return the topics that this tenure has not met yet. Their descriptions must be newer than their ends."""
         return [name for name in names if name not in self._awaited]
 
     def meet(self, topics: Mapping[str, OutputTopic]) -> None:
@@ -59,7 +60,8 @@ class OpenTransactions:
             self._awaited[name] = self._topics.ends(name, range(topic.partitions))
 
     def begun_anew(self, offsets: Mapping[str, Mapping[str, Sequence[int]]]) -> set[str]:
-        """Return the topics of a committed transaction with offsets not above all earlier ones. `offsets`: as OffsetTally.as_json says."""
+        """Return the topics in which a committed transaction wrote an offset not above all earlier ones. `offsets`: as from
+        OffsetTally.as_json."""
         found = set()
         for topic, partitions in offsets.items():
             ends, last = self._awaited.get(topic, {}), self._last.setdefault(topic, {})
@@ -71,9 +73,9 @@ class OpenTransactions:
         return found
 
     def wait(self, topics: Mapping[str, OutputTopic]) -> None:
-        """Return once every transaction has ended that was open on these topics when the lane first met them.
+        """Wait until every transaction has ended that was open on these topics when the tenure first met them.
 
-        Raises StoppedError, to be retried, when that takes long; KafkaException.
+        Raises StoppedError, to be retried, if that takes too long; KafkaException.
         """
         for name, topic in topics.items():
             if name in self._written:
@@ -96,7 +98,7 @@ class OpenTransactions:
 
 
 def explanation(topic: str, still_open: Mapping[int, int]) -> str:
-    """Say what is open and how it ends. `still_open`: partition -> offset of the first open transaction."""
+    """Return which transactions are open and how they end. `still_open`: {partition: offset of its first open transaction}."""
     where = ", ".join(
         f"{topic}[{partition}] from offset {offset} on" for partition, offset in still_open.items()
     )

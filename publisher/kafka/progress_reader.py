@@ -1,4 +1,4 @@
-"""Reads progress records back from Kafka, the newest first."""
+"""Reads progress records from Kafka, newest first."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,16 +19,16 @@ from service.settings import KafkaSettings
 
 _FIRST_WINDOW = 256
 _WINDOW_GROWTH = 16
-# Records per window at most, so that a long history need not fit in memory.
+# The most records per window, so that a long history need not fit in memory.
 _LARGEST_WINDOW = 65_536
-# Ours have less than a kilobyte; another writer's may have megabytes.
+# A publisher's records have less than a kilobyte; another writer's may have megabytes.
 _LARGEST_WINDOW_BYTES = 64 << 20
 MOST_LATER = 1_000
-"""Lane epochs that a ledger does not have: a restored one lacks a few."""
+"""The most lane epochs in Kafka that a ledger may lack. A restored ledger lacks a few."""
 
 
 class StoredProgress(NamedTuple):
-    """A record of the progress topic. `value` None: a tombstone, the key was deleted."""
+    """A record of the progress topic. `value`: None for a tombstone, which deletes the key."""
 
     key: bytes
     value: bytes | None
@@ -53,7 +53,7 @@ def progress_records(
     *,
     without_waiting: bool = False,
 ) -> Iterator[Iterator[StoredProgress]]:
-    """Yield the committed records of a partition, newest first. `without_waiting`: only those that no open transaction hides now.
+    """Yield the committed records of a partition, newest first. `without_waiting`: only those before the first open transaction.
 
     Raises as `partition_records`.
     """
@@ -70,10 +70,10 @@ def partition_records(
     *,
     without_waiting: bool = False,
 ) -> Iterator[Callable[[int], Iterator[StoredProgress]]]:
-    """Yield a function that returns the records of a partition, as `progress_records` does, with one consumer for partitions one after the
-    other.
+    """Yield a function that returns the records of a partition, as `progress_records` does. It uses one consumer for all partitions, one
+    partition after another.
 
-    Raises StoppedError behind a transaction that stays open, and for a record at which the body raises ValueError; KafkaException.
+    Raises StoppedError if a transaction stays open, and if the block raises ValueError for a record; KafkaException.
     """
     partition = 0
 
@@ -99,23 +99,23 @@ def partition_records(
 
 
 def _belongs(key: bytes, partition: int) -> bool:
-    """Whether a publisher writes records of this key to this partition. Tombstones, too, go to a lane's own partition only."""
+    """Whether publishers write records of this key to this partition. Tombstones, too, are written only to the lane's own partition."""
     lane_id = lane_of_key(key)
     return lane_id is None or lane_id[1] == partition
 
 
 class Newest(NamedTuple):
-    """The newest records of a lane's partition. `later`: records of later epochs, newest of each lane."""
+    """The newest records of a lane's partition. `record`: the lane's own; `later`: the newest record of each lane of later epochs."""
 
     record: Progress | None
     later: dict[LaneId, Progress]
 
 
 def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newest:
-    """Return the newest record of a lane, and those of later epochs behind it.
+    """Return a lane's newest record, and the newer records of later epochs.
 
-    Records of later epochs that precede the lane's own newest record were handled before that one was written.
-    Raises ValueError for a record that cannot be read, and for over MOST_LATER epochs.
+    Records of later epochs that are older than the lane's own newest record were handled before that record was written.
+    Raises ValueError for a record that cannot be read, and for more than MOST_LATER lanes of this and later epochs.
     """
     seen: set[LaneId] = set()
     later: dict[LaneId, Progress] = {}
@@ -135,10 +135,10 @@ def newest_of(records: Iterator[StoredProgress], epoch: int, lane: int) -> Newes
 def later_than(
     records: Iterator[StoredProgress], epoch: int, least: int = _FIRST_WINDOW
 ) -> dict[LaneId, Progress]:
-    """Return the newest records of lanes of later epochs in a partition that no lane of `epoch` has, without reading all of it.
+    """Return the newest records of lanes of later epochs, without reading the whole partition. For a partition that no lane of `epoch` has.
 
-    Reading ends at a record of `epoch` or an earlier one, after at least `least` records: its writer had handled all earlier records of
-    later epochs. Raises ValueError for a record that cannot be read, and for over MOST_LATER epochs.
+    Reading ends at a record of `epoch` or an earlier epoch, after at least `least` records: the writer of that record had handled all older
+    records of later epochs. Raises ValueError for a record that cannot be read, and for more than MOST_LATER lanes of later epochs.
     """
     later: dict[LaneId, Progress | None] = {}
     for count, record in enumerate(records, 1):
@@ -161,9 +161,9 @@ def records_backwards(
 ) -> Iterator[StoredProgress]:
     """Yield the committed records of a partition, newest first.
 
-    `high_watermark`: as a read_uncommitted reader sees it after `init_transactions` has ended the lane's open transaction. Reads in
-    growing windows, because a compacted partition may still hold many old records.
-    Raises KafkaException, its kind OpenTransactionError where a transaction hides the end of a window.
+    `high_watermark`: the end for a read_uncommitted reader, read after `init_transactions` has ended the lane's open transaction. The
+    windows grow, because a compacted partition may still hold many old records.
+    Raises KafkaException; it is an OpenTransactionError if a transaction hides the end of a window.
     """
     size = _FIRST_WINDOW
     end = high_watermark
@@ -184,7 +184,7 @@ def records_backwards(
 
 
 class _Window:
-    """The newest records of a window that fit in memory. `start`: the offset from which on they are all here."""
+    """The newest records of a window, as many as fit in memory. `start`: the records from this offset on are complete."""
 
     def __init__(self, start: int) -> None:
         self.start = start

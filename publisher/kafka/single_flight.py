@@ -1,4 +1,4 @@
-"""Sends a request once for all threads that need it at the same time: the others wait for the answer, or share the failure."""
+"""Sends one request for all threads that ask the same at the same time. The other threads wait for its answer, and share its failure."""
 
 import threading
 import time
@@ -18,18 +18,18 @@ class _Flight(NamedTuple):
 
 
 class SingleFlight:
-    """Thread-safe. Different questions do not wait for each other: no lock is held while one is asked."""
+    """Thread-safe. Different questions do not wait for each other, because no lock is held during a request."""
 
     def __init__(self, give_up: Callable[[], bool]) -> None:
-        """`give_up`: asked while waiting for another thread's answer, ends the wait."""
+        """`give_up`: called while a thread waits for another thread's answer; true ends the wait."""
         self._give_up = give_up
         self._lock = threading.Lock()
         self._flights: dict[Hashable, _Flight] = {}
 
     def ask(self, question: Hashable, ask: Callable[[], T], *, newer_than: float = 0.0) -> T:
-        """Return the result of `ask`, or of a call by another thread that began after `newer_than` (time.monotonic) and has not ended.
+        """Return the result of `ask`, or of a running call of another thread that began at `newer_than` (time.monotonic) or later.
 
-        Raises its exception; KafkaException, TIMED_OUT, when `give_up` returns true.
+        Raises the exception of that call; KafkaException, TIMED_OUT, if `give_up` returns true.
         """
         with self._lock:
             flight = self._flights.get(question)

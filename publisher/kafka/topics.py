@@ -1,7 +1,7 @@
 """Describes and creates the topics that a publisher writes: the compacted progress topic, and the output topics with their limits.
 
-A missing output topic is created, stops the lane, or, where a person has decided so, has its rows parked (lane/parking.py). A topic that
-was deleted and created again has another id: `check_topics`, in publisher/outbox/topic_ids.py, stops the lane then.
+If an output topic is missing, it is created, stops the lane, or, if a person has decided so, has its rows parked (lane/parking.py). A topic
+that was deleted and created again has another id; `check_topics`, in publisher/outbox/topic_ids.py, then stops the lane.
 """
 
 import threading
@@ -29,14 +29,14 @@ from service.kafka.topics import MISSING_S, existing_topics, known_topics, parti
 
 _log = structlog.get_logger()
 
-# Small segments, because a lane reads its progress back at every start and compaction leaves the active one alone.
+# Small segments: a lane reads its progress back at every start, and compaction does not touch the active segment.
 _PROGRESS_CONFIG = {
     "cleanup.policy": "compact",
     "segment.bytes": str(16 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
 
-# Errors of brokers that refuse the progress topic's settings until one side changes them.
+# Brokers return these errors if they refuse the progress topic's settings, until the settings or the brokers change.
 _REFUSES_SETTINGS = (
     KafkaError.INVALID_REPLICATION_FACTOR,
     KafkaError.INVALID_CONFIG,
@@ -44,19 +44,19 @@ _REFUSES_SETTINGS = (
     KafkaError.INVALID_REQUEST,
 )
 
-# A request about the cluster must name a topic, or it asks for all of them: too many on a large cluster. This one need not exist, and is
-# not created.
+# A metadata request without a topic returns all topics, too many on a large cluster. So this one is named. It need not exist, and is not
+# created.
 _ANY_TOPIC = "outbox-progress"
 _TRANSACTION_LOG = "__transaction_state"
 _LOOK_S = 2.0
-# Replicas of a new progress topic where [publisher] progress_replication is not set; as many as there are brokers, if fewer.
+# The replicas of a new progress topic if [publisher] progress_replication is not set, at most one per broker.
 _REPLICATION = 3
 
 
 class OutputTopic(NamedTuple):
     """A topic as Kafka describes it. `topic_id` changes when the topic is deleted and created again.
 
-    `is_compacted`: its `cleanup.policy` is compact alone, as that of a progress topic.
+    `is_compacted`: whether its `cleanup.policy` is compact alone, as required of a progress topic.
     """
 
     topic_id: str
@@ -66,7 +66,7 @@ class OutputTopic(NamedTuple):
 
 
 def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:
-    """Raise StoppedError for a topic with fewer replicas than min.insync.replicas: every produce to it would time out."""
+    """Raise StoppedError for a topic with fewer replicas than min.insync.replicas: every produce request to it would time out."""
     replicas = min(len(partition.replicas) for partition in topic.partitions)
     if replicas < least:
         raise StoppedError(
@@ -90,7 +90,7 @@ def _progress_refused(topic: NewTopic, error: KafkaException) -> StoppedError:
 
 
 class Topics:
-    """Kafka's descriptions of topics, read again when they are older than `max_age_s`. Shared by all lanes."""
+    """Kafka's descriptions of topics. A description older than `max_age_s` is read again. Shared by all lanes."""
 
     def __init__(
         self,
@@ -102,9 +102,9 @@ class Topics:
         max_age_s: float = 60.0,
         missing_s: float = MISSING_S,
     ) -> None:
-        """`create`: missing output topics are created. `give_up`: asked while waiting, ends the wait.
+        """`create`: whether to create missing output topics. `give_up`: called while waiting; true ends the wait.
 
-        `missing_s`: for how many seconds to ask again for a topic that the brokers do not know, where this client may not ask the
+        `missing_s`: for how many seconds to ask again for a topic that the brokers do not know, if this client may not ask the
         controller.
         """
         self._admin = admin
@@ -113,7 +113,7 @@ class Topics:
         self._give_up = give_up
         self._max_age_s = max_age_s
         self._missing_s = missing_s
-        # Held for a moment only, never while Kafka is asked: lanes would wait for a Kafka that is away one after the other.
+        # Held for a moment only, never during a request: otherwise the lanes would wait one after another for a Kafka that does not answer.
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, OutputTopic]] = {}
         self._forgotten: dict[str, float] = {}
@@ -121,10 +121,10 @@ class Topics:
         self._flights = SingleFlight(give_up)
         self._warned = False
         self.written = WrittenEnds()
-        """The offsets that this process' own transactions have written."""
+        """The offsets that the transactions of this process have written."""
 
     def cluster_id(self) -> str:
-        """Return the id of the cluster that answers now. Raises KafkaException when Kafka does not answer."""
+        """Return the id of the cluster that answers now. Raises KafkaException if Kafka does not answer."""
         return self._cluster().cluster_id
 
     def brokers(self) -> int:
@@ -135,7 +135,7 @@ class Topics:
         return cluster(self._admin, _ANY_TOPIC, self._timeout_s, self._give_up)
 
     def describe(self, names: Iterable[str], *, newer_than: float = 0.0) -> dict[str, OutputTopic]:
-        """Return a description, no older than `newer_than` (time.monotonic), of each named output topic; creates missing ones if `create`.
+        """Return a description of each named output topic, not older than `newer_than` (time.monotonic); create missing topics if `create`.
 
         Raises StoppedError, to be retried, for a topic that is missing or may not be described; KafkaException.
         """
@@ -154,7 +154,7 @@ class Topics:
         return found
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether a topic is missing. The answer that it is missing is kept for `max_age_s`. Raises KafkaException."""
+        """Return whether a topic is missing. Only the answer that it is missing is kept, for `max_age_s`. Raises KafkaException."""
         with self._lock:
             known = topic in self._missing and self._missing[topic] > time.monotonic() - self._max_age_s
         if known:
@@ -166,34 +166,35 @@ class Topics:
         return True
 
     def forget(self, names: Iterable[str]) -> None:
-        """Ask for these topics again when they are described the next time."""
+        """Have the next `describe` ask Kafka again for these topics."""
         now = time.monotonic()
         with self._lock:
             self._forgotten |= dict.fromkeys(names, now)
 
     def lack_transaction_log(self) -> bool:
-        """Return whether Kafka says that it has no transaction log, which the first transaction makes."""
+        """Return whether Kafka answers that it has no transaction log. The first transaction creates it."""
         try:
             return not known_topics(self._admin, [_TRANSACTION_LOG], _LOOK_S, self._give_up)
         except KafkaException:
             return False  # Kafka is unavailable, or this publisher may not ask
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the present ids of those of the topics that exist. Raises KafkaException."""
+        """Return the present ids of the topics that exist among these. Raises KafkaException."""
         found = self._existing(list(names))
         return {name: topic_id_text(topic.topic_id) for name, topic in found.items()}
 
     def partitions(self, topic: str) -> int:
-        """Return how many partitions a topic has, 0 where it does not exist. Raises KafkaException."""
+        """Return how many partitions a topic has, 0 if it does not exist. Raises KafkaException."""
         found = self._existing([topic])
         return len(found[topic].partitions) if found else 0
 
     def ensure_progress(
         self, topic: str, partitions: int, replication: int, *, create: bool, lost: str = remediation.LOST
     ) -> None:
-        """Make sure that the progress topic exists, is compacted and has so many partitions. `lost`: the remedy to name where it is gone.
+        """Make sure that the progress topic exists, is compacted and has at least `partitions` partitions. `lost`: the remedy for a lost
+        topic.
 
-        Raises StoppedError when it is not compacted, missing while `create` is false, or refused by Kafka; KafkaException.
+        Raises StoppedError if the topic is not compacted, missing while `create` is false, or refused by Kafka; KafkaException.
         """
         self._flights.ask(
             (topic, partitions, replication, create),
@@ -253,9 +254,9 @@ class Topics:
                 grown[topic].result()
 
     def ends(self, topic: str, partitions: Iterable[int], *, committed: bool = False) -> dict[int, int]:
-        """Return the ends of partitions as a read_uncommitted reader sees them; `committed`: up to the first open transaction.
+        """Return the ends of partitions as a read_uncommitted reader sees them; `committed`: as a read_committed reader does.
 
-        Raises KafkaException; also, unless `committed`, for an end below what this process has written.
+        Raises KafkaException. Unless `committed`, it is also raised for an end below the offsets that this process has written.
         """
         found = self._ends(topic, partitions, committed)
         if not committed:
@@ -293,7 +294,7 @@ class Topics:
         with self._lock:
             for name, topic in found.items():
                 self._missing.pop(name, None)
-                # Another lane may have asked later and be answered sooner.
+                # Another lane may have sent a later request and received the answer sooner.
                 if name not in self._known or self._known[name][0] < asked_at:
                     self._known[name] = asked_at, topic
         return found

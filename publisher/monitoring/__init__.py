@@ -1,4 +1,4 @@
-"""What a running publisher records about itself.
+"""What a running publisher records about itself, for operators.
 
 - health.py: the state of its lanes and threads, and the answer of `/healthz`.
 - readiness.py: judges that state for `/readyz`.

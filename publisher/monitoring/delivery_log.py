@@ -26,7 +26,7 @@ class DeliveryLog:
     def add(
         self, epoch: int, lane: int, seq: int, *, batch: int, sessions: int, events: int, parked: int
     ) -> None:
-        """Count the transaction of row (epoch, lane, seq) in outbox.delivery, unless it only moved the cursor."""
+        """Count the transaction in row (epoch, lane, seq) of outbox.delivery, unless it only moved the cursor."""
         if not sessions and not parked:
             return
         with self._lock:
@@ -39,7 +39,7 @@ class DeliveryLog:
             self._parked += parked
 
     def flush(self, *, at_once: bool = False) -> None:
-        """Write the line if a transaction was counted, and either the last line is old enough or `at_once` is set."""
+        """Write the line if a transaction was counted since the last one, and that line is old enough or `at_once` is set."""
         with self._lock:
             now = time.monotonic()
             if not self._transactions or (not at_once and now - self._flushed_at < self._every_s):
@@ -50,7 +50,7 @@ class DeliveryLog:
                 "sessions": self._sessions,
                 "events": self._events,
                 "lanes": len(self._seqs),
-                # As epoch/lane/seq, the key of outbox.delivery.
+                # epoch/lane/seq, the key of outbox.delivery.
                 "deliveries": [
                     f"{epoch}/{lane}/{first}" + (f"-{last}" if last != first else "")
                     for (epoch, lane), (first, last) in sorted(self._seqs.items())

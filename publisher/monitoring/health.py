@@ -1,4 +1,4 @@
-"""Keeps the state behind a publisher's `/healthz` and `/readyz`: its threads write it, the endpoint reads it.
+"""Keeps the state that `/healthz` and `/readyz` of a publisher report. The publisher's threads write it, the endpoint reads it.
 
 Nothing here waits or queries a server.
 """
@@ -16,21 +16,21 @@ from service.observability.loops import Loop, Loops
 from service.observability.verdict import HealthVerdict
 from service.settings import Settings
 
-# The longest backoff of worker.py, relay.py and wakeup.py: how long their loops wait between two steps.
+# The longest backoff of worker.py, relay.py and wakeup.py: the longest pause of their loops between two steps.
 _MOST_BACKOFF_S = 10.0
-# How many requests to Kafka and statements to Postgres it takes to open a lane, one after the other.
+# The number of requests to Kafka and of statements to Postgres, one after the other, that opening a lane takes.
 _REQUESTS, _STATEMENTS = 5, 3
 
 
 def longest_turn_s(settings: Settings) -> float:
-    """Return how long one turn of any loop of this process may take while servers are slow or away."""
+    """Return how long one turn of any loop of this process may take while servers are slow or do not answer."""
     kafka_s = _REQUESTS * settings.kafka.request_timeout_s + settings.publisher.transaction_timeout_ms / 1000
     wait_s = max(_MOST_BACKOFF_S, settings.publisher.poll_ms / 1000)
     return wait_s + kafka_s + _STATEMENTS * longest_wait_s(settings.postgres)
 
 
 def longest_attempt_s(settings: Settings) -> float:
-    """Return how long a lane that fails may take from one failure to the next one, while Kafka does not answer."""
+    """Return the longest time between two failures of a lane while Kafka does not answer."""
     return _MOST_BACKOFF_S + settings.kafka.request_timeout_s
 
 
@@ -44,7 +44,7 @@ class LaneState(StrEnum):
 
 
 class LaneHealth:
-    """The health of one lane. The lane's thread writes, others read."""
+    """The health of one lane. The lane's thread writes it, other threads read it."""
 
     def __init__(self, epoch: int, lane: int) -> None:
         self.epoch = epoch
@@ -52,37 +52,37 @@ class LaneHealth:
         self.producer: Producer | None = None
         """The producer of this tenure, None while the lane is not open."""
         self.transaction_rows: int | None = None
-        """Rows that the next transaction may carry, None before a first one."""
+        """The most rows that the next transaction may carry, None before the first transaction."""
         self.loop: Loop | None = None
-        """The loop of its worker, None before it works."""
+        """The loop of the lane's worker, None before the worker runs."""
         self.login_refused = False
-        """Whether Kafka refused this process's login at the newest failure: others' may be right."""
+        """Whether Kafka refused this process's login at the newest failure. The logins of other processes may be right."""
         self._state, self._reason = LaneState.OPENING, ""
         self._seq: int | None = None
         self._progress_at = time.monotonic()
 
     def progressed(self, seq: int) -> None:
-        """A step succeeded: a transaction is in Kafka, or the ledger has nothing for the lane."""
+        """Record a success: a transaction is in Kafka, or the ledger has nothing for the lane."""
         self._seq = seq
         self._progress_at = time.monotonic()
         self._state, self._reason = LaneState.RUNNING, ""
         self.login_refused = False
 
     def is_late(self) -> bool:
-        """Whether its worker hangs: a step takes longer than the settings allow."""
+        """Whether the lane's worker hangs: its step takes longer than the settings allow."""
         return self.loop is not None and self.loop.late_s() > 0
 
     def restarted_at(self, seq: int) -> None:
-        """The lane starts over at this transaction; a new number counts as progress."""
+        """Record that the lane starts over at transaction `seq`; a new `seq` counts as progress."""
         if seq != self._seq:
             self.progressed(seq)
 
     def failed(self, state: LaneState, reason: str) -> None:
-        """A step failed."""
+        """Record that a step failed."""
         self._state, self._reason = state, reason
 
     def snapshot(self, now: float) -> LaneSnapshot:
-        """Return the snapshot of the lane as of `now`, of the monotonic clock."""
+        """Return the lane's state at `now` (monotonic clock)."""
         return LaneSnapshot(
             self.epoch,
             self.lane,
@@ -111,13 +111,13 @@ class ProcessHealth:
         self._withdrawn, self._cannot_deliver = "", False
 
     def stopping(self) -> None:
-        """The process begins to stop."""
+        """Record that the process begins to stop."""
         self._phase = "stopping"
 
     def assignment_read(self, *, has_epoch: bool, unheld: Iterable[int] = ()) -> None:
-        """The assignment of lanes was read, and this process works on its share.
+        """Record that the assignment of lanes was read, and that this process works on its share.
 
-        `has_epoch`: whether there are lanes; `unheld`: those with work and without a holder.
+        `has_epoch`: whether there are lanes; `unheld`: the lanes that have work but no holder.
         """
         self._phase = "running"
         now = time.monotonic()
@@ -127,24 +127,24 @@ class ProcessHealth:
         self._assignment_read_at = now
 
     def assignment_failed(self, reason: str) -> None:
-        """The assignment of lanes could not be read."""
+        """Record that the assignment of lanes could not be read."""
         self._assignment_error = reason
 
     def set_withdrawal(self, reason: str | None, *, cannot_deliver: bool = False) -> None:
-        """The process leaves lanes to others for this reason; None if it does not. `cannot_deliver`: a new process might deliver them."""
+        """Record why the process leaves lanes to others, None if it does not. `cannot_deliver`: a restarted process might deliver them."""
         self._withdrawn, self._cannot_deliver = reason or "", cannot_deliver
 
     def heartbeat_written(self) -> None:
-        """The heartbeat was written."""
+        """Record that the heartbeat was written."""
         self._heartbeat_at = time.monotonic()
 
     def worker_started(self, lane: LaneHealth) -> None:
-        """A worker has begun on a lane."""
+        """Record that a worker has started on a lane."""
         with self._lock:
             self._lanes[lane.epoch, lane.lane] = lane
 
     def worker_ended(self, lane: LaneHealth) -> None:
-        """The worker on the lane has ended."""
+        """Record that the worker on the lane has ended."""
         with self._lock:
             if self._lanes.get((lane.epoch, lane.lane)) is lane:
                 del self._lanes[lane.epoch, lane.lane]
@@ -155,7 +155,7 @@ class ProcessHealth:
             return [lane for _, lane in sorted(self._lanes.items())]
 
     def snapshot(self) -> HealthSnapshot:
-        """Return everything as of now."""
+        """Return the state of the process and all its lanes now."""
         now = time.monotonic()
         return HealthSnapshot(
             phase=self._phase,
@@ -169,7 +169,7 @@ class ProcessHealth:
         )
 
     def verdict(self) -> HealthVerdict:
-        """Return the answer of `/healthz`: not healthy (503) if a loop hangs, or if this process cannot deliver while others do."""
+        """Return the answer of `/healthz`: not healthy (503) if a loop hangs, or if this process cannot deliver while others can."""
         found = self.loops.verdict()
         reasons = [self._withdrawn] if self._cannot_deliver else []
         return HealthVerdict([*found.reasons, *reasons], found.details | {"leaves_lanes": self._withdrawn})

@@ -1,6 +1,6 @@
-"""Measures how late the outputs of a session are: from its end event, and from the commit of its batch, until they are in Kafka.
+"""Measures how late the outputs of a session are in Kafka: since its end event, and since the commit of its batch.
 
-Both clocks are read where the times are already known: the row's own columns and the ledger's window, which the lane has read anyway.
+Both times come with data that the lane reads anyway: the row's own columns, and the ledger's window.
 """
 
 import time
@@ -13,7 +13,7 @@ from publisher.monitoring.metrics import REGISTRY
 from service.observability.best_effort import best_effort
 from service.observability.bulk_histogram import BulkHistogram
 
-# A longer time is no latency: old input that is played back, or a clock that is wrong. As on the console.
+# A time outside of these limits is no latency: old input is played back, or a clock is wrong. The console has the same limits.
 _EARLIEST_S, _LATEST_S = -5.0, 86_400.0
 _BOUNDS_S = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 1_800, 7_200)
 
@@ -37,7 +37,7 @@ _UNTIMED = Counter(
 
 
 class RowTimes(NamedTuple):
-    """Times of a row: when its batch was committed, in seconds since 1970, and those of its sessions' end events."""
+    """Times of a row: when its batch was committed, in seconds since 1970, and when its sessions ended, in milliseconds since 1970."""
 
     committed_s: float
     ended_ms: Sequence[int]
@@ -45,7 +45,7 @@ class RowTimes(NamedTuple):
 
 @best_effort("latency.delivered")
 def delivered(rows: Sequence[RowTimes], now_s: float | None = None) -> None:
-    """Count the sessions of these rows, which Kafka has just confirmed."""
+    """Count the latencies of the sessions in these rows, which Kafka has just confirmed."""
     if not rows:
         return
     now_s = time.time() if now_s is None else now_s

@@ -1,4 +1,4 @@
-"""The counters of `publisher run` for Prometheus, updated once per transaction or failure, never per event."""
+"""The counters of `publisher run` for Prometheus. They are updated once per transaction or failure, never per event."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,7 +63,7 @@ _ROWS_PARKED = Counter(
 )
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
-# Present from the start, so that `increase()` sees the first one.
+# The counters exist from the start, so that `increase()` sees their first increment.
 for _counter, _values in (
     (_TRANSACTIONS, ("committed", "refused", "failed")),
     (_LANES_OPENED, ("taken", "reopened")),
@@ -77,7 +77,7 @@ for _counter, _values in (
 
 @contextmanager
 def transaction(rows: Sequence[Row], took_s: Callable[[], float]) -> Iterator[None]:
-    """Count the Kafka transaction of the block. It carries `rows`; `took_s` returns its duration after the block."""
+    """Count the Kafka transaction of the block, which carries `rows`. `took_s` returns its duration after the block."""
     try:
         yield
     except Exception as error:
@@ -101,13 +101,13 @@ def _delivered(rows: Sequence[Row], took_s: float) -> None:
 
 @best_effort("metrics.opened")
 def opened(*, again: bool) -> None:
-    """Count a lane that was opened; `again`: by the worker that had it open before."""
+    """Count a lane that was opened; `again`: the same worker had it open before."""
     _LANES_OPENED.labels("reopened" if again else "taken").inc()
 
 
 @best_effort("metrics.failed")
 def failed(error: Exception) -> None:
-    """Count a step of a lane that failed with `error`, which worker.py tries again."""
+    """Count a step of a lane that failed with `error`. worker.py tries the step again."""
     if isinstance(error, FencedError):
         _FENCES.labels("lease").inc()
         kind = "fenced"
@@ -123,17 +123,17 @@ def failed(error: Exception) -> None:
 
 @best_effort("metrics.stopped")
 def stopped(*, unexpected: bool) -> None:
-    """Count a step after which a lane is stopped."""
+    """Count a failure that stopped a lane; `unexpected`: a defect."""
     _LANE_FAILURES.labels("unexpected" if unexpected else "stopped").inc()
 
 
 @best_effort("metrics.link_broke")
 def link_broke() -> None:
-    """Count a connection to the coordinator that broke."""
+    """Count a broken connection to the transaction coordinator."""
     _LINKS_BROKEN.inc()
 
 
 @best_effort("metrics.parked")
 def parked(reason: str) -> None:
-    """Count a row that was parked."""
+    """Count a parked row."""
     _ROWS_PARKED.labels(reason).inc()

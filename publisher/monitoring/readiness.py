@@ -1,4 +1,4 @@
-"""Decides a publisher's `/readyz`: ready if the rows in the outbox are being delivered, else 503 with the reasons (decision 11). Pure."""
+"""Decides a publisher's `/readyz`: ready if its lanes are being delivered, else 503 with the reasons (decision 11). Pure."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,10 @@ from service.observability.verdict import HealthVerdict
 
 @dataclass(frozen=True, slots=True)
 class LaneSnapshot:
-    """A lane that this process works on. `progress_s_ago`: since it committed a transaction or found nothing to deliver.
+    """A lane that this process works on. `progress_s_ago`: seconds since it committed a transaction or found nothing to deliver.
 
-    `state`: opening, running, retrying or stopped; `reason`: why the last two. `seq`: of its newest transaction, None before a first look.
+    `state`: opening, running, retrying or stopped. `reason`: why it is retrying or stopped, else empty. `seq`: its newest transaction, None
+    before the first step.
     """
 
     epoch: int
@@ -19,16 +20,16 @@ class LaneSnapshot:
     progress_s_ago: float
     seq: int | None
     transaction_rows: int | None = None
-    """Rows that the next transaction may carry: fewer than the settings say after failures. None before a first one."""
+    """The most rows that the next transaction may carry, after failures fewer than the settings say. None before the first transaction."""
     login_refused: bool = False
     """Whether Kafka refused this process's login at the newest failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthSnapshot:
-    """A process. `phase`: starting, running or stopping. `assignment_error`: why the assignment of lanes could not be read, else empty.
+    """The state of a process. `phase`: starting, running or stopping. `assignment_error`: why the assignment could not be read, else empty.
 
-    `has_epoch`: whether the job has made lanes; `unheld`: lanes that have work and no holder, and for how many seconds.
+    `has_epoch`: whether the job has created lanes; `unheld`: lanes with work but no holder, each with its seconds in this state.
     """
 
     phase: str
@@ -39,7 +40,7 @@ class HealthSnapshot:
     unheld: tuple[tuple[int, float], ...]
     lanes: tuple[LaneSnapshot, ...]
     withdrawn: str = ""
-    """Why the process leaves its lanes to others, empty while it does not."""
+    """Why the process leaves its lanes to others, empty if it does not."""
 
 
 def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: float) -> HealthVerdict:
@@ -61,7 +62,7 @@ def judge(seen: HealthSnapshot, *, progress_s: float, poll_s: float, lease_s: fl
                 f"no heartbeat for {seen.heartbeat_s_ago:.0f} s: other processes take over the lanes"
             )
         reasons += [reason for lane in seen.lanes if (reason := _lane(lane, limit_s))]
-        # Lanes that move have no holder for a moment. A process without a lane takes them at once.
+        # A lane that moves has no holder for a moment. A process without lanes would take it at once.
         unheld = [lane for lane, for_s in seen.unheld if not seen.lanes or for_s > limit_s]
         if unheld:
             reasons.append(f"nobody holds lanes {', '.join(map(str, unheld))}")
@@ -85,7 +86,7 @@ def _standing_by(seen: HealthSnapshot) -> str:
 
 
 def _lane(lane: LaneSnapshot, limit_s: float) -> str | None:
-    """Return why the lane is stalled, None while it makes progress."""
+    """Return why the lane is stalled, None if it makes progress."""
     if lane.reason:
         return f"lane {lane.lane} is {lane.state}: {lane.reason}"
     if lane.seq is None:

@@ -1,4 +1,4 @@
-"""Records a transaction after Kafka's commit: its row in `outbox.delivery` and the lane's mirror, in one statement."""
+"""Records a transaction after Kafka's commit. One statement writes the row in `outbox.delivery` and updates the lane's mirror."""
 
 from typing import Any
 from uuid import UUID
@@ -23,12 +23,12 @@ def record_delivery(
     offsets: dict[str, dict[str, list[int]]] | None,
     ahead: tuple[int, UUID] | None = None,
 ) -> bool:
-    """Append the delivery and move the mirror, in one statement. `offsets`: as OffsetTally.as_json says, None if unknown by now.
+    """Append the delivery and update the mirror, in one statement. `offsets`: as from OffsetTally.as_json, None if they are unknown.
 
-    `ahead`: batch id and commit id at the end of the chunk that was read ahead. Returns whether the ledger still has that batch and the
-    delivery's last one; False if nothing was read ahead.
+    `ahead`: batch id and commit id at the end of the chunk that was read ahead, None if nothing was. Returns whether the ledger still has
+    that batch and the last batch of the delivery; False without `ahead`.
 
-    Raises LeaseLostError when the lease is another's, or the mirror is not one behind.
+    Raises LeaseLostError if another holder has the lease, or the mirror is not exactly one transaction behind.
     """
     written = connection.execute(
         _DELIVERIES["record"],
@@ -55,9 +55,9 @@ def record_delivery(
 
 
 def record_resume(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> None:
-    """Set the mirror to the position of a resume, and append a delivery of that kind, in one statement.
+    """Set the mirror to the position of a resume, and append the resume as a delivery, in one statement.
 
-    Raises LeaseLostError when the lease is another's.
+    Raises LeaseLostError if another holder has the lease.
     """
     written = connection.execute(
         _DELIVERIES["record_resume"],

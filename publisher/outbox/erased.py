@@ -1,4 +1,4 @@
-"""Reads the outbox's record of erased sessions, by session key or by the position in the input where a session ended."""
+"""Reads the outbox's record of erased sessions, by session key or by the input position at which a session ended."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -43,6 +43,6 @@ def erased_at_end(
 
 
 def newest_erasure(connection: psycopg.Connection[Any]) -> int:
-    """Return the number of the newest row of `outbox.erased`, 0 where there is none."""
+    """Return the number of the newest row of `outbox.erased`, 0 if there is none."""
     row = connection.execute(_ERASED["newest"]).fetchone()
     return 0 if row is None else row[0]

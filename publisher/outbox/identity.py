@@ -1,4 +1,4 @@
-"""Decides whether this is the outbox, Postgres server, Kafka cluster and prefix that the publisher is bound to."""
+"""Checks that outbox, Postgres server, Kafka cluster and prefix are those that the publisher is bound to."""
 
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,7 +15,7 @@ _IDENTITY = queries("publisher", "identity")
 
 
 class OutboxIdentity(NamedTuple):
-    """The row of `outbox.identity`, and the server's own identity now."""
+    """The row of `outbox.identity`, and the current identity of the server."""
 
     outbox_uuid: UUID
     cluster_id: str | None
@@ -45,7 +45,8 @@ def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
 
 
 def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> OutboxIdentity:
-    """Bind the outbox to this cluster and prefix unless it is bound already. Raises StoppedError if it is bound to others."""
+    """Bind the outbox to this cluster and prefix unless it is bound already. Raises StoppedError if it is bound to others, or if the
+    database was created on another server."""
     check_server(read_identity(connection))
     connection.execute(
         _IDENTITY["bind"],
@@ -59,7 +60,7 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
 def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) -> OutboxIdentity:
     """Return the identity of a new connection's outbox.
 
-    Raises StoppedError unless it is the outbox that this process has bound at its start.
+    Raises StoppedError unless it is the outbox that this process bound when it started, on the same server.
     """
     found = read_identity(connection)
     if found.outbox_uuid != bound.outbox_uuid:
@@ -80,7 +81,7 @@ def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) 
 
 
 def check_server(identity: OutboxIdentity) -> None:
-    """Raise StoppedError where the database was made on another server."""
+    """Raise StoppedError if the database was created on another server."""
     if identity.system_identifier != identity.server_system_identifier:
         raise StoppedError(
             StopReason.OTHER_SERVER,

@@ -1,9 +1,9 @@
-"""A lane's lease in Postgres: it names the process that works on the lane, so that others wait. For liveness only; Kafka does the fencing.
+"""A lane's lease in Postgres names the process that works on the lane, so that other processes wait. It serves liveness only; Kafka fences.
 
-A lease lasts `[publisher] lease_s`; one of `publisher resume` may last longer (resume/lane_move.py). The heartbeat renews those of the
-process's lanes that do not hang (assignment/heartbeat.py), and a lane renews its own while it is idle and with each delivery
+A lease lasts `[publisher] lease_s`; a lease of `publisher resume` may last longer (resume/lane_move.py). The heartbeat renews the leases of
+the process' lanes, except those that hang (assignment/heartbeat.py). A lane renews its own lease while it is idle and with each delivery
 (lane/lane.py). A lease also ends when its holder's backend is gone (sql/leases.sql).
-All reasons for which a lane moves: assignment/__init__.py.
+All reasons why a lane moves: assignment/__init__.py.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ class LeaseLostError(FencedError):
 
 
 class Lease:
-    """A held lease. `token` is greater than that of every earlier holder."""
+    """A held lease. `token` is greater than the token of every earlier holder."""
 
     def __init__(self, epoch: int, lane: int, token: int, seconds: float) -> None:
         self.token = token
@@ -29,14 +29,14 @@ class Lease:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """epoch, lane, lease_token and lease_s, for statements that hold only under the lease."""
+        """epoch, lane, lease_token and lease_s, for statements that take effect only under the lease."""
         return self._parameters
 
     @classmethod
     def claim(
         cls, connection: psycopg.Connection[Any], epoch: int, lane: int, holder: str, seconds: float
     ) -> "Lease | None":
-        """Claim the lane if nobody holds it: there is no lease, it expired, or its holder's backend is gone."""
+        """Claim the lane if it has no lease, its lease has expired, or the holder's backend is gone; else return None."""
         parameters = {"epoch": epoch, "lane": lane, "holder": holder, "lease_s": seconds}
         row = connection.execute(_LEASES["claim"], parameters).fetchone()
         return None if row is None else cls(epoch, lane, row[0], seconds)

@@ -11,13 +11,13 @@ _LEDGER = queries("publisher", "ledger")
 
 
 def newest_batch(connection: psycopg.Connection[Any]) -> int:
-    """Return the newest batch id, 0 where there is no batch."""
+    """Return the newest batch id, 0 if there is no batch."""
     row = connection.execute(_LEDGER["end"]).fetchone()
     return 0 if row is None else row[0]
 
 
 def commit_id_at(connection: psycopg.Connection[Any] | psycopg.Cursor[Any], batch_id: int) -> UUID | None:
-    """Return the commit id of a batch, None where the ledger has no such row."""
+    """Return the commit id of a batch, None if the ledger has no such row."""
     row = connection.execute(_LEDGER["commit_id"], {"batch_id": batch_id}).fetchone()
     return None if row is None else row[0]
 

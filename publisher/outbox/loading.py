@@ -1,4 +1,5 @@
-"""Reads equal text arrays of `session_output` only once: they repeat from row to row, and one costs more than all values of its row."""
+"""Decodes equal text arrays of `session_output` only once. They repeat from row to row, and decoding one costs more than all other values
+of its row."""
 
 from typing import Any
 
@@ -9,11 +10,11 @@ from psycopg.pq import Format
 
 _TEXT_ARRAY_OID = 1009
 _MOST_KNOWN_BYTES = 1 << 20
-"""Bytes of arrays as Postgres sends them; as lists they take up to fifteen times as much memory."""
+"""The most bytes of arrays that are remembered, counted as Postgres sends them. As lists they take up to fifteen times as much memory."""
 
 
 class RepeatedArrayLoader(Loader):
-    """Keeps the arrays that it has read: the same list for the same bytes, so nobody may change it."""
+    """Remembers the arrays that it has decoded. Equal bytes yield the same list, so nobody may change the list."""
 
     format = Format.BINARY
 
@@ -37,5 +38,5 @@ class RepeatedArrayLoader(Loader):
 
 
 def read_repeated_arrays(connection: psycopg.Connection[Any]) -> None:
-    """Let a connection read equal text arrays only once."""
+    """Make a connection decode equal text arrays only once."""
     connection.adapters.register_loader(_TEXT_ARRAY_OID, RepeatedArrayLoader)

@@ -1,7 +1,7 @@
-"""Parks rows that Kafka refuses for themselves, tells lanes which are parked, and requeues or discards them once the cause is corrected.
+"""Parks rows whose own content Kafka refuses, tells lanes which rows are parked, and requeues or discards them once the cause is corrected.
 
 A requeue copies rows into new batches of the ledger (function `outbox.requeue`), so that a lane delivers them exactly once like every
-other row. Each batch is one transaction: after a kill, or with a second requeue beside it, the rows that are left are still parked.
+other row. Each batch is one transaction: after a kill, or beside a second requeue, the remaining rows are still parked.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,18 +27,18 @@ from service.lifecycle.fault_points import reach
 _PARKED = queries("publisher", "parked")
 
 _READ_ROWS = 10_000
-"""Parked rows of a lane that are read at a time."""
+"""The most parked rows of a lane that are read at a time."""
 
-# Rows and bytes that one batch copies while the job waits for the writer lock.
+# The most rows and bytes that one batch copies. The job waits for the writer lock meanwhile.
 _BATCH_ROWS = 1_000
 _BATCH_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen parked rows: those named, those of some reasons, or (both None) all.
+    """The chosen parked rows: the named rows, the rows parked for some reasons, or (if both are None) all.
 
-    Only of batches up to `to_batch`, the ledger's newest one at first, so that a row that is refused again is not requeued again.
+    Only rows of batches up to `to_batch`, the newest batch at the start: a requeued row that is refused again is not requeued twice.
     """
 
     to_batch: int
@@ -46,12 +46,12 @@ class Choice:
     reasons: Sequence[str] | None = None
 
     def asked(self) -> dict[str, Any]:
-        """The options, for the operator log."""
+        """Return the options, for the operator log."""
         rows = None if self.rows is None else len(self.rows)
         return {"reasons": self.reasons, "rows": rows, "all": self.rows is None and self.reasons is None}
 
     def parameters(self) -> dict[str, Any]:
-        """Parameters of the statements that choose."""
+        """Return the parameters of the statements that choose rows."""
         return {
             "to_batch": self.to_batch,
             "reasons": None if self.reasons is None else list(self.reasons),
@@ -62,7 +62,7 @@ class Choice:
 
 @dataclass
 class Requeued:
-    """The result of a requeue: its batches, their number of rows, and the rows that the outbox no longer has."""
+    """The result of a requeue: its batches, their number of rows, and the chosen rows that the outbox no longer has."""
 
     batches: list[int] = field(default_factory=list)
     rows: int = 0
@@ -70,7 +70,7 @@ class Requeued:
 
 
 def park(connection: psycopg.Connection[Any], lease: Lease, key: RowKey, found: Refusal) -> None:
-    """Park a row of the lane that the lease is for. Raises LeaseLostError when the lease is another's."""
+    """Park a row of the lease's lane. Raises LeaseLostError if another holder has the lease."""
     written = connection.execute(_PARKED["park"], lease.parameters | key._asdict() | found._asdict())
     if written.rowcount != 1:
         raise LeaseLostError("the lane was taken over by another publisher")
@@ -79,9 +79,9 @@ def park(connection: psycopg.Connection[Any], lease: Lease, key: RowKey, found: 
 def parked_after(
     connection: Callable[[], psycopg.Connection[Any]], lease: Lease, cursor: Cursor
 ) -> Iterator[RowKey]:
-    """Yield the parked rows of the lane beyond the cursor, in order, so that a retry skips the same rows.
+    """Yield the parked rows of the lane after the cursor, in order, so that a retry skips the same rows.
 
-    `connection` is called for each part. Raises psycopg.Error and what it raises.
+    `connection` is called before each read. Raises psycopg.Error, and what `connection` raises.
     """
     after: tuple[int, str] | None = cursor.exclusive_bound()
     while after is not None:
@@ -92,7 +92,7 @@ def parked_after(
 
 
 def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: Progress) -> int:
-    """Return how many of the rows that a transaction passed are parked in Postgres."""
+    """Return how many of the rows that a transaction covered are parked in Postgres."""
     from_batch, from_key = progress.after.exclusive_bound()
     to_batch, to_key = progress.cursor.exclusive_bound()
     row = connection.execute(
@@ -104,7 +104,7 @@ def parked_within(connection: psycopg.Connection[Any], lease: Lease, progress: P
 
 
 def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cursor: Cursor) -> int:
-    """Return how many rows of a lane were parked up to a cursor."""
+    """Return how many rows of a lane are recorded as parked up to a cursor."""
     batch, key = cursor.exclusive_bound()
     row = connection.execute(
         _PARKED["up_to"],
@@ -114,7 +114,7 @@ def parked_up_to(connection: psycopg.Connection[Any], epoch: int, lane: int, cur
 
 
 def count_chosen(connection: psycopg.Connection[Any], choice: Choice) -> tuple[int, int]:
-    """Return how many rows are chosen, and of how many session keys."""
+    """Return how many rows are chosen, and how many session keys they have."""
     row = connection.execute(_PARKED["chosen"], choice.parameters()).fetchone()
     return (0, 0) if row is None else (row[0], row[1])
 
@@ -122,9 +122,9 @@ def count_chosen(connection: psycopg.Connection[Any], choice: Choice) -> tuple[i
 def requeue(
     connection: psycopg.Connection[Any], choice: Choice, done: Callable[[int], None] = lambda _: None
 ) -> Requeued:
-    """Requeue the chosen rows, several of one session key into batches one after the other, the oldest first.
+    """Requeue the chosen rows, oldest first. Rows of the same session key go into different batches, in their order.
 
-    `done` is called with the number of rows of each batch. Raises ContinuityError where there are no lanes, psycopg.Error.
+    `done` is called with the number of rows of each batch. Raises ContinuityError if there are no lanes yet, psycopg.Error.
     """
     result = Requeued()
     run_id = uuid4()
@@ -138,7 +138,7 @@ def requeue(
 
 
 def _windows(connection: psycopg.Connection[Any], choice: Choice) -> Iterator[Window]:
-    """Cut the batches of the chosen rows, the oldest first, so that the rows of a key keep their order."""
+    """Cut the batches of the chosen rows into windows, oldest first, so that the rows of a key keep their order."""
     row = connection.execute(_PARKED["span"], choice.parameters()).fetchone()
     return iter(()) if row is None or row[0] is None else windows.cut(*row)
 
@@ -157,7 +157,7 @@ def _requeue_round(
         try:
             batch_id = _requeue_step(connection, choice, step, run_id)
         except psycopg.errors.SerializationFailure:
-            continue  # the lanes, or what is parked, changed since it was read: read again
+            continue  # the lanes, or the parked rows, have changed since they were read: read again
         reach("requeue.after_batch")
         after_key = step[-1].session_key
         result.batches.append(batch_id)
@@ -204,7 +204,7 @@ def _requeue_step(
 
 
 def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
-    """Discard the chosen rows: they are kept, but not sent. Return their number."""
+    """Discard the chosen rows; return their number. They stay in the outbox, but are not sent."""
     with connection.transaction():
         row = connection.execute(_PARKED["discard"], choice.parameters()).fetchone()
         discarded: int = 0 if row is None else row[0]
@@ -214,7 +214,7 @@ def discard(connection: psycopg.Connection[Any], choice: Choice) -> int:
 
 
 def explain_not_parked(connection: psycopg.Connection[Any], row: RowKey) -> str | None:
-    """Return why a named row cannot be requeued or discarded, None where it is parked."""
+    """Return why a named row cannot be requeued or discarded, None if it is parked."""
     found = connection.execute(_PARKED["row"], row._asdict()).fetchone()
     if found is None:
         return "it was never parked; `publisher parked list --all` shows what was"

@@ -1,6 +1,6 @@
-"""Records which missing output topics a person has decided to park rows for, so that lanes continue without them.
+"""Records for which missing output topics a person has decided to park rows, so that lanes continue without these topics.
 
-The decision stands until it is taken back, and parks only rows that come while the topic is missing. lane/parking.py applies it.
+The decision holds until it is taken back. It affects only rows that lanes reach while the topic is missing. lane/parking.py applies it.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ _TOPICS = queries("publisher", "parked_topics")
 
 
 class Waiting(NamedTuple):
-    """The rows that wait for a topic, their session keys, and all of their outputs, those for other topics included."""
+    """How many rows wait for a topic, how many session keys they have, and how many outputs, including those for other topics."""
 
     rows: int
     session_keys: int
@@ -23,12 +23,12 @@ class Waiting(NamedTuple):
 
 
 def standing(connection: psycopg.Connection[Any]) -> dict[str, datetime]:
-    """Return the topics, and since when."""
+    """Return the topics with such a decision, and since when: {topic: time}."""
     return dict(connection.execute(_TOPICS["standing"]).fetchall())
 
 
 def waiting(connection: psycopg.Connection[Any], topic: str) -> Waiting:
-    """Count the undelivered rows that go to a topic. A session key counts again in each window of batches that has it."""
+    """Count the undelivered rows with outputs for a topic. A session key is counted once for each window of batches that has it."""
     found = Waiting(0, 0, 0)
     span = connection.execute(_TOPICS["span"]).fetchone()
     for window in () if span is None or span[0] is None else windows.cut(*span):
@@ -41,14 +41,14 @@ def waiting(connection: psycopg.Connection[Any], topic: str) -> Waiting:
 
 
 def decide(connection: psycopg.Connection[Any], topic: str) -> None:
-    """Have the rows for a topic parked while it is missing."""
+    """Park the rows for a topic while it is missing."""
     with connection.transaction():
         connection.execute(_TOPICS["decide"], {"topic": topic})
         operations.record(connection, "publisher parked park", {"topic": topic})
 
 
 def take_back(connection: psycopg.Connection[Any], topic: str) -> bool:
-    """Let the rows for a missing topic stop their lanes again; return whether the decision stood."""
+    """Take the decision back, so that rows for a missing topic stop their lanes again; return whether there was a decision."""
     with connection.transaction():
         stood = connection.execute(_TOPICS["take_back"], {"topic": topic}).rowcount == 1
         if stood:

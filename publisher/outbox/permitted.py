@@ -1,4 +1,4 @@
-"""Leaves data that the login may not read out of an answer, instead of failing."""
+"""Omits data that the login may not read from an answer, instead of failing."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def permitted(connection: psycopg.Connection[Any], ask: Callable[[], T], otherwise: T) -> T:
-    """Return the result of `ask`, or `otherwise` if the login may not read it. Raises psycopg.Error."""
+    """Return the result of `ask`, or `otherwise` if the login may not read the data. Raises psycopg.Error."""
     try:
-        # Within a snapshot this is a savepoint, which the refusal does not outlive.
+        # Within a snapshot this opens a savepoint: a refusal rolls back to it, and the snapshot's transaction continues.
         with connection.transaction():
             return ask()
     except psycopg.errors.InsufficientPrivilege:

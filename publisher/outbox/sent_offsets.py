@@ -8,7 +8,7 @@ import orjson
 from service.errors import RefusedError
 
 TopicOffsets = dict[str, list[int]]
-"""{partition: [first, last]}, of one topic."""
+"""{partition: [first, last]} for one topic."""
 SentOffsets = dict[str, TopicOffsets]
 """{topic: {partition: [first, last]}}"""
 
@@ -22,7 +22,7 @@ class MalformedOffsetsError(RefusedError):
 
 
 def read_sent_offsets(text: str | None) -> SentOffsets | str | None:
-    """Return the column's value, from its text; as that text, cut, where no publisher wrote it. None: the offsets are not known."""
+    """Parse the column's text; return None for unknown offsets, and the text itself, cut, if it is not what a publisher writes."""
     value = _parsed(text)
     if isinstance(value, dict) and all(map(_are_offsets, value.values())):
         return value
@@ -30,13 +30,13 @@ def read_sent_offsets(text: str | None) -> SentOffsets | str | None:
 
 
 def read_topic_offsets(text: str | None) -> TopicOffsets | str | None:
-    """Return the same of the value of one topic."""
+    """Parse the value of one topic, as `read_sent_offsets` does."""
     value: TopicOffsets | None = _parsed(text)
     return value if _are_offsets(value) else _cut(text)
 
 
 def malformed(epoch: int | None, lane: int, seq: int | None, found: str) -> str:
-    """Return the finding on such a value, for people."""
+    """Return the finding on a value that no publisher writes, for people."""
     return (
         f"epoch {epoch}, lane {lane}, delivery {seq}: `outbox.delivery.kafka_offsets` has {found!r}, which no publisher writes: somebody "
         "else has used its login"
@@ -44,14 +44,14 @@ def malformed(epoch: int | None, lane: int, seq: int | None, found: str) -> str:
 
 
 def shown_topic_offsets(found: TopicOffsets | str | None) -> str:
-    """Return the offsets for people; empty if they are not known."""
+    """Return the offsets of one topic for people; empty if they are not known."""
     if isinstance(found, str):
         return f"malformed: {found}"
     return ", ".join(f"{partition}/{first}–{last}" for partition, (first, last) in (found or {}).items())
 
 
 def shown_sent_offsets(found: SentOffsets | str | None) -> str:
-    """Return the same of all topics."""
+    """Return the offsets of all topics for people; empty if they are not known."""
     if isinstance(found, str):
         return f"malformed: {found}"
     return "; ".join(f"{topic}: {shown_topic_offsets(each)}" for topic, each in (found or {}).items())
@@ -64,7 +64,7 @@ def _cut(text: str | None) -> str | None:
 def _parsed(text: str | None) -> Any:
     try:
         return orjson.loads(text or "null")
-    except orjson.JSONDecodeError:  # nested too deep
+    except orjson.JSONDecodeError:  # nested too deeply
         return None
 
 

@@ -1,4 +1,4 @@
-"""Notices that an output topic was deleted and created again: its id is no longer the one that was recorded before its first record."""
+"""Detects that an output topic was deleted and created again: its id is not the id that was recorded before the first record."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,9 +15,9 @@ _IDENTITY = queries("publisher", "identity")
 
 
 def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str]) -> dict[str, str]:
-    """Record the ids of output topics at their first produce. Returns every recorded id.
+    """Record the ids of output topics before the first record to each; return every recorded id.
 
-    Raises StoppedError for a topic that has another id now.
+    Raises StoppedError for a topic that now has another id.
     """
     bound: dict[str, str]
     row = connection.execute(
@@ -30,7 +30,7 @@ def bind_topics(connection: psycopg.Connection[Any], topic_ids: Mapping[str, str
 
 
 class BoundTopics:
-    """The ids of the output topics that the outbox is bound to. One for each tenure of a lane."""
+    """The recorded ids of the output topics. A lane has one object for each tenure."""
 
     def __init__(self, connection: Callable[[], psycopg.Connection[Any]]) -> None:
         """`connection` returns a connection that leads to this outbox."""
@@ -46,7 +46,7 @@ class BoundTopics:
 
 
 def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
-    """Raise StoppedError for a topic whose id is not the recorded one."""
+    """Raise StoppedError for a topic whose id is not the recorded one, or has no recorded id."""
     for name, topic_id in topic_ids.items():
         if bound.get(name) != topic_id:
             raise StoppedError(

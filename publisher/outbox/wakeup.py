@@ -1,10 +1,10 @@
-"""Wakes the lanes of a process by one LISTEN connection. The slow polls are the safety net.
+"""Wakes the lanes of a process through one LISTEN connection. If notifications are lost, the lanes' slow polls find the rows.
 
-`outbox_batch`: a batch was committed, `7 0,3` for the batch and the lanes that have rows; all may have where no lanes are named.
+`outbox_batch`: a batch was committed. The payload `7 0,3` names the batch and the lanes that have rows; without lanes, all may have rows.
 `outbox_publisher`: publishers came, went or gave lanes back, or a lane was resumed.
 
-Any login that may connect can send both, as fast as Postgres takes them. So the listener reads at most a hundred times a second, which
-leaves the rest with the server, and wakes publishers and stopped lanes, whose checks cost requests, at most twice a second.
+Any login that may connect can send both, as fast as Postgres takes them. So the listener reads at most a hundred times a second; the other
+notifications wait in the server. It wakes publishers and stopped lanes, whose checks cost requests, at most twice a second.
 """
 
 import threading
@@ -30,12 +30,12 @@ _BATCH = "outbox_batch"
 _MOST_BACKOFF_S = 5.0
 _WAIT_S = 0.5
 _REST_S = 0.01
-"""After each read."""
+"""The pause after each read."""
 _PUBLISHERS_APART_S = 0.5
 
 
 class Wakeup:
-    """Sets the subscribed events at their notifications, after a reconnection, and at the end."""
+    """Sets the subscribed events at their notifications and after each connection."""
 
     def __init__(self, settings: PostgresSettings, stop: threading.Event, loops: Loops) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class Wakeup:
         return event
 
     def subscribe_publishers(self) -> threading.Event:
-        """Return an event that is set when who runs which lane may have to change, or a lane was resumed."""
+        """Return an event that is set when the assignment of lanes may have to change, or a lane was resumed."""
         event = threading.Event()
         with self._lock:
             self._publishers.add(event)
@@ -83,7 +83,7 @@ class Wakeup:
                 event.set()
 
     def take(self, channel: str, payload: str) -> None:
-        """Set the events that a notification is for. Any login may send one, with any text."""
+        """Set the events that a notification is for. Any login may send a notification, with any text."""
         _, named, lanes = payload.partition(" ")
         if channel != _BATCH:
             self._publishers_due = True
@@ -99,7 +99,7 @@ class Wakeup:
             event.set()
 
     def _wake_publishers(self) -> None:
-        """Set the events of publishers if they are due and their turn has come."""
+        """Set the events of publishers if a notification asks for it and the last time was long enough ago."""
         now = time.monotonic()
         if self._publishers_due and now >= self._publishers_at + _PUBLISHERS_APART_S:
             self._publishers_due, self._publishers_at = False, now
@@ -115,7 +115,7 @@ class Wakeup:
                 self._listen_once(backoff, loop)
 
     def _listen_once(self, backoff: Backoff, loop: Loop) -> None:
-        """Listen until the connection is lost."""
+        """Listen until the connection is lost, or `stop` is set."""
         try:
             with connect(self._settings, "publisher wakeup", autocommit=True) as connection:
                 self._listen(connection, backoff, loop)
@@ -128,7 +128,7 @@ class Wakeup:
         connection.execute(_WAKEUPS["listen_to_batches"])
         connection.execute(_WAKEUPS["listen_to_publishers"])
         backoff.reset()
-        # For commits while nobody listened.
+        # For batches that were committed while nobody listened.
         self.wake_all()
         while not self._stop.is_set():
             loop.turn()

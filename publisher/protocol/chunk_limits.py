@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class LedgerRow(NamedTuple):
-    """One committed batch. `committed_s`: when, by Postgres' clock, in seconds since 1970."""
+    """One committed batch. `committed_s`: the time of its commit by Postgres' clock, in seconds since 1970."""
 
     batch_id: int
     commit_id: UUID
@@ -15,7 +15,7 @@ class LedgerRow(NamedTuple):
 
 
 def first_gap(after_batch: int, ledger: Sequence[LedgerRow]) -> int | None:
-    """Return the first batch id after `after_batch` that the ledger leaves out, None where it is dense.
+    """Return the first batch id after `after_batch` that is missing from the ledger, None if it has no gap.
 
     The writer numbers batches without gaps and commits them in that order, so a gap is damage, not delay.
     """
@@ -31,7 +31,7 @@ class ChunkLimits:
 
     The row that crosses the limit of bytes is still included.
 
-    `events`: the maximum, None for no limit. A row above it is sent alone.
+    `events`: the most events, None for no limit. A row with more events is sent alone.
     """
 
     rows: int
@@ -39,7 +39,7 @@ class ChunkLimits:
     events: int | None = None
 
     def fitting(self, events: Sequence[int]) -> int:
-        """Return how many leading rows, given their numbers of events, fit into `events`: always at least one."""
+        """Return how many of the first rows fit into the limit of `events`, at least one. `events`: the number of events of each row."""
         if self.events is None:
             return len(events)
         total = 0
@@ -50,9 +50,9 @@ class ChunkLimits:
         return len(events)
 
 
-# A compressed value is larger in memory than on disk. JSON shrinks to a quarter or a half; larger factors are learned from fetches.
+# A compressed value is larger in memory than on disk. JSON shrinks to a quarter or a half; FetchSize learns larger factors.
 _EXPANSION = 4
-# Rows that one statement reads: the maximum, and the number before any size is known.
+# The most rows that one statement reads, and the number of rows that it reads before any size is known.
 _MOST_ROWS = 1_024
 _FIRST_ROWS = 32
 
@@ -63,18 +63,18 @@ class FetchSize:
     def __init__(self) -> None:
         self._bytes_per_row = 0.0
         self.expansion = _EXPANSION
-        """The assumed size of a compressed row in memory, in multiples of its stored size."""
+        """How many times larger a compressed row is assumed to be in memory than on disk."""
 
     def rows(self, rows: int, bytes_: int) -> int:
-        """Return how many rows to read for at most `rows` rows and `bytes_` bytes."""
+        """Return how many rows to read to get at most `rows` rows and about `bytes_` bytes."""
         known = self._bytes_per_row
         fitting = int(bytes_ / known) + 1 if known > 0 else _FIRST_ROWS
         return max(1, min(fitting, rows, _MOST_ROWS))
 
     def fetched(self, rows: int, bytes_: int, sizes: int) -> None:
-        """Learn from a fetch: it returned `rows` rows of `bytes_` bytes, which had been estimated at `sizes` bytes."""
+        """Learn from a fetch of `rows` rows, which had `bytes_` bytes and had been estimated at `sizes` bytes."""
         if rows > 0 and bytes_ > 0:
             self._bytes_per_row = bytes_ / rows
-            # Falls slowly: rows that compress well may alternate with others.
+            # Decreases slowly, because rows that compress well may alternate with others.
             needed = -(-bytes_ * self.expansion // max(1, sizes))
             self.expansion = max(_EXPANSION, needed, self.expansion - 1)

@@ -1,7 +1,8 @@
-"""Makes the headers of a CloudEvent in the binary content mode of the Kafka protocol binding 1.0.
+"""Makes the headers of a CloudEvent, in the binary content mode of the Kafka protocol binding 1.0.
 
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md §3.2: each attribute is a header `ce_<name>`
-in UTF-8, `datacontenttype` is the header `content-type`, the value is the data as it is, and a record without a value has no data.
+in UTF-8, and `datacontenttype` is the header `content-type`. The record's value is the event's data, unchanged; without a value there is
+no data.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -21,9 +22,10 @@ class CloudEvents(NamedTuple):
     def headers(
         self, topic: str, event_id: str, subject: bytes, timestamp_ms: int | None, *, has_data: bool
     ) -> list[tuple[str, bytes]]:
-        """Return one record's.
+        """Return the headers of one record.
 
-        `timestamp_ms` None: the event has no time of its own, and the attribute is left out, as for a year that RFC 3339 does not have.
+        `timestamp_ms`: None if the event has no time of its own. The time is then left out, as it is for a year that RFC 3339 cannot
+        express.
         """
         found = [
             ("ce_specversion", b"1.0"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A period with one lane count: the batches from `from_batch` on."""
+    """A period with one lane count. It begins with batch `from_batch`."""
 
     epoch: int
     from_batch: int

@@ -1,6 +1,6 @@
-"""Decides in step 4, check history, whether Kafka and Postgres agree, and where a lane continues. Pure; operators read its messages.
+"""Step 4, check history: decides whether Kafka and Postgres agree, and where a lane continues. Pure; operators read its messages.
 
-If Kafka has lost what the running process wrote, kafka/written_ends.py refuses each smaller end first, until the process is restarted.
+If Kafka has lost records that the running process wrote, kafka/written_ends.py refuses the smaller end before this check, until a restart.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from publisher.protocol.remediation import LANE, RESTORED, Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 MOST_AHEAD = 2**53
-"""Most transactions, or events, by which Kafka can be ahead of a database that was restored."""
+"""The most transactions, or events, by which Kafka can be ahead of a restored database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Mirror:
     cursor: Cursor
     last_delivery: int
     resuming: bool = False
-    """A resume has begun to move the lane, and Postgres does not know yet that it ended."""
+    """A resume has begun to move the lane, and Postgres has no record of its end."""
 
 
 class CommittedProgress(Protocol):
@@ -60,8 +60,8 @@ class CommittedProgress(Protocol):
 class DeliveryPosition:
     """Where to continue: the next transaction is `seq` + 1, the next row is after `cursor`.
 
-    `commit_id` is that of the cursor's ledger row, None before the first batch. `unrecorded`: the last transaction
-    is not in Postgres yet, because the publisher died between Kafka's commit and Postgres'. `total`: as in Progress.
+    `commit_id`: the commit id of the cursor's batch, None before the first batch. `unrecorded`: the last transaction, if it is not in
+    Postgres yet because the publisher died between Kafka's commit and Postgres'. `total`: as in Progress.
     """
 
     seq: int
@@ -81,9 +81,10 @@ def continue_from(
 ) -> DeliveryPosition:
     """Return where to continue; raise StoppedError if the histories of Kafka and Postgres differ.
 
-    `record` is the newest progress record, `start` where a first transaction begins, `ledger_commit_id` that of
-    the ledger's row at the cursor from which it would continue (None where there is no such row).
-    A resume that only Kafka has is valid, however few transactions Postgres knows: a crash kept Postgres from recording it.
+    `record`: the newest progress record. `start`: where the first transaction begins. `ledger_commit_id`: the ledger's commit id at the
+    cursor of `record`, or of `start` without a record; None if the ledger has no such row.
+    If only Kafka has a resume, the resume is valid by however many transactions Postgres is behind: a crash kept Postgres from recording
+    it.
     """
     known = max(mirror.seq, mirror.last_delivery)
     if record is None:
@@ -107,9 +108,9 @@ def continue_from(
 
 
 def is_unrecorded(record: CommittedProgress, mirror_seq: int) -> bool:
-    """Whether a crash between the two commits left Kafka's newest transaction without its row in Postgres.
+    """Whether Kafka's newest transaction lacks its row in Postgres because of a crash between the two commits.
 
-    A resume's number may exceed Postgres' by more than one: a restored database may have lost the transactions between.
+    A resume's number may exceed Postgres' by more than one, because a restored database may have lost the transactions in between.
     """
     return record.seq == mirror_seq + 1 or (record.resumed is not None and record.seq > mirror_seq)
 
@@ -131,7 +132,7 @@ def check_ledger(
 
 
 def check_parked(record: Progress, found: int) -> None:
-    """Raise StoppedError unless Postgres still has the rows that a transaction parked; `found` is how many it has."""
+    """Raise StoppedError unless Postgres still has all rows that a transaction parked. `found`: how many it has."""
     if found < record.parked:
         raise StoppedError(
             StopReason.DATABASE_RESTORED,
@@ -142,9 +143,9 @@ def check_parked(record: Progress, found: int) -> None:
 
 
 def check_resumed_parked(record: Progress, found: int) -> None:
-    """Raise StoppedError unless Postgres still has every row that was parked up to the cursor when a resume moved the lane.
+    """Raise StoppedError unless Postgres still has all rows that were parked up to the cursor to which a resume moved the lane.
 
-    `found`: how many it has.
+    `found`: how many Postgres has.
     """
     if found < record.total.parked:
         raise StoppedError(
@@ -156,7 +157,7 @@ def check_resumed_parked(record: Progress, found: int) -> None:
 
 
 def check_later(later: Collection[LaneId], newest_epoch: int) -> None:
-    """Raise StoppedError if Kafka has records of lane epochs beyond the newest one of this ledger."""
+    """Raise StoppedError if Kafka has records of lane epochs after the newest epoch in this ledger."""
     unknown = sorted(lane_id for lane_id in later if lane_id[0] > newest_epoch)
     if unknown:
         epoch, lane = unknown[-1]
@@ -186,7 +187,7 @@ def _names_its_commit(record: CommittedProgress, mirror: Mirror, remediation: Re
     """Raise StoppedError for a record without a commit id.
 
     Commit ids are random, so only a program that reads the ledger can write a valid record. Exception: a cursor before the first batch
-    has none; only a resume moves a lane there, and Postgres has its mark or its record.
+    has no commit id. Only a resume moves a lane there, and Postgres has that resume's mark or record.
     """
     if record.commit_id is not None or (
         record.cursor.batch_id == 0 and (mirror.resuming or record.seq <= mirror.seq)
@@ -200,7 +201,7 @@ def _names_its_commit(record: CommittedProgress, mirror: Mirror, remediation: Re
 
 
 def _counts_as_a_lane(record: CommittedProgress, mirror: Mirror, remediation: Remediation) -> None:
-    """Raise StoppedError for a number that no lane reaches: the next ones would not fit into Postgres' columns."""
+    """Raise StoppedError for a number that no lane reaches: the numbers after it would not fit into Postgres' columns."""
     if record.seq - mirror.seq > MOST_AHEAD:
         raise StoppedError(
             StopReason.OTHER_OUTBOX,

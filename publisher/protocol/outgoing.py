@@ -20,9 +20,10 @@ from publisher.protocol.replay_targets import ReplayTargets
 
 
 class Outgoing(NamedTuple):
-    """How rows become records. A lane sends all unchanged; a replay marks them, and may leave some out or send them to other topics.
+    """How rows become records. A lane sends all outputs unchanged. A replay marks them, and may leave some out or send them to other
+    topics.
 
-    `replay_uuid`: marks every record. `topics` None: the outputs of every topic.
+    `replay_uuid`: the mark of every record, None for a lane. `topics`: send only the outputs for these topics, None for all.
     """
 
     replay_uuid: UUID | None = None
@@ -31,9 +32,9 @@ class Outgoing(NamedTuple):
     headers: ExtraHeaders = NO_EXTRAS
 
     def records(self, row: Row) -> Iterator[OutputRecord]:
-        """Yield the records of a row that are sent, in order. Raises ValueError where the row cannot be read.
+        """Yield the records of a row that are sent, in order. Raises ValueError if the row cannot be read.
 
-        Filtered after numbering: an output's outbox-id does not depend on which others go out.
+        Outputs are numbered before any is left out, so an output's outbox-id does not depend on which others are sent.
         """
         marks = self.marks()
         for topic, value, key, partition, timestamp_ms, headers in records(row, self.headers):
@@ -64,10 +65,10 @@ class Outgoing(NamedTuple):
     def produce_plain(
         self, produce: Produce, row: Row, start: int, reached: list[int], report: DeliveryReport
     ) -> None:
-        """Send a plain row, as records.produce_plain does."""
+        """Send the records of a plain row, as records.produce_plain does."""
         topic = self.targets.of(row.topics[0])
         produce_plain(produce, row, topic, self.marks(), start, reached, report)
 
     def marks(self) -> list[Header]:
-        """Return the headers that every record has beside its own."""
+        """Return the headers that every record gets in addition to its own."""
         return [] if self.replay_uuid is None else [("outbox-replay", str(self.replay_uuid).encode())]

@@ -1,7 +1,7 @@
 """Converts one outbox row to Kafka records.
 
 Every record carries the header `outbox-id` = `<topic id>/<partition>/<offset of the session's end>/<index within the session>`,
-which is the same after any restart or replay. `outbox-revision` comes with it when the revision is above 0.
+which is the same after any restart or replay. A record of a revision above 0 also has `outbox-revision`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,15 +18,15 @@ DeliveryReport = Callable[[KafkaError | None, Message], None]
 Produce = Callable[..., None]
 
 ERASED_HEADER = "outbox-erased"
-"""On tombstones of `publisher erase`, instead of an `outbox-id`: the uuid of the outbox."""
+"""The header of tombstones of `publisher erase`, which have no `outbox-id`. Its value is the outbox's uuid."""
 ANY_PARTITION = -1
 SENT_NOW = 0
-"""librdkafka's timestamp for "the time of sending"; so a record of 1970-01-01 00:00 UTC cannot be sent."""
+"""The timestamp that librdkafka reads as "the time of sending". A record of 1970-01-01 00:00 UTC can therefore not be sent."""
 _INDEXES = [b"%d" % index for index in range(1_000)]
 
 
 class RowKey(NamedTuple):
-    """The primary key of a row of the outbox, in the order of delivery; written `BATCH/SESSION_KEY`."""
+    """The primary key of a row of the outbox; keys sort in the order of delivery. Written `BATCH/SESSION_KEY`."""
 
     batch_id: int
     session_key: str
@@ -67,7 +67,7 @@ class Row(NamedTuple):
 
 
 class ExtraHeaders(NamedTuple):
-    """Headers beside `outbox-id` that the settings ask for. False where there are none."""
+    """The headers beside `outbox-id` that the settings ask for. False if there are none."""
 
     names: tuple[str, ...] = ()
     cloud_events: CloudEvents | None = None
@@ -88,7 +88,7 @@ NO_EXTRAS = ExtraHeaders()
 
 
 class OutputRecord(NamedTuple):
-    """One Kafka record, in the order of `Producer.produce`. `timestamp_ms` SENT_NOW: the time of sending."""
+    """One Kafka record; fields in the order of the parameters of `Producer.produce`. `timestamp_ms` SENT_NOW: the time of sending."""
 
     topic: str
     value: bytes | None
@@ -99,7 +99,7 @@ class OutputRecord(NamedTuple):
 
 
 def value_bytes(row: Row) -> int:
-    """Return the bytes of all values of a row."""
+    """Return how many bytes all values of a row have."""
     try:
         return sum(map(len, row.values))  # type: ignore[arg-type]  # several times as fast, and tombstones are rare
     except TypeError:
@@ -107,7 +107,7 @@ def value_bytes(row: Row) -> int:
 
 
 def is_plain(row: Row, headers: ExtraHeaders) -> bool:
-    """Whether `produce_plain` may send the row: one session, one topic, and nothing but `outbox-id` in the headers."""
+    """Whether `produce_plain` may send the row: one session, one topic, and no header but `outbox-id`."""
     return (
         row.keys is None
         and row.headers is None
@@ -130,10 +130,10 @@ def produce_plain(
     reached: list[int],
     report: DeliveryReport,
 ) -> None:
-    """Send a plain row's records from index `start` on; `reached[0]` tells how far it came when produce raises.
+    """Send a plain row's records from index `start` on. If `produce` raises, `reached[0]` is the index that it raised at.
 
-    `marks` follow `outbox-id` in every record's headers. The first and last record ask for a delivery report: one key goes to one
-    partition in order, so the two bound the row's offsets. This is the hot path: nothing is built for an event but its headers.
+    `marks` follow `outbox-id` in every record's headers. Only the first and last record ask for a delivery report: one key goes to one
+    partition in order, so these two bound the row's offsets. This is the hot path: for each event nothing is built but its headers.
     """
     values = row.values
     key = row.session_key.encode()
@@ -159,8 +159,7 @@ def produce_plain(
 def records(row: Row, headers: ExtraHeaders = NO_EXTRAS) -> Iterator[OutputRecord]:
     """Yield every record of a row in order.
 
-    Raises ValueError when the row's sessions do not account for its outputs, a header cannot be read or a timestamp
-    cannot be sent.
+    Raises ValueError if the sessions' numbers of outputs do not add up, a header cannot be read, or a timestamp cannot be sent.
     """
     if sum(row.session_outputs) != len(row.topics):
         raise ValueError(
@@ -217,7 +216,7 @@ def records(row: Row, headers: ExtraHeaders = NO_EXTRAS) -> Iterator[OutputRecor
 
 
 def _not_own(described: list[tuple[str, bytes]], own: list[Header]) -> list[tuple[str, bytes]]:
-    """Return those of the headers that the transform did not set itself."""
+    """Return the headers whose names the transform has not set itself."""
     if not described or not own:
         return described
     set_by_transform = {name.lower() for name, _ in own}
@@ -225,7 +224,7 @@ def _not_own(described: list[tuple[str, bytes]], own: list[Header]) -> list[tupl
 
 
 def _own_headers(stored: object) -> Iterator[Header]:
-    """Yield the headers of one output as they are stored, a list of [name, value]."""
+    """Yield the headers of one output from their stored form, a list of [name, value]."""
     if stored is None:
         return
     if not isinstance(stored, list):
@@ -239,7 +238,7 @@ def _own_headers(stored: object) -> Iterator[Header]:
 def batch_size(record: OutputRecord) -> int:
     """Return the bytes of an uncompressed record batch (format 2) that holds this record alone.
 
-    That is what a broker compares with `max.message.bytes`. Format: KIP-98 and Kafka's protocol guide, "Record Batch".
+    A broker compares this size with `max.message.bytes`. Format: KIP-98 and Kafka's protocol guide, "Record Batch".
     """
     body = 1 + 1 + 1  # attributes, and the varints of the timestamp and offset deltas, both 0
     body += _sized(len(record.key)) + _sized(None if record.value is None else len(record.value))
@@ -257,6 +256,6 @@ def _sized(length: int | None) -> int:
 
 
 def _varint(number: int) -> int:
-    """Bytes of a zigzag varint."""
+    """Return the bytes of a zigzag varint."""
     zigzag = (number << 1) ^ (number >> 63)
     return max(1, (zigzag.bit_length() + 6) // 7)

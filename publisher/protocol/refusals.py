@@ -1,6 +1,6 @@
-"""Decides which rows are parked: those that Kafka would refuse for themselves. Any other refusal stops the lane.
+"""Decides which rows are parked: those with a record that Kafka refuses for its own content. Any other refusal stops the lane.
 
-Most are detected before anything is sent; a record that only the broker can judge fails its transaction (delivery/refusal_bisection.py).
+Most are detected before anything is sent. A record that only the broker can judge fails its transaction (delivery/refusal_bisection.py).
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ from publisher.protocol.records import (
     value_bytes,
 )
 
-# The size of a plain record without its values: batch and record overhead, a session key of 1 kB, the outbox-id.
+# The most bytes of a plain record beside its value: batch and record overhead, a session key of 1 kB, the outbox-id.
 _PLAIN_OVERHEAD = 2_048
 
 Reason = Literal["too_large", "invalid", "topic_missing"]
-"""`topic_missing` is no refusal of Kafka's, but a person's decision (docs/parked.md)."""
+"""`topic_missing` is not a refusal by Kafka but a person's decision (docs/parked.md)."""
 
 RECORD_ERRORS: dict[int, Reason] = {
     KafkaError.MSG_SIZE_TOO_LARGE: "too_large",
@@ -31,14 +31,14 @@ RECORD_ERRORS: dict[int, Reason] = {
     KafkaError.INVALID_RECORD: "invalid",
     KafkaError.INVALID_TIMESTAMP: "invalid",
 }
-"""Broker errors that concern one record, with the reason its row is parked for. Every other one concerns the lane.
+"""Broker errors that concern one record, with the reason for which its row is parked. All other errors concern the lane.
 
-INVALID_TIMESTAMP is the row's own only where the row gives the time; else it is this host's clock.
+INVALID_TIMESTAMP concerns the row only if the row gives the time; otherwise this host's clock is wrong.
 """
 
 
 class TopicLimits(NamedTuple):
-    """The limits of a topic. `max_bytes`: the largest uncompressed record batch, None where only the broker can tell."""
+    """The limits of a topic. `max_bytes`: the largest uncompressed record batch, None if only the broker knows."""
 
     partitions: int
     max_bytes: int | None
@@ -53,9 +53,9 @@ class Refusal(NamedTuple):
 
 
 class RecordRefusedError(Exception):
-    """Kafka refused a record for itself. `rows`: which ones and why; empty where unknown.
+    """Kafka refused a record for its own content. `rows`: the refused rows, each with the reason; empty if unknown.
 
-    `code` is the Kafka error's, `sent` how many rows the transaction held.
+    `code`: the Kafka error's code. `sent`: how many rows the transaction held.
     """
 
     def __init__(self, cause: KafkaError, rows: dict[RowKey, Refusal], sent: int) -> None:
@@ -68,7 +68,7 @@ class RecordRefusedError(Exception):
 def refusal(
     row: Row, topics: Mapping[str, TopicLimits], client_max_bytes: int, outgoing: Outgoing
 ) -> Refusal | None:
-    """Return why Kafka would refuse the row for itself, None where it would not.
+    """Return why Kafka would refuse the row for its own content, None if it would not.
 
     `client_max_bytes`: see `clients.client_max_bytes`; `topics` names every topic that the row goes to.
     """
@@ -88,7 +88,7 @@ def refusal(
 
 
 def no_row_s_fault(code: int, text: str, progress_topic: str) -> str:
-    """Return the reason for a refused transaction of which no row is to blame."""
+    """Return the reason for a refused transaction for which no row is to blame."""
     if code == KafkaError.INVALID_TIMESTAMP:
         return (
             f"Kafka refuses the time of sending: {text}. The clock of this host and the brokers' differ by more than "
@@ -109,7 +109,7 @@ def no_row_s_fault(code: int, text: str, progress_topic: str) -> str:
 def record_refusal(
     index: int, record: OutputRecord, topic: TopicLimits, client_max_bytes: int
 ) -> Refusal | None:
-    """Return why Kafka would refuse one record, the output `index` of its row, None where it would not."""
+    """Return why Kafka would refuse one record, the output `index` of its row, None if it would not."""
     where = f"output {index} for topic {record.topic!r}"
     if record.partition != ANY_PARTITION and not 0 <= record.partition < topic.partitions:
         return Refusal(
@@ -134,8 +134,9 @@ def record_refusal(
 
 
 def _client_size(record: OutputRecord) -> int:
-    """Return what librdkafka compares with `message.max.bytes` (rd_kafka_msg_max_wire_size), or up to eight bytes more a header: every
-    varint is counted at its longest.
+    """Return the size that librdkafka compares with `message.max.bytes` (rd_kafka_msg_max_wire_size), or up to eight bytes more per header.
+
+    Every varint is counted at its longest.
     """
     size = 36 + len(record.key) + len(record.value or b"")
     for name, value in record.headers:

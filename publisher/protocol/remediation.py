@@ -1,4 +1,4 @@
-"""The remedies for a stopped lane: commands, the recommended one first. Pure text."""
+"""What to do about a stopped lane: commands, the recommended one first. Pure text."""
 
 import shlex
 from dataclasses import dataclass
@@ -55,12 +55,12 @@ GAP = (
 
 
 def park_command(topic: str) -> str:
-    """Return the command by which the rows for a missing topic are parked. The topic's name may be any text, so it is quoted."""
+    """Return the command that parks the rows for a missing topic. The topic's name may be any text, so it is quoted."""
     return f"publisher parked park --topic {shlex.quote(topic)}"
 
 
 def replay_command(topic: str) -> str:
-    """Return the command that sends again what a topic had."""
+    """Return the command that sends a topic's outputs again."""
     return f"publisher replay start --topic {shlex.quote(topic)}"
 
 
@@ -75,7 +75,7 @@ def replaced_topic(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Remediation:
-    """The remedies if Kafka and Postgres have different histories. `subject`: whose delivery is stopped."""
+    """What to do if Kafka and Postgres have different histories. `subject`: whose delivery is stopped."""
 
     subject: str
     lost: str
@@ -98,7 +98,7 @@ LANE = Remediation(
 
 
 def of_replay(replay_id: int) -> Remediation:
-    """Return what to do about a replay: it cannot be moved as a lane can."""
+    """Return what to do about a replay. A replay cannot be moved as a lane can."""
     anew = (
         f"It is no longer known what it has sent, so it cannot continue. `publisher replay cancel {replay_id}` and start a new one for "
         "the rest; consumers tell the two apart by the header outbox-replay, and deduplicate on outbox-id"

@@ -1,11 +1,11 @@
-"""Decides which topics a replay sends to: each output's own, one topic for all, or other names for some. Pure."""
+"""Decides which topics a replay sends to: each output's own, one topic for all outputs, or new names for some topics. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
 
 class ReplayTargets(NamedTuple):
-    """`every`: the topic of all outputs; else `renamed` has new names of some topics. Kept as text: NAME, or OLD=NEW,OLD=NEW."""
+    """`every`: one topic for all outputs, or None; `renamed`: {topic: new name}. Stored as text: NAME, or OLD=NEW,OLD=NEW."""
 
     every: str | None = None
     renamed: Mapping[str, str] = {}
@@ -26,21 +26,21 @@ class ReplayTargets(NamedTuple):
 
     @classmethod
     def of_text(cls, text: str | None) -> Self:
-        """Read the result of `text`: no topic's name has a comma or an equals sign. Raises ValueError."""
+        """Parse what `text` returned. No topic name contains a comma or an equals sign. Raises ValueError."""
         return cls() if text is None else cls.of_words(text.split(","))
 
     @property
     def text(self) -> str | None:
-        """The form in which it is kept and shown; None: each output goes to its own topic."""
+        """The form that is stored and shown; None if each output goes to its own topic."""
         return self.every or ",".join(f"{old}={new}" for old, new in sorted(self.renamed.items())) or None
 
     @property
     def named(self) -> list[str]:
-        """The topics that a person has named."""
+        """The topics that a person has named as targets."""
         return [self.every] if self.every is not None else sorted(set(self.renamed.values()))
 
     def of(self, topic: str) -> str:
-        """Return the topic to which the outputs for a topic are sent."""
+        """Return the topic to which the outputs for `topic` are sent."""
         return self.every or self.renamed.get(topic, topic)
 
     def of_all(self, topics: Iterable[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Why a lane or a replay is stopped, or starts over; docs/stopped-lanes.md says what to do about each."""
+"""Why a lane or a replay is stopped, or starts over. docs/stopped-lanes.md says what to do about each reason."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from service.errors import ContinuityError, UnavailableError
 
 
 class StopReason(StrEnum):
-    """The names of the reasons. A reason that begins with `target_` or names rows is a replay's; the others are lanes', and some both."""
+    """The names of the reasons. Those that begin with `target_` or name rows stop replays; the others stop lanes, and some stop both."""
 
     OTHER_OUTBOX = "other_outbox"
     OTHER_CLUSTER = "other_cluster"
@@ -34,7 +34,7 @@ class StopReason(StrEnum):
 
 
 class StoppedError(ContinuityError):
-    """A lane or a replay must not continue. `retry`: the cause may be corrected outside, so a lane checks again by itself."""
+    """A lane or a replay must not continue. `retry`: the cause may be corrected elsewhere, so a lane checks again by itself."""
 
     def __init__(self, reason: StopReason, explanation: str, *, retry: bool = False) -> None:
         super().__init__(f"{reason}: {explanation}")
@@ -51,8 +51,8 @@ class TopicMissingError(StoppedError):
 
 
 class StartOverError(Exception):
-    """Nothing is wrong, but another producer is needed: open it again."""
+    """Nothing is wrong, but a new producer is needed: open the lane or replay again."""
 
 
 class HandoverStuckError(UnavailableError):
-    """Another lane of this process hangs while it hands rows to Kafka's client, and no other one gets its turn."""
+    """Another lane of this process hangs while it hands rows to Kafka's client, and no other lane gets its turn."""

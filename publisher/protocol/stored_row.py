@@ -9,7 +9,7 @@ from publisher.protocol.records import Row
 
 
 class StoredRow(NamedTuple):
-    """The columns, in the order in which the archive has them. `committed_at` None: the ledger does not have the batch."""
+    """The columns in the archive's order. `committed_at`: None if the ledger does not have the batch."""
 
     batch_id: int
     session_key: str
@@ -37,7 +37,7 @@ class StoredRow(NamedTuple):
         return sum(len(value) for value in self.values if value is not None)
 
     def row(self) -> Row:
-        """Return the row as a replay reads it from Postgres. Raises ValueError for headers that are no JSON."""
+        """Return the row as a replay reads it from Postgres. Raises ValueError for headers that are not JSON."""
         headers = self.headers
         return Row(
             self.batch_id,

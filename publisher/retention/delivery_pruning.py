@@ -1,4 +1,4 @@
-"""Prunes the log of deliveries, in `publisher run` and in `publisher retention run`, also where outputs are kept for ever."""
+"""Prunes the log of deliveries, in `publisher run` and in `publisher retention run`, even if outputs are kept for ever."""
 
 import time
 from collections import deque
@@ -15,21 +15,21 @@ _log = structlog.get_logger()
 
 _PASS_S = 60.0
 _ROWS_AT_ONCE = 2_000
-"""The most rows that one transaction deletes: the lane's own next delivery waits for it."""
+"""The most rows that one transaction deletes. The lane's own next delivery waits for that transaction."""
 
 
 class DeliveryPruning:
-    """Prunes lane after lane, a step at a time. Any number of processes may do so at once."""
+    """Prunes one lane after another, one step at a time. Any number of processes may do so at once."""
 
     def __init__(self, keep_s: int, rows_at_once: int = _ROWS_AT_ONCE) -> None:
-        """`keep_s`: deliveries that are younger stay."""
+        """`keep_s`: deliveries younger than this stay."""
         self._keep_s = keep_s
         self._rows = rows_at_once
         self._lanes: deque[tuple[int, int]] = deque()
         self._next_pass = 0.0
 
     def try_turn(self, connection: psycopg.Connection[Any]) -> None:
-        """Do at most one step that deletes. A failure is logged and ends this pass: a log that grows must not stop the delivery."""
+        """Do what `turn` does. A failure is logged and ends this pass, because pruning must never stop the delivery."""
         try:
             self.turn(connection)
         except psycopg.Error as error:
@@ -37,7 +37,10 @@ class DeliveryPruning:
             _log.warning("deliveries_not_pruned", reason=str(error).strip(), next_try_s=_PASS_S)
 
     def turn(self, connection: psycopg.Connection[Any]) -> int:
-        """Do at most one step that deletes; return how many it deleted. `connection` in autocommit mode. Raises psycopg.Error."""
+        """Go on until a step has deleted rows, or the pass ends; return how many rows were deleted. Raises psycopg.Error.
+
+        `connection` must be in autocommit mode.
+        """
         if not self._lanes:
             if time.monotonic() < self._next_pass:
                 return 0

@@ -1,4 +1,4 @@
-"""Drops a partition, in one transaction with its row in the operator log.
+"""Drops a partition, and records the drop in the operator log in the same transaction.
 
 Other transactions wait at most for the duration of one attempt.
 """
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 _PARTITIONS = queries("publisher.retention", "partitions")
 
 _PAUSE_S = 1.0
-"""Between two attempts, so that the statements which waited behind one can run."""
+"""The pause between two attempts, in which the statements that waited behind the first one can run."""
 
 
 def archive_and_drop(
     connection: psycopg.Connection[Any], archive: "ArchiveWriter", partition: Partition, patience_s: float
 ) -> "Manifest":
-    """Archive an attached partition, and drop it in the transaction that has locked it since before the archiving; return its manifest.
+    """Archive and drop an attached partition in one transaction, which holds the partition's lock throughout; return the manifest.
 
-    Raises as `drop_partition`, and UnavailableError if the archive cannot be written. If it raises, the partition is unchanged.
+    Raises as `drop_partition`, and UnavailableError if the archive cannot be written. After an error the partition is unchanged.
     """
     try:
         with connection.transaction():
@@ -58,8 +58,8 @@ def archive_and_drop(
 def drop_partition(connection: psycopg.Connection[Any], name: str, patience_s: float) -> None:
     """Drop an attached partition. `connection` must be in autocommit mode, and hold the retention lock.
 
-    The function waits a fifth of a second for transactions that use the outputs, and is called again for up to `patience_s`. Raises
-    UnavailableError where they did not end by then, or if somebody has begun to need the partition since the survey.
+    Each attempt waits a fifth of a second for transactions that use the outputs; attempts are repeated for up to `patience_s`. Raises
+    UnavailableError if these transactions have not ended by then, or if somebody has begun to need the partition since the survey.
     """
     _until_free(
         connection, name, patience_s, lambda: connection.execute(_PARTITIONS["drop"], {"partition": name})

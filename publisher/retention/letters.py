@@ -1,4 +1,5 @@
-"""Removes dead letters past their limits, in short transactions: resolved and discarded first, open ones only with `drop_open_letters`."""
+"""Removes dead letters past their limits, in short transactions: first resolved and discarded letters, then, with `drop_open_letters`, open
+ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,10 @@ _LETTERS_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LettersSurvey:
-    """How many dead letters there are, and the space that they take. `disk_bytes` includes indexes and free space.
+    """How many dead letters there are, and how much space they take. `disk_bytes` includes indexes and free space.
 
-    The others are None where the login may not read letters or no limit is set.
-    `bytes`: of their rows; `old_closed`, `old_open`: past `keep_letters_s`.
+    The other fields are None if the login may not read letters, or if no limit is set. `bytes`: size of the rows. `old_closed`, `old_open`:
+    letters older than `keep_letters_s`.
     """
 
     disk_bytes: int
@@ -32,7 +33,7 @@ class LettersSurvey:
 
 
 def survey_letters(connection: psycopg.Connection[Any], settings: RetentionSettings) -> LettersSurvey:
-    """Survey the letters; reads every row once if they have a limit. Raises psycopg.Error."""
+    """Survey the letters. Reads every letter's row if a limit is set. Raises psycopg.Error."""
     row = connection.execute(_LETTERS["disk"]).fetchone()
     assert row is not None
     disk_bytes, is_readable = row
@@ -51,7 +52,7 @@ def is_limited(settings: RetentionSettings) -> bool:
 def remove_letters(
     connection: psycopg.Connection[Any], settings: RetentionSettings, rows_at_once: int = _LETTERS_AT_ONCE
 ) -> int:
-    """Remove the letters past the limits; return their number. `connection` in autocommit mode. Raises psycopg.Error."""
+    """Remove the letters past the limits; return their number. `connection` must be in autocommit mode. Raises psycopg.Error."""
     if not is_limited(settings):
         return 0
     excess = 0

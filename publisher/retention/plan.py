@@ -17,7 +17,7 @@ class DropVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Batches `first` to `end` - 1, `size` bytes on disk. `newest_at`, `age_s`: of its newest batch, None where it has none."""
+    """Batches `first` to `end` - 1, `size` bytes on disk. `newest_at`, `age_s`: of its newest batch, None without batches."""
 
     name: str
     first: int
@@ -29,7 +29,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """A lane of an epoch. `through`: the last batch that it has delivered whole; `to_batch` None: the epoch continues.
+    """A lane of an epoch. `through`: the last batch that it has delivered completely. `to_batch`: None while the epoch continues.
 
     `stopped_reason`, `stopped_why`: as in LaneStatus.
     """
@@ -46,7 +46,7 @@ class LaneProgress:
 
 @dataclass(frozen=True, slots=True)
 class ReplayNeed:
-    """Batches that a replay still has to read, both inclusive."""
+    """The batches that a replay still has to read, from `from_batch` to `to_batch` inclusive."""
 
     replay_id: int
     state: str
@@ -56,7 +56,8 @@ class ReplayNeed:
 
 @dataclass(frozen=True, slots=True)
 class OpenAtUpgrade:
-    """Batches with outputs of an input partition that close after the beginning of what was open there at the upgrade to 0005."""
+    """Batches with outputs of sessions of one input partition that close after `safe_offset`: from there on, sessions were open at the
+    upgrade to 0005."""
 
     topic_id: str
     partition: int
@@ -70,7 +71,7 @@ class OpenAtUpgrade:
 class Needs:
     """Who needs rows.
 
-    `parked`: {batch id: parked rows}; `open_at_upgrade`: {partition name: batches that the job's next batch reads there}.
+    `parked`: {batch id: number of parked rows}; `open_at_upgrade`: {partition name: the batches in it that the job's next batch reads}.
     """
 
     newest_batch: int
@@ -82,7 +83,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`due`: why it should be dropped, empty if it should not. `reasons`: why it cannot, with what to do."""
+    """`due`: why the partition should be dropped, empty if it should not. `reasons`: why it cannot be, each with what to do about it."""
 
     partition: Partition
     verdict: DropVerdict
@@ -91,7 +92,7 @@ class Decision:
 
 
 def closed(partition: Partition, newest_batch: int) -> bool:
-    """Whether no batch can come into it any more: a later one is committed, and batches are numbered in their order."""
+    """Whether no more batches can come into the partition: batch ids only grow, and a later batch is committed."""
     return partition.end <= newest_batch
 
 
@@ -104,8 +105,8 @@ def plan_drops(
 ) -> list[Decision]:
     """Return a decision for each partition, oldest first.
 
-    By time: the newest batch is older than `keep_s` seconds. By size: the oldest go until all, with `letters_bytes` of dead
-    letters, take at most `keep_bytes` bytes; one that is refused counts on. None: no limit.
+    By time: a partition is due if its newest batch is older than `keep_s` seconds. By size: the oldest partitions are due until the rest,
+    with `letters_bytes` of dead letters, takes at most `keep_bytes` bytes; a refused partition still counts. None: no limit.
     """
     total = letters_bytes + sum(partition.size for partition in partitions)
     decisions = []
@@ -127,9 +128,9 @@ def plan_drops(
 
 
 def needed_by(partition: Partition, needs: Needs) -> tuple[str, ...]:
-    """Return who still needs a partition's rows, each with what to do about it; empty where nobody does.
+    """Return who still needs a partition's rows, each with what to do about it; empty if nobody does.
 
-    This is the first of two checks: `outbox.drop_partition` (db/schema.sql) proves the same rules again in the transaction of the drop.
+    This is the first of two checks: `outbox.drop_partition` (db/schema.sql) checks the same rules again in the transaction of the drop.
     """
     return (
         *_undelivered(partition, needs.lanes),
@@ -140,7 +141,7 @@ def needed_by(partition: Partition, needs: Needs) -> tuple[str, ...]:
 
 
 def _due(partition: Partition, total: int, keep_s: int | None, keep_bytes: int | None) -> str:
-    """Why a partition should be dropped. One without any ledger row counts as the oldest."""
+    """Why a partition should be dropped, empty if it should not. A partition without any ledger row is older than every `keep_s`."""
     if keep_s is not None and (partition.age_s is None or partition.age_s > keep_s):
         age = "no batch" if partition.age_s is None else f"newest batch {partition.age_s:.0f} s old"
         return f"{age}, keep_s = {keep_s}"

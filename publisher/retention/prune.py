@@ -1,4 +1,4 @@
-"""Deletes rows that the ledger no longer needs, each step in a short transaction: a kill between two loses nothing."""
+"""Deletes rows that the ledger no longer needs, each step in a short transaction, so that a kill between two steps loses nothing."""
 
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -17,12 +17,12 @@ _PRUNING = queries("publisher.retention", "pruning")
 _COMMAND = "publisher retention run"
 
 ROWS_AT_ONCE = 5_000
-"""Rows that one transaction deletes at the most."""
+"""The most rows that one transaction deletes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Rows deleted of each kind."""
+    """How many rows of each kind were deleted."""
 
     batches: int = 0
     deliveries: int = 0
@@ -40,17 +40,17 @@ def prune(
     keep_deliveries_s: int,
     rows_at_once: int = ROWS_AT_ONCE,
 ) -> Pruned:
-    """Delete rows that are older than `keep_ledger_s` (deliveries: `keep_deliveries_s`; letters: by their own limits) and that nothing
-    names.
+    """Delete rows that are older than `keep_ledger_s` and that no other row refers to. Deliveries, letters and the operator log have their
+    own limits.
 
-    `connection` in autocommit mode. The functions in Postgres decide which rows stay, whatever their age. Raises psycopg.Error.
+    `connection` must be in autocommit mode. The functions in Postgres decide which rows stay whatever their age. Raises psycopg.Error.
     """
     keep_s = retention.keep_ledger_s
     deliveries = DeliveryPruning(keep_deliveries_s).whole_pass(connection)
     letters = remove_letters(connection, retention)
     _repeat(connection, "resumes", _PRUNING["resumes"], rows_at_once, keep_s)
     parked = _repeat(connection, "parked", _PRUNING["parked"], rows_at_once, keep_s)
-    # Before the ledger: an epoch and its lanes name rows of it.
+    # Before the ledger: epochs and their lanes refer to its rows.
     epochs = _prune_epochs(connection, keep_s)
     batches = _prune_batches(connection, keep_s, rows_at_once)
     _repeat(connection, "erased", _PRUNING["erased"], rows_at_once, keep_s)
@@ -73,7 +73,7 @@ def _prune_epochs(connection: psycopg.Connection[Any], keep_s: int) -> int:
 
 
 def _prune_batches(connection: psycopg.Connection[Any], keep_s: int, rows: int) -> int:
-    """Prune the ledger once, from its beginning to the first row that is too young."""
+    """Prune the ledger in one pass, from its beginning to the first row that is too young."""
     pruned, after, more = 0, 0, True
     while more:
         parameters = {"keep_s": keep_s, "rows": rows, "after": after}

@@ -69,7 +69,7 @@ def require_limit(settings: Settings) -> None:
 def run_once(settings: Settings) -> RetentionReport:
     """Run every step once.
 
-    Raises SettingsError where retention is off, RightsError, FencedError while another retention runs, UnavailableError, SchemaError.
+    Raises SettingsError if retention is off, RightsError, FencedError while another retention runs, UnavailableError, SchemaError.
     """
     require_limit(settings)
     with _session(settings) as connection:
@@ -82,7 +82,7 @@ def run_once(settings: Settings) -> RetentionReport:
             failed = error
             raise
         finally:
-            # An alert reads this. Over a lost connection nothing can be written; that has a separate alert.
+            # An alert reads this. Nothing can be written over a lost connection; a separate alert covers that.
             if not connection.closed:
                 connection.execute(
                     _SESSION["ended"], {"failed": None if failed is None else reason_of(failed)}
@@ -106,9 +106,10 @@ def _run(connection: psycopg.Connection[Any], settings: Settings) -> RetentionRe
 
 
 def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -> "ArchiveWriter | None":
-    """Return the archive to write to. Raises SettingsError, UnavailableError if the archive, or its last partition, is not there.
+    """Return the archive to write to, None if none is set. Raises SettingsError, UnavailableError if the archive is missing.
 
-    A mount point exists without its volume, too, and the next mount hides files written into it, so the archive itself is looked for.
+    A mount point exists even without its volume, and the next mount would hide files written into it. So the archive must be claimed
+    already, or have the manifest of its newest partition.
     """
     if not settings.archive:
         return None
@@ -180,7 +181,7 @@ def _drop_all(
 
 @contextmanager
 def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that may drop partitions and holds the retention lock until it ends."""
+    """Open a connection that may drop partitions, and hold the retention lock on it until the block ends."""
     with connect(postgres_settings(settings), "publisher retention", autocommit=True) as connection:
         require_current(connection)
         require_rights(connection, settings.retention)
@@ -194,7 +195,7 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
             raise UnavailableError(
                 f"could not acquire a lock in time: {str(error).strip()}. Run the command again"
             ) from error
-        # InternalError: read only, after a failover.
+        # InternalError: the server is read-only after a failover.
         except (psycopg.OperationalError, psycopg.InternalError) as error:
             raise UnavailableError(
                 f"Postgres at {postgres_settings(settings).address()} went away: {str(error).strip()}. Run the command again: what was "
@@ -203,7 +204,7 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
 
 
 def require_rights(connection: psycopg.Connection[Any], settings: RetentionSettings) -> None:
-    """Raise RightsError unless this login may drop partitions, and what else the settings ask for: remove open letters, read outputs."""
+    """Raise RightsError unless this login may drop partitions and, if the settings ask for it, remove open letters and read outputs."""
     row = connection.execute(_SESSION["may_drop"]).fetchone()
     assert row is not None
     login, may_drop, may_drop_open_letters, may_read = row

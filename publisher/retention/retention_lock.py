@@ -14,9 +14,9 @@ RETENTION_LOCK = "outbox.retention"
 
 
 def hold_off_retention(connection: psycopg.Connection[Any]) -> None:
-    """Keep retention from deciding and dropping until this connection ends; later queries see what it had dropped before.
+    """Keep retention from planning and dropping until this connection ends. Later queries see every drop that was made before.
 
-    Raises UnavailableError where a retention runs, or a stranger has the lock, for longer than the lock timeout.
+    Raises UnavailableError if a retention, or an unknown session, holds the lock for longer than the lock timeout.
     """
     try:
         connection.execute(_ROWS["hold_off_retention"])

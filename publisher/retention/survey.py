@@ -1,4 +1,4 @@
-"""Reads the partitions, and who needs them, from Postgres in one snapshot. Every service has the rights for that."""
+"""Reads from Postgres, in one snapshot, the partitions and who needs them. Every service has the rights for that."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +28,7 @@ _PARTITIONS = queries("publisher.retention", "partitions")
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A table that was detached by hand, and that retention leaves alone. `pending`: the DETACH has not finished."""
+    """A table that was detached by hand; retention leaves it alone. `pending`: the DETACH has not finished."""
 
     name: str
     pending: bool
@@ -37,7 +37,7 @@ class Detached:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How fast the outbox grows, over the partitions that are there."""
+    """How fast the outbox grows, measured over the partitions that exist."""
 
     newest_batch: int
     batches: int
@@ -51,7 +51,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class RetentionSurvey:
-    """The decisions of retention now."""
+    """What retention would decide now, and the sizes that it decides by."""
 
     decisions: list[Decision]
     detached: list[Detached]
@@ -60,17 +60,17 @@ class RetentionSurvey:
 
     @property
     def to_drop(self) -> list[Decision]:
-        """Partitions to be dropped."""
+        """Partitions that will be dropped."""
         return [decision for decision in self.decisions if decision.verdict is DropVerdict.DROP]
 
     @property
     def refused(self) -> list[Decision]:
-        """Partitions that should be dropped and cannot be."""
+        """Partitions that should be dropped but cannot be."""
         return [decision for decision in self.decisions if decision.verdict is DropVerdict.REFUSED]
 
     @property
     def last_batch_with_partition(self) -> int:
-        """The last batch that has a partition without a gap before it."""
+        """The last batch up to which every coming batch has a partition, without a gap."""
         last = self.growth.newest_batch
         for decision in self.decisions:
             if decision.partition.first <= last + 1 < decision.partition.end:

@@ -1,4 +1,4 @@
-"""Counts the rows that each lane has not delivered, up to a limit, and tells how old the oldest is."""
+"""Counts the rows that each lane has not delivered, up to a limit, and tells how old the oldest of them is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from db.statements import queries
 _LANES = queries("publisher", "lanes")
 
 _MOST_WINDOWS = 20
-"""The most windows searched: two million batches. A running lane passes batches without rows of its own, so only one that nobody runs can
-have its first row beyond them."""
+"""The most windows that are searched: two million batches. A running lane passes batches without rows of its own, so only a lane that
+nobody runs can have its first row beyond them."""
 
 
 @dataclass(slots=True)
 class LaneBacklog:
     """The undelivered rows of a lane after `cursor`, up to `last_batch`.
 
-    `age_s`: of the batch of its first row; None while none was found.
+    `age_s`: age of the batch of the first row; None until a row is found.
     """
 
     lane: int
@@ -31,12 +31,12 @@ class LaneBacklog:
     age_s: float | None = None
 
     def is_counted(self, count_limit: int) -> bool:
-        """Whether all its rows are counted, or the limit is reached."""
+        """Whether all rows of the lane are counted, or the limit is reached."""
         return self.rows >= count_limit or self.cursor >= Cursor(self.last_batch)
 
 
 def count(connection: psycopg.Connection[Any], lanes: Sequence[LaneBacklog], count_limit: int) -> None:
-    """Count the rows of each, up to `count_limit`. Lanes are usually close together, so one window counts them all."""
+    """Count the rows of each lane, up to `count_limit`. Lanes are usually close together, so that one window covers all of them."""
     for _ in range(_MOST_WINDOWS):
         left = [lane for lane in lanes if not lane.is_counted(count_limit)]
         if not left:

@@ -28,7 +28,7 @@ def ready(settings: Settings, health: ProcessHealth) -> HealthVerdict:
 
 @contextmanager
 def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
-    """Serve as `[metrics]` says until the block ends. Raises SettingsError where the port cannot be opened."""
+    """Serve the endpoint according to `[metrics]` until the block ends. Raises SettingsError if the port cannot be opened."""
     if settings.metrics.port == 0:
         yield
         return
@@ -47,7 +47,7 @@ def served(settings: Settings, health: ProcessHealth) -> Iterator[None]:
 
 
 def process_metrics(settings: Settings, health: ProcessHealth) -> LiveGauges:
-    """Return the state of this process, as metrics."""
+    """Return the state of this process as metrics."""
     return LiveGauges(_GAUGES, partial(_samples, settings, health))
 
 

@@ -17,7 +17,7 @@ _REPLAYS = queries("publisher", "replays")
 _STORAGE = queries("publisher", "storage")
 
 COUNT_LIMIT = 10_000
-"""Rows are counted up to this many, so the cost of a poll does not grow with the backlog."""
+"""The most rows that are counted, so that the cost of a poll does not grow with the backlog."""
 
 _LANE = ("epoch", "lane")
 _GAUGES: Gauges = {
@@ -43,13 +43,13 @@ _GAUGES: Gauges = {
 
 
 class PublisherOutboxMetrics(PolledGauges):
-    """The result of the last poll."""
+    """The gauges as of the last poll."""
 
     def __init__(self, max_age_s: float) -> None:
         super().__init__(_GAUGES, max_age_s)
 
     def poll(self, connection: psycopg.Connection[Any]) -> None:
-        """Read the gauges again, in a few seconds at most. Raises psycopg.Error."""
+        """Read the gauges again; each statement may take 5 s. Raises psycopg.Error."""
         with snapshot(connection):
             connection.execute("SET LOCAL statement_timeout = '5s'")
             lanes = read_lanes(connection, COUNT_LIMIT)

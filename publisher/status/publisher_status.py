@@ -1,4 +1,4 @@
-"""Reads the progress of every lane from Postgres alone, so it works while the publisher or Kafka is down."""
+"""Reads the progress of every lane from Postgres alone, so that it works while the publisher or Kafka is down."""
 
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -22,18 +22,18 @@ _PARKED = queries("publisher", "parked")
 _REPLAYS = queries("publisher", "replays")
 
 COUNT_LIMIT = 1_000_000
-"""Undelivered rows are counted up to this many for each lane."""
+"""The most undelivered rows that are counted for each lane."""
 PARKED_LIMIT = 10_000
-"""Parked rows are counted up to this many for each reason."""
+"""The most parked rows that are counted for each reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
-    """One lane. `oldest_undelivered_s` None: nothing is undelivered. `holder` None: nobody holds the lease.
+    """One lane. `oldest_undelivered_s`: None if every row is delivered. `holder`: None if nobody holds the lease.
 
-    `stopped_reason`: why the lane is stopped or retries, with the commands that help; `stopped_why`: the same as a word (StopReason), only
-    while it is stopped.
-    `waiting`: an earlier epoch is being worked on.
+    `stopped_reason`: why the lane is stopped or retries, with the commands that help. `stopped_why`: the same as one word (StopReason),
+    only while the lane is stopped.
+    `waiting`: an earlier epoch has not ended.
     """
 
     epoch: int
@@ -54,22 +54,22 @@ class LaneStatus:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it delivers nothing until a cause is gone, or until a resume that was interrupted is complete."""
+        """Whether the lane delivers nothing until a cause is removed, or until an interrupted resume is completed."""
         return self.stopped_why is not None
 
     @property
     def is_retrying(self) -> bool:
-        """Whether it waits for a server, or delivers in smaller transactions because larger ones failed: it continues by itself."""
+        """Whether the lane waits for a server, or delivers smaller transactions after larger ones failed. It continues by itself."""
         return self.stopped_reason is not None and not self.is_stopped
 
     @property
     def abandoned(self) -> bool:
-        """Whether rows wait that nobody delivers."""
+        """Whether undelivered rows wait while nobody holds the lane."""
         return self.holder is None and self.lag_rows > 0 and not self.waiting
 
 
 class DeliveryRate(NamedTuple):
-    """The transactions of all publishers within the last `seconds`."""
+    """The transactions of all publishers in the last `seconds` seconds."""
 
     seconds: int
     transactions: int
@@ -78,15 +78,16 @@ class DeliveryRate(NamedTuple):
 
     @property
     def events_per_second(self) -> float:
-        """The mean over the whole time."""
+        """The mean over these seconds."""
         return round(self.events / self.seconds, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherStatus:
-    """The whole publisher. `parked`: rows by state; `parked_rows`: those still parked, by reason; both counted up to `PARKED_LIMIT`.
+    """The whole publisher. `parked`: rows by state; `parked_rows`: rows that are still parked, by reason; both counted up to
+    `PARKED_LIMIT`.
 
-    `lanes_taken`: how often a lane went to a process, the same one again included; `replays`: those not at their end, by state.
+    `lanes_taken`: how often a process took a lane, also the same lane again; `replays`: unfinished replays, by state.
     """
 
     identity: OutboxIdentity
@@ -98,11 +99,11 @@ class PublisherStatus:
     lanes_taken: int
     replays: dict[str, int]
     parked_topics: dict[str, datetime] = field(default_factory=dict)
-    """Missing topics whose rows are parked by a person's decision, and since when."""
+    """Missing topics for which a person has decided to park rows, and since when."""
 
     @property
     def healthy(self) -> bool:
-        """Whether no lane is stopped, and no rows wait without a process that delivers them."""
+        """Whether no lane is stopped, and every lane with undelivered rows has a holder."""
         return not any(lane.is_stopped or lane.abandoned for lane in self.lanes)
 
     def as_json(self) -> dict[str, Any]:
@@ -155,12 +156,12 @@ def read_status(connection: psycopg.Connection[Any]) -> PublisherStatus:
 
 
 def read_lanes(connection: psycopg.Connection[Any], count_limit: int) -> list[LaneStatus]:
-    """Read every lane's. Undelivered rows are counted up to `count_limit` for each."""
+    """Read the status of every lane. Undelivered rows are counted up to `count_limit` for each lane."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(_LANES["statuses"]).fetchall()
     backlogs = []
     for row in rows:
-        # Nothing of an epoch is before its first batch.
+        # An epoch has no rows before its first batch.
         at = max(Cursor(row["cursor_batch"], row["cursor_key"]), Cursor(row.pop("from_batch") - 1))
         backlogs.append(LaneBacklog(row["lane"], at, row.pop("last_batch")))
     backlog.count(connection, backlogs, count_limit)

@@ -1,7 +1,8 @@
--- The rows that go into the archive, and the outbox's records of it.
+-- The rows that go into the archive, and the outbox's record of the archive.
 
 -- name: identity
--- Which outbox this is, whether it is on the server that it was made on or adopted by, and what a copy of the database has another of.
+-- The outbox's uuid, whether it is on the server that it was created on or adopted by, and three values that differ in a copy of the
+-- database.
 SELECT i.outbox_uuid, i.system_identifier = s.system_identifier, s.system_identifier,
        (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), s.timeline
 FROM outbox.identity i CROSS JOIN outbox.server_identity() s
@@ -17,7 +18,8 @@ ORDER BY a.from_batch
 SELECT h.row_count, h.sessions, h.outputs FROM outbox.hold_partition(%(partition)s) h
 
 -- name: row_keys
--- The next rows of all lanes, merged, out of the index. A row of a lane that no epoch has is missing here, and found by its count.
+-- The next rows of all lanes, merged from the index. Rows with a lane that no epoch has are missing here; the comparison of counts finds
+-- them.
 SELECT r.batch_id, r.session_key
 FROM generate_series(0, (SELECT max(e.lanes) FROM outbox.lane_epoch e) - 1) AS n
 CROSS JOIN LATERAL (
@@ -34,7 +36,7 @@ ORDER BY r.batch_id, r.session_key
 LIMIT %(rows)s
 
 -- name: rows
--- Bounded by what the rows take, as `of_lane` in rows.sql. Without a ledger row, committed_at is NULL.
+-- Limited by the size of the rows, as `of_lane` in rows.sql. committed_at is NULL if the batch has no ledger row.
 SELECT r.batch_id, r.session_key, b.created_at, r.lane, r.revision,
        EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = r.session_key AND p.batch_id = r.batch_id),
        r.session_topic_ids, r.session_partitions, r.session_starts, r.session_ends, r.session_started_ms, r.session_ended_ms, r.session_events,
@@ -67,7 +69,7 @@ SELECT outbox.drop_archived(%(partition)s, %(archive_id)s, %(manifest_sha256)s, 
 SELECT outbox.rewrite_archived(%(partition)s, %(old_manifest)s, %(new_manifest)s, %(erased)s)
 
 -- name: ledger
--- The ledger's counts of an archived partition, without erased rows; NULL where ledger rows were pruned.
+-- The ledger's counts of an archived partition, without erased rows. Sessions are NULL if ledger rows were pruned.
 SELECT CASE WHEN l.batches = %(to_batch)s - greatest(%(from_batch)s, 1) + 1 THEN l.sessions - e.sessions END, l.outputs - e.outputs, l.bytes - e.bytes
 FROM (SELECT count(*) AS batches, sum(b.sessions)::bigint AS sessions, sum(b.output_events)::bigint AS outputs, sum(b.output_bytes)::bigint AS bytes
       FROM outbox.batch b WHERE b.batch_id >= %(from_batch)s AND b.batch_id <= %(to_batch)s) l
@@ -77,7 +79,7 @@ CROSS JOIN (SELECT coalesce(sum(cardinality(x.ends)), 0)::bigint AS sessions,
             WHERE x.batch_id >= %(from_batch)s AND x.batch_id <= %(to_batch)s AND x.dead_letter_id IS NULL) e
 
 -- name: dropped
--- Batches that are neither kept nor archived, as ranges, from the first archived one on.
+-- Ranges of batches, from the first archived one on, that are neither kept nor archived.
 SELECT lower(g.gap), upper(g.gap) - 1
 FROM (SELECT unnest(int8multirange(int8range((SELECT min(a.from_batch) FROM outbox.archived a), (SELECT max(b.batch_id) FROM outbox.batch b), '[]'))
                     - coalesce((SELECT range_agg(int8range(p.from_batch, p.to_batch, '[]')) FROM outbox.output_partition p), '{}'::int8multirange)

@@ -1,4 +1,4 @@
--- The statements of `publisher erase`. The functions have the owner's rights, and the locks that they need.
+-- The statements of `publisher erase`. The functions run with the owner's rights, and take the locks that they need.
 
 -- name: alone
 SELECT pg_try_advisory_lock(hashtextextended('outbox.erasure', 0))

@@ -6,8 +6,8 @@ SELECT coalesce(max(b.batch_id), 0), min(b.created_at) FILTER (WHERE b.batch_id 
 FROM outbox.batch b
 
 -- name: lanes
--- Every lane of every epoch, also those that no publisher has run yet; `through`: the last batch of which nothing is left. A resume that did not
--- end (stopped_why) may have set the lane back in Kafka already, wherever the mirror is.
+-- Every lane of every epoch, also a lane that no publisher has run yet. `through`: the last batch that the lane has delivered completely. A
+-- resume that has not ended (stopped_why) may already have set the lane back in Kafka, so no batch counts as delivered.
 SELECT p.epoch, p.lane, p.from_batch, p.to_batch, CASE WHEN p.stopped_why = 'resuming' THEN p.from_batch - 1 ELSE p.through_batch END,
        p.lease_holder, p.stopped_reason, p.stopped_why
 FROM outbox.lane_position p

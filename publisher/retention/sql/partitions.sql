@@ -5,7 +5,7 @@ SELECT outbox.ensure_partitions(m.batch_id + 1, m.batch_id + %(ahead_batches)s)
 FROM (SELECT coalesce(max(b.batch_id), 0) AS batch_id FROM outbox.batch b) m
 
 -- name: list
--- One that is being detached is listed by `detached`.
+-- Attached partitions. `detached` lists a partition that is being detached.
 SELECT p.name::text, p.from_batch, p.to_batch + 1, coalesce(pg_total_relation_size(p.relation), 0),
        n.created_at, (extract(epoch FROM now() - n.created_at))::double precision
 FROM outbox.output_partition p
@@ -18,7 +18,7 @@ WHERE NOT p.detaching
 ORDER BY p.from_batch
 
 -- name: detached
--- Partitions that somebody has detached or is detaching, by name and by columns.
+-- Partitions that somebody has detached or is detaching: tables with a partition's name and columns.
 SELECT c.relname::text, i.inhdetachpending IS NOT NULL, pg_total_relation_size(c.oid)
 FROM pg_class c
 LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
@@ -34,8 +34,8 @@ ORDER BY i.inhdetachpending IS NOT NULL DESC, c.relname
 SELECT outbox.drop_partition(%(partition)s)
 
 -- name: in_the_way
--- Transactions that hold a lock on the outputs, oldest first. Their statements are not shown: they may hold data. Their age is NULL where this
--- login may not know it.
+-- Transactions that hold a lock on the outputs, oldest first. Their statements are not shown because they may hold data. The age is NULL if
+-- this login may not see it.
 SELECT DISTINCT a.pid, coalesce(nullif(a.application_name, ''), 'unnamed'), coalesce(a.usename::text, '?'),
        extract(epoch FROM clock_timestamp() - a.xact_start)::double precision AS age_s
 FROM pg_locks l

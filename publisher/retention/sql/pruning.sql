@@ -1,4 +1,4 @@
--- Deletes rows that the ledger and the logs no longer need, in steps. The functions decide which (db/schema.sql).
+-- Deletes rows that the ledger and the logs no longer need, in steps. The functions decide which rows (db/schema.sql).
 
 -- name: batches
 SELECT p.pruned, p.last_batch, p.more FROM outbox.prune_batches(%(keep_s)s, %(after)s, %(rows)s) p

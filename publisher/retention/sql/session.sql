@@ -1,7 +1,7 @@
 -- The session in which retention works, and the lock that it holds there.
 
 -- name: open
--- A client that dies while the server waits for a lock must not leave the wait behind.
+-- If the client dies while the server waits for a lock, the server must end the wait.
 SELECT set_config('lock_timeout', %(lock_timeout)s, false), set_config('client_connection_check_interval', '5s', false)
 
 -- name: lock
