@@ -1,4 +1,4 @@
-"""`outbox-migrate`: make, upgrade and show the schema of the outbox, and check its server. The migrations come with the package."""
+"""`outbox-migrate`: create, upgrade and show the schema of the outbox, and check its server. The migrations are part of the package."""
 
 from service.commands.main import DeferredCommand, command_line, run_command
 

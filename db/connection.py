@@ -1,4 +1,4 @@
-"""Connections to the outbox, opened the same way by every part."""
+"""Connections to the outbox. Every part opens them in the same way."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,18 +20,18 @@ from service.settings.dsn import PLAIN_MODES, is_remote, libpq_options, ssl_mode
 
 _SESSION = queries("db", "session")
 
-# How long a statement waits for a server that no longer answers.
+# How long a statement waits for a server that has stopped answering.
 _GONE_S = 30
 _PROBES = 3
 _LOOKS = 10
 _ALWAYS_THERE = ("postgres", "template1")
-# The first libpq with `require_auth`.
+# The first version of libpq with `require_auth`.
 _REQUIRES_AUTH = 160_000
 
 Connection = psycopg.Connection[TupleRow]
 
 _proven: set[str] = set()
-"""DSNs that lead through a pooler which keeps a server connection for each client."""
+"""DSNs that lead through a pooler of which it was proven that it keeps a server connection for each client."""
 _proving = threading.Lock()
 
 
@@ -44,8 +44,8 @@ def longest_wait_s(settings: PostgresSettings) -> float:
 def connect(settings: PostgresSettings, application: str, **options: Any) -> Connection:
     """Open a connection that pg_stat_activity shows as `application`. Reads `dsn_file` again, so a new password needs no restart.
 
-    Raises UnavailableError if the server does not answer, or its subclass: CredentialsRefusedError if the server refuses the login or a
-    certificate is not valid, HostUnknownError if no host has the name, ReadOnlyServerError if `target_session_attrs` passes over each
+    Raises UnavailableError if the server does not answer, or one of its subclasses: CredentialsRefusedError if the server refuses the login
+    or a certificate is not valid, HostUnknownError if no host has the name, ReadOnlyServerError if `target_session_attrs` excludes every
     server, DatabaseMissingError if the database does not exist. Raises SettingsError if a pooler does not keep sessions or the login cannot
     be used, or its subclass SecretUnreadableError if `dsn_file` cannot be read. No message contains the password.
     """
@@ -56,7 +56,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> Con
         return psycopg.connect(
             settings.dsn.get_secret_value(),
             application_name=application,
-            # In the startup packet, because the answer to `set` is decoded with it.
+            # Sent in the startup packet, because the answer to `set` is decoded with it.
             client_encoding="UTF8",
             connect_timeout=settings.connect_timeout_s,
             keepalives_idle=10,
@@ -88,15 +88,16 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> Con
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
             f"Check {settings.named}{_of_tls(settings, error)}; `devstack status` shows a local one."
         ) from error
-    # As the connection has it: to look up a service of the DSN changes the environment, which other threads read.
+    # Uses the connection's own parameters: resolving a service in the DSN would change the environment, which other threads read.
     name_unprotected_postgres(settings.dsn, connection.info.get_parameters())
     return connection
 
 
 def _no_clear_password(settings: PostgresSettings) -> dict[str, Any]:
-    """Return options by which libpq sends no password in clear text to another machine, which might not be the server.
+    """Return options that keep libpq from sending a password in clear text to another machine, which might not be the server.
 
-    A DSN with sslmode=require or more, with a `require_auth` of its own, or that names a connection service gets none.
+    They are empty for a DSN with sslmode=require or stricter, with its own `require_auth`, or with a connection service; also for an old
+    libpq.
     """
     if _names_service(settings):
         return {}
@@ -112,7 +113,8 @@ def _names_service(settings: PostgresSettings) -> bool:
 
 
 def _of_tls(settings: PostgresSettings, error: psycopg.Error) -> str:
-    """Return a hint about TLS for a DSN that checks the server's certificate, or should."""
+    """Return a hint about TLS if the server asks for a clear-text password, or if the DSN verifies the server's certificate; else an empty
+    text."""
     if NO_CLEAR_PASSWORD in str(error):
         return (
             ": the server asks for the password in clear text, which is sent to another machine over TLS alone (sslmode=verify-full with "
@@ -126,9 +128,9 @@ def _of_tls(settings: PostgresSettings, error: psycopg.Error) -> str:
 
 @contextmanager
 def confirmed_transaction(connection: Connection) -> Iterator[None]:
-    """Run the block in a transaction that is known to be committed when the block ends without an error.
+    """Run the block in a transaction. If the block and the context end without an error, the transaction is known to be committed.
 
-    If the connection was closed meanwhile, psycopg ends a transaction without COMMIT and without an error. That must not pass for success.
+    If the connection was closed meanwhile, psycopg ends a transaction without COMMIT and without an error. That must not count as success.
     """
     with connection.transaction() as transaction:
         yield
@@ -141,17 +143,17 @@ def confirmed_transaction(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def snapshot(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """A transaction in which every query sees one state of the outbox and none can write. Raises psycopg.Error."""
+    """Run the block in a read-only transaction in which every query sees the same state of the outbox. Raises psycopg.Error."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         yield
 
 
 def _is_missing(settings: PostgresSettings, error: psycopg.Error, login: dict[str, Any]) -> bool:
-    """Whether a connection failed because there is no such database, by the server's own catalogue.
+    """Whether a connection failed because the database does not exist, according to the server's catalogue.
 
-    A failed connection has no SQLSTATE, and its message is in the server's language: the name in it, however it is quoted, is only a
-    reason to ask.
+    A failed connection has no SQLSTATE, and its message is in the server's language. So the catalogue is queried if the message contains
+    the database's name, however it is quoted.
     """
     name = settings.database()
     if not name or name not in str(error):
@@ -177,7 +179,7 @@ def _begin_session(
     settings: PostgresSettings,
     open_another: Callable[[], Connection],
 ) -> None:
-    """Set the session's parameters, and check in another transaction that they are kept. Raises SettingsError, psycopg.Error."""
+    """Set the session's parameters, and check in another transaction that they are still set. Raises SettingsError, psycopg.Error."""
     (wanted,) = _row(
         connection,
         _SESSION["set"],
@@ -189,7 +191,7 @@ def _begin_session(
         raise _no_sessions(settings)
     (pid,) = _row(connection, _SESSION["backend_pid"])
     if pid != connection.info.backend_pid:
-        # A pooler names itself to its clients.
+        # The pid differs behind a pooler, which sends its clients a pid of its own.
         _prove_sessions(connection, settings, pid, open_another)
 
 
@@ -199,9 +201,10 @@ def _prove_sessions(
     pid: int,
     open_another: Callable[[], Connection],
 ) -> None:
-    """Check, once for each process, that the pooler gives this connection's server to no other client. Raises SettingsError, psycopg.Error.
+    """Check, once per process and DSN, that the pooler gives this connection's server to no other client. Raises SettingsError,
+    psycopg.Error.
 
-    In transaction mode another client's transaction gets the server that was used last, which is this one's.
+    In transaction mode the transaction of another client gets the server that was used last, which is the one of this connection.
     """
     dsn = settings.dsn.get_secret_value()
     with _proving:
@@ -210,7 +213,7 @@ def _prove_sessions(
         for _ in range(_PROBES):
             with open_another() as other, other.transaction():
                 (taken,) = _row(other, _SESSION["backend_pid"])
-                # While other clients are busy, this one's server may be free at the moment of the check, so check often: it is cheap.
+                # While other clients are busy, the check may find its own server free by chance. So it repeats, which is cheap.
                 seen = {_row(connection, _SESSION["backend_pid"]) for _ in range(_LOOKS)}
                 if taken == pid or seen != {(pid,)}:
                     raise _no_sessions(settings)
@@ -220,10 +223,10 @@ def _prove_sessions(
 def _row(
     connection: psycopg.Connection[Any], query: LiteralString, **parameters: str | list[str]
 ) -> TupleRow:
-    """Run a query in a transaction of its own, unless one is open."""
+    """Run a query in its own transaction, or in the open one."""
     in_transaction = connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
     with connection.cursor(row_factory=tuple_row) as cursor:
-        # Not prepared: behind a pooler in transaction mode the next server would not know it.
+        # Not prepared: behind a pooler in transaction mode, the next server would not know the statement.
         row = cursor.execute(query, parameters, prepare=False).fetchone()
     assert row is not None
     if not in_transaction:

@@ -1,4 +1,4 @@
-"""The audit views as sources of dbt: `python -m db.dbt_sources > deploy/dbt/sources.yml`, from the comments in schema.sql."""
+"""Writes the audit views as sources of dbt, from the comments in schema.sql: `python -m db.dbt_sources > deploy/dbt/sources.yml`."""
 
 import json
 import re
@@ -20,10 +20,10 @@ sources:
 
 
 def sources() -> str:
-    """Return the file's text: each view and its columns with their comments, in their order."""
+    """Return the file's text: each view with its columns, in order, with their comments."""
     lines: list[str] = []
     for view, column, escaped in _COMMENT.findall(files("db").joinpath("schema.sql").read_text("utf-8")):
-        # A JSON text is one of YAML, too.
+        # A JSON text is valid YAML.
         description = "description: " + json.dumps(escaped.replace("''", "'"), ensure_ascii=False)
         if column:
             lines += [f"          - name: {column}", f"            {description}"]

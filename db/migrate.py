@@ -1,6 +1,6 @@
-"""The revision of the outbox schema: bring it up, take it down, check it at the start of a service.
+"""The revision of the outbox schema: upgrades and downgrades it, and checks it when a service starts.
 
-The check needs psycopg only; alembic (the extra `migrate`) is imported when a migration runs.
+The check needs only psycopg. alembic (the extra `migrate`) is imported when a migration runs.
 """
 
 from collections.abc import Callable
@@ -24,21 +24,20 @@ Tell = Callable[[str, str], None]
 """Called with a revision and its title."""
 
 ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor", "outbox_retention", "outbox_eraser")
-"""The roles of logins: the job's, the publisher's, those of people who only read, of `publisher retention run`, and of `publisher erase`.
-"""
+"""The roles of logins: for the job, the publisher, people who only read, `publisher retention run`, and `publisher erase`."""
 
 
 def upgrade(server: str | PostgresSettings, revision: str = "head", tell: Tell | None = None) -> None:
-    """Bring the schema of the database up to `revision`; `tell` is called for each revision that was applied. `server`: or its DSN.
+    """Bring the schema of the database up to `revision`. `server`: its settings or DSN. `tell` is called for each applied revision.
 
-    Raises UnavailableError when the server cannot be reached or a lock cannot be acquired in time, SchemaError for everything that another
+    Raises UnavailableError if the server cannot be reached or a lock cannot be acquired in time, SchemaError for every failure that another
     attempt cannot solve (privileges, an unsuitable database, a failing statement).
     """
     _run("upgrade", server, revision, tell)
 
 
 def downgrade(server: str | PostgresSettings, revision: str, tell: Tell | None = None) -> None:
-    """Take the schema back to `revision`; "base" drops it with all data. Raises as upgrade does."""
+    """Take the schema back to `revision`; "base" drops it with all data. Raises as `upgrade`."""
     _run("downgrade", server, revision, tell)
 
 
@@ -50,13 +49,13 @@ def upgrade_sql(since: str = "base") -> str:
 
 
 def current(server: str | PostgresSettings) -> str | None:
-    """Return the revision of the database, None where there is no outbox. Raises UnavailableError, SchemaError."""
+    """Return the revision of the database, None if it has no outbox. Raises UnavailableError, SettingsError, SchemaError."""
     with connect(_settings(server), "outbox-migrate") as connection:
         return _revision(connection)
 
 
 def require_current(connection: psycopg.Connection[Any]) -> None:
-    """Raise SchemaError unless the schema is at HEAD. Leaves a transaction of the caller as it was."""
+    """Raise SchemaError unless the schema is at HEAD. Leaves an open transaction of the caller unchanged."""
     found = _revision(connection)
     if found is None:
         raise SchemaError(
@@ -71,7 +70,7 @@ def require_current(connection: psycopg.Connection[Any]) -> None:
 
 
 def explain(error: psycopg.Error) -> OutboxError:
-    """Return the error that explains a failed migration to the person who ran it."""
+    """Return an error that explains a failed migration to the person who ran it."""
     happened = error.diag.message_primary or str(error).strip() or type(error).__name__
     match error:
         case errors.InsufficientPrivilege():

@@ -1,4 +1,4 @@
-"""The operator log `outbox.operation`: who changed something by a command. Its row commits with the change, or neither does."""
+"""The operator log `outbox.operation`: who changed something with which command. A change and its row in the log commit together."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,11 +23,11 @@ def record(
     arguments: Mapping[str, Any],
     result: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a row of the log. Call it in the transaction of the change; one row for each transaction that changes something.
+    """Write a row of the log. Call it once in each transaction that changes something.
 
-    `command`: as it is typed, without options ("publisher lanes set"). `arguments`: its options, JSON-ready; None and False are
-    left out. Never secrets, and session keys only as their number: a key that is erased must not live on here. `result`: what this
-    transaction changed. Long lists and texts are cut. Raises RuntimeError outside a transaction, psycopg.Error.
+    `command`: as it is typed, without options ("publisher lanes set"). `arguments`: the options, JSON-ready; None and False are left out.
+    Never pass secrets, and pass only the number of session keys: an erased key must not survive here. `result`: what this transaction
+    changed. Long lists and texts are cut. Raises RuntimeError outside a transaction, psycopg.Error.
     """
     if connection.info.transaction_status is not TransactionStatus.INTRANS:
         raise RuntimeError(f"{command}: an operation is recorded in the transaction of its change")
@@ -46,7 +46,7 @@ def record(
 
 
 def _cut(value: Any) -> Any:
-    """Return the value without characters that jsonb refuses, and cut to a maximum length."""
+    """Return the value without characters that jsonb refuses. Long texts and lists are cut."""
     match value:
         case str():
             text = printable(value)

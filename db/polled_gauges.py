@@ -1,4 +1,5 @@
-"""Gauges out of Postgres: a thread polls it every few seconds, so a request for the metrics gets the last answer and waits for nothing."""
+"""Gauges that come from Postgres. A thread polls Postgres every few seconds; a request for the metrics gets the last answer without
+waiting."""
 
 import threading
 import time
@@ -20,13 +21,13 @@ from service.settings import MetricsSettings, Settings
 _log = structlog.get_logger()
 
 _UP: Gauges = {"outbox_postgres_up": ("Whether the last poll of Postgres succeeded.", ())}
-# The longest poll: a few statements of at most 5 s each.
+# The longest poll: a few statements, each of which may take 5 s.
 _LONGEST_POLL_S = 20.0
 _JOIN_TIMEOUT_S = 3.0
 
 
 def max_age_s(settings: MetricsSettings) -> float:
-    """Return the age from which the last answer is not shown: a connection may hang for long before it fails."""
+    """Return the age from which the last answer is no longer shown. A connection may hang for a long time before it fails."""
     return 3 * settings.refresh_s + _LONGEST_POLL_S
 
 
@@ -40,20 +41,20 @@ class PolledGauges(Collector):
         self._last: tuple[float, Sequence[Sample]] | None = None
 
     def keep(self, at: float, samples: Sequence[Sample]) -> None:
-        """Show these samples from now on; `at`: when Postgres returned them, by the monotonic clock."""
-        # One assignment, so that a reader never sees half of it.
+        """Show these samples from now on; `at`: the time of the answer, on the monotonic clock."""
+        # One assignment, so that a reader sees either all of the old samples or all of the new ones.
         self._last = at, samples
 
     def lost(self) -> None:
-        """Discard the result, because Postgres does not answer."""
+        """Discard the samples, because Postgres does not answer."""
         self._last = None
 
     def describe(self) -> list[Metric]:
-        """Name the metrics without values."""
+        """Return the metrics without values."""
         return families(_UP) + families(self._gauges)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; while Postgres is away, only `outbox_postgres_up` 0."""
+        """Yield the metrics; only `outbox_postgres_up` 0 while there is no recent answer."""
         last = self._last
         is_known = last is not None and time.monotonic() - last[0] <= self._max_age_s
         yield from families(_UP, [("outbox_postgres_up", (), int(is_known))])
@@ -68,7 +69,7 @@ def polling(
     poll: Callable[[psycopg.Connection[Any]], None],
     lost: Callable[[], None],
 ) -> Iterator[None]:
-    """Call `poll` repeatedly until the block ends, and `lost` while Postgres is away and at the end. Both run in a separate thread."""
+    """Call `poll` repeatedly until the block ends, and `lost` after each failure and at the end. Both run in a separate thread."""
     ended = threading.Event()
 
     def run() -> None:
@@ -83,7 +84,7 @@ def polling(
         yield
     finally:
         ended.set()
-        # A connection that hangs must not hold up the end of the process.
+        # A connection that hangs must not delay the end of the process.
         thread.join(_JOIN_TIMEOUT_S)
 
 

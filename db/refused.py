@@ -1,7 +1,7 @@
-"""Why a connection could not be opened: Postgres refuses this client, or does not answer.
+"""Decides why a connection could not be opened: Postgres refuses this client, or does not answer.
 
-A failed connection has no SQLSTATE, and its text is in the server's language. Only the names in the text are the same in every language: a
-server that refuses a login quotes the role, or names pg_hba.conf.
+A failed connection has no SQLSTATE, and its text is in the server's language. Only the names in the text are the same in every language: if
+the server refuses a login, it quotes the role or names pg_hba.conf.
 """
 
 import re
@@ -17,33 +17,33 @@ from service.settings import PostgresSettings
 
 _QUOTES = "\"'`´«»„“”‘’「」"
 NO_CLEAR_PASSWORD = "!password"
-"""A value of libpq's `require_auth`; libpq repeats it in its error. It forbids sending the password in clear text."""
+"""A value of libpq's `require_auth` that forbids sending the password in clear text. libpq repeats the value in its error."""
 _REFUSALS = (
-    # Of TLS
+    # Errors of TLS
     "certificate",
     "SSL is not enabled",
     "does not support SSL",
     "SSL error",
     "private key",
-    # Postgres', of this client, and where the CONNECT right is missing
+    # Postgres refuses this client, or the CONNECT right is missing
     "pg_hba.conf",
     "permission denied for database",
-    # libpq's, of what the DSN demands of the server
+    # libpq refuses the server, because it does not do what the DSN demands
     NO_CLEAR_PASSWORD,
     "channel binding",
     "authentication method requirement",
 )
 # A role at its connection limit can log in later, so this is not a refusal.
 _FULL = "too many connections"
-# What libpq itself says of a server that `target_session_attrs` passes over. It is not in the server's language, and English in a process
-# that sets no LC_MESSAGES, as ours do not.
+# libpq's own messages about a server that `target_session_attrs` excludes. libpq writes them, not the server, so they are in English in a
+# process that sets no LC_MESSAGES, as ours do not.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 
 
 def failed_connection(settings: PostgresSettings, error: psycopg.Error) -> type[UnavailableError]:
     """Return the class of a failed connection's error: refused, read-only, unknown host, or no answer."""
     given = conninfo_to_dict(settings.dsn.get_secret_value())
-    # Without libpq's own "connection to server at <host>": its copy of the DSN proves nothing.
+    # libpq's own "connection to server at <host>" repeats the DSN, so names in it prove nothing.
     said = re.sub(r"connection to server (at|on socket) \S+( \(\S+\))?", "", str(error))
     if _names_role(error, given, said) and _FULL not in said:
         return CredentialsRefusedError

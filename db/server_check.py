@@ -1,6 +1,6 @@
-"""The checks of `outbox-migrate check`: can this Postgres hold an outbox? They run as the login that is to migrate it.
+"""The checks of `outbox-migrate check`: whether this Postgres can hold an outbox. They run as the login that will migrate it.
 
-The server is queried once; each check judges the answer. `connect` itself refuses a pooler that keeps no sessions.
+One query reads most facts; the checks judge them. `connect` itself refuses a pooler that keeps no sessions.
 """
 
 import uuid
@@ -20,7 +20,7 @@ from service.settings import Settings
 _SERVER = queries("db", "server")
 
 _LEAST_VERSION = 150_000
-# A partition of session_output has two indexes, and a statement over all of them locks each.
+# A partition of session_output has two indexes. A statement over all partitions locks each partition and both its indexes.
 _LOCKS_A_PARTITION = 3
 _NOTIFY_S = 5.0
 _JOB_CONNECTIONS = 2
@@ -49,7 +49,7 @@ class ServerFacts:
     fsync: bool
     full_page_writes: bool
     synchronous_commit: str
-    """Of this session, as both services set it."""
+    """The value in this session, which both services set in the same way."""
     synchronous_standby_names: str
     max_locks: int
     max_prepared: int
@@ -57,7 +57,7 @@ class ServerFacts:
     reserved: int
     login_limit: int
     database_limit: int
-    """Both limits: -1 for none."""
+    """For both limits, -1 means none."""
     taken: int
     partitions: int
     backend_pid: int
@@ -65,7 +65,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class AskedServer:
-    """A server and its answer. `connections`: the number that the services will need (`connections_needed`)."""
+    """A server and its facts. `connections`: how many the services will need (`connections_needed`)."""
 
     connection: psycopg.Connection[Any]
     facts: ServerFacts
@@ -73,7 +73,7 @@ class AskedServer:
 
 
 def ask_server(connection: psycopg.Connection[Any], connections: int) -> AskedServer:
-    """Ask the server of an autocommit connection for its facts. Raises psycopg.Error."""
+    """Read the facts from the server. `connection` must be in autocommit mode. Raises psycopg.Error."""
     with connection.cursor(row_factory=class_row(ServerFacts)) as cursor:
         facts = cursor.execute(_SERVER["facts"], {"roles": list(ROLES)}).fetchone()
     assert facts is not None
@@ -81,9 +81,8 @@ def ask_server(connection: psycopg.Connection[Any], connections: int) -> AskedSe
 
 
 def connections_needed(settings: Settings, publishers: int) -> int:
-    """Return the greatest number of connections of one job and this number of publisher processes, without commands (docs/running.md,
-    Scale).
-    """
+    """Return the most connections that one job and `publishers` publisher processes use together, without commands (docs/running.md,
+    Scale)."""
     polls = int(settings.metrics.port > 0)
     job = _JOB_CONNECTIONS + int(settings.metrics.port_of_job() > 0)
     console = _CONSOLE_CONNECTIONS if settings.console.port else 0
@@ -201,7 +200,7 @@ def _identity(server: AskedServer) -> CheckAnswer:
 
 
 def _sessions(server: AskedServer) -> CheckAnswer:
-    # `connect` has refused a pooler that would give this server connection to others.
+    # `connect` has already refused a pooler that would give this server connection to other clients.
     if server.facts.backend_pid != server.connection.info.backend_pid:
         return CheckAnswer("ok", "through a pooler, which keeps a server connection for each client")
     return CheckAnswer("ok", "a server connection of its own")
@@ -272,7 +271,7 @@ CHECKS: tuple[ServerCheck[AskedServer], ...] = (
 
 
 def explain(error: Exception) -> CheckAnswer | None:
-    """Return the result of a check whose statement failed; None if the server is gone, or the failure is a bug."""
+    """Return the result of a check whose statement failed; None if the server does not answer, or the failure is a bug."""
     if isinstance(error, psycopg.Error) and not isinstance(error, psycopg.OperationalError):
         return CheckAnswer("failed", reason_of(error), "have an administrator allow it")
     return None

@@ -1,10 +1,10 @@
-"""SQL kept in `.sql` files by subject, beside the code that runs it: named queries, bound parameters only.
+"""SQL is kept in `.sql` files by subject, beside the code that runs it: named queries, with bound parameters only.
 
     -- name: renew
-    -- A comment on the query, which Postgres gets with it.
+    -- A comment on the query, which is sent to Postgres with it.
     UPDATE outbox.lane SET ...
 
-A file may begin with comments that say what its subject is. Module level: `_LEASES = queries("publisher", "leases")`, then
+A file may begin with comments about its subject. Use at module level: `_LEASES = queries("publisher", "leases")`, then
 `_LEASES["renew"]`.
 """
 
@@ -20,10 +20,10 @@ _LIKE_A_HEADER = re.compile(r"\s*--\s*name\s*:", re.IGNORECASE)
 
 
 class Queries(dict[str, LiteralString]):
-    """The queries of one file by name. They are part of the program, hence the literal type that psycopg asks for."""
+    """The queries of one file by name. They are part of the program, so they have the literal type that psycopg requires."""
 
     def __init__(self, path: str, text: LiteralString) -> None:
-        """`path` is what messages call the file. Raises ValueError for a file that is not a list of named queries."""
+        """`path`: the file's name in messages. Raises ValueError for a file that is not a list of named queries."""
         super().__init__()
         self._path = path
         name: str | None = None
@@ -68,12 +68,12 @@ def queries(package: str, subject: str) -> Queries:
 
 @cache
 def migration_script(name: str) -> LiteralString:
-    """Return the text of `db/migrations/sql/<name>.sql`, which runs as a whole. Raises FileNotFoundError."""
+    """Return the text of `db/migrations/sql/<name>.sql`, a script that runs as a whole. Raises FileNotFoundError."""
     return _text("db.migrations", name)
 
 
 def quoted(name: str) -> str:
-    """Quote the name of a role or a database, which may be any text, for a statement that a person is to run."""
+    """Quote the name of a role or a database, which may be any text, for a statement that a person will run."""
     return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 

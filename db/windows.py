@@ -1,8 +1,9 @@
 """Cuts batches into windows, one for each statement: a statement with constant batch ids locks only the partitions of its window.
 
-`session_output` gains partitions for as long as the outbox lives, and Postgres locks each one that a plan names, with its two indexes. So
-every statement on it gets the first and the last batch as values that are known when it is planned (`prepare=False`: a prepared statement
-may get a plan for all values, which names every partition). A longer range is read window by window, each in a separate transaction.
+`session_output` gains partitions for as long as the outbox lives, and Postgres locks every partition in a plan, with its two indexes. So
+every statement on it gets the first and the last batch as values that are known when it is planned. `prepare=False` ensures that: a
+prepared statement may get a generic plan, which names every partition. A longer range is read window by window, each in a separate
+transaction.
 """
 
 from collections.abc import Collection, Iterator
@@ -15,7 +16,7 @@ from db.statements import queries
 _KEPT = queries("db", "partitions")["kept"]
 
 BATCHES = 100_000
-"""The size of `cut`'s windows, which are made without reading the partitions: the batches of ten partitions of the smallest size."""
+"""The size of the windows of `cut`, which does not read the partitions: ten partitions of the smallest size."""
 _PARTITIONS = 16
 
 
@@ -27,12 +28,12 @@ class Window(NamedTuple):
 
     @property
     def bounds(self) -> dict[str, int]:
-        """The parameters that bound a statement."""
+        """The parameters that bound a statement to this window."""
         return {"from_batch": self.first, "to_batch": self.last}
 
 
 def cut(first: int, last: int) -> Iterator[Window]:
-    """Cut a range of batches at multiples of BATCHES, where a partition may end. Oldest first."""
+    """Cut a range of batches at multiples of BATCHES, where partitions may end. Oldest first."""
     while first <= last:
         end = min(last, first // BATCHES * BATCHES + BATCHES - 1)
         yield Window(first, end)
@@ -40,7 +41,7 @@ def cut(first: int, last: int) -> Iterator[Window]:
 
 
 def kept(connection: psycopg.Connection[Any], first: int = 0, last: int | None = None) -> list[Window]:
-    """Return windows over the kept partitions that have batches from `first` to `last`, at most 16 partitions each, oldest first.
+    """Return windows over the kept partitions with batches from `first` to `last`: at most 16 partitions in each window, oldest first.
 
     Raises psycopg.Error.
     """
@@ -52,7 +53,7 @@ def kept(connection: psycopg.Connection[Any], first: int = 0, last: int | None =
 
 
 def holding(connection: psycopg.Connection[Any], batch_ids: Collection[int]) -> list[Window]:
-    """Return the windows that hold any of these batches, oldest first. Raises psycopg.Error."""
+    """Return the windows that contain any of these batches, oldest first. Raises psycopg.Error."""
     if not batch_ids:
         return []
     windows = kept(connection, min(batch_ids), max(batch_ids))

@@ -1,4 +1,4 @@
-"""The command line: publisher/commands put together."""
+"""The command line, composed of the commands in publisher/commands."""
 
 from service.commands.main import DeferredCommand, command_line, run_command
 

@@ -38,15 +38,15 @@ from service.settings import Settings
 
 _log = structlog.get_logger()
 
-# The time for a lane to come to a transaction boundary. A little more than its transaction waits for Kafka (transaction.py), so that it
-# ends in order where it can.
+# How long a stop waits for lanes to reach a transaction boundary: a little longer than a transaction waits for Kafka (transaction.py), so
+# that transactions end in order if they can.
 _GRACE_S = 12.0
 _GOODBYE_S = 3.0
 _SLICE_S = 0.1
 
 
 class Relay:
-    """This process' part in the delivery."""
+    """This process' part in the delivery, from the start to the last lane."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class Relay:
         started: Started = lambda *_: None,
         health: ProcessHealth | None = None,
     ) -> None:
-        """`stop` ends `run` at the next transaction boundary; `started` is called with each epoch that begins here, `health` of
-        everything else.
+        """`stop` ends `run` at the next transaction boundary. `started` is called with each epoch that begins here; `health` receives the
+        state of the process and its lanes.
         """
         self._settings = settings
         self._health = health or ProcessHealth()
@@ -67,13 +67,13 @@ class Relay:
         self._pruning = DeliveryPruning(settings.publisher.keep_deliveries_s)
         self._deliveries = DeliveryLog()
         self.abandoned = False
-        """Whether lanes still waited for Kafka when `run` returned: the process that takes them over fences them and reads the outcome."""
+        """Whether lanes still waited for Kafka when `run` returned. The process that takes them over fences them and reads the outcome."""
 
     def run(self) -> None:
         """Deliver until `stop` is set.
 
-        Raises ContinuityError when this outbox must not be published from here or every lane is stopped and no other
-        process lives (`LaneShare.check`), SchemaError, SettingsError, UnavailableError.
+        Raises ContinuityError if this outbox must not be published from here, or if every lane is stopped and no other process lives
+        (`LaneShare.check`); SchemaError, SettingsError, UnavailableError.
         """
         clients.check_options(self._settings.kafka, self._settings.publisher.transaction_timeout_ms)
         context = self._start()
@@ -91,14 +91,14 @@ class Relay:
             self._stop.set()
             self._health.stopping()
             self.abandoned = bool(workers.end(_GRACE_S))
-            # After the lanes, because it gives back the leases that they still hold.
+            # After the lanes have ended, because it gives back the leases that they still hold.
             heartbeat.end(_GOODBYE_S)
             self._wakeup.join(_GOODBYE_S)
             self._deliveries.flush(at_once=True)
             _log.info("publisher_stopped", abandoned=self.abandoned)
 
     def _start(self) -> Context | None:
-        """Bind the outbox to Kafka. Waits for a Postgres that takes no writes; None where `stop` came first."""
+        """Bind the outbox to Kafka. Waits while Postgres refuses writes; returns None if `stop` is set first."""
         backoff = Backoff(least_s=0.1, most_s=10.0)
         while not self._stop.is_set():
             try:
@@ -106,7 +106,7 @@ class Relay:
                     require_current(connection)
                     return self._bind(connection)
             except (psycopg.errors.ReadOnlySqlTransaction, ReadOnlyServerError) as error:
-                # A standby that is not promoted yet, or a server that its administrator has made read-only.
+                # The server is a standby that is not promoted yet, or its administrator has made it read-only.
                 self._retry_later(error, backoff)
                 self._stop.wait(backoff.next())
             except UnavailableError:
@@ -151,7 +151,7 @@ class Relay:
         )
 
     def _work(self, context: Context, share: LaneShare, loop: Loop) -> None:
-        """Run this process' share of the lanes until `stop`. Waits for a Postgres that is away; the lanes wait by themselves."""
+        """Run this process' share of the lanes until `stop`. Waits while Postgres does not answer; the lanes wait by themselves."""
         backoff = Backoff(least_s=0.1, most_s=10.0)
         while not self._stop.is_set():
             loop.turn()
@@ -164,14 +164,14 @@ class Relay:
                         self._pruning.try_turn(connection)
                         backoff.reset()
                         self._wait(self._settings.publisher.poll_ms / 1000, share)
-            # InternalError: a standby that is not promoted yet takes no writes.
+            # InternalError: the server is a standby that is not promoted yet and refuses writes.
             except (psycopg.OperationalError, psycopg.InternalError, UnavailableError) as error:
                 self._retry_later(error, backoff)
                 share.forget()
                 self._wait(backoff.next(), share)
 
     def _wait(self, seconds: float, share: LaneShare) -> None:
-        """Wait for a notification, at most `seconds`. Raises as `LaneShare.check`."""
+        """Wait at most `seconds` for a notification or `stop`. Raises as `LaneShare.check`."""
         deadline = time.monotonic() + seconds
         while True:
             share.check()

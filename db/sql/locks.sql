@@ -1,7 +1,7 @@
--- Advisory locks, which Postgres gives to every login that may connect.
+-- Advisory locks, which every login that may connect can take.
 
 -- name: holder
--- Who has one; a stranger to the outbox first.
+-- A session that holds the lock; one whose login has no role of the outbox comes first.
 SELECT a.pid, a.usename::text, a.application_name, a.backend_start, l.mode = 'ShareLock',
        EXISTS (SELECT FROM unnest(%(roles)s::text[]) r WHERE pg_has_role(a.usesysid, r, 'MEMBER'))
 FROM pg_locks l

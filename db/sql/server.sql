@@ -1,4 +1,4 @@
--- The facts that `outbox-migrate check` reads from a server before there is an outbox. Needs no right.
+-- The facts that `outbox-migrate check` reads from a server before there is an outbox. These queries need no right.
 
 -- name: facts
 SELECT
@@ -15,7 +15,7 @@ SELECT
     ARRAY(
         SELECT r.rolname::text FROM pg_roles r WHERE r.rolname = ANY(%(roles)s) AND pg_has_role(r.oid, 'USAGE') ORDER BY r.rolname
     ) AS member_of,
-    -- NULL if there is no schema.
+    -- NULL if the schema does not exist.
     (SELECT pg_has_role(n.nspowner, 'USAGE') FROM pg_namespace n WHERE n.nspname = 'outbox') AS owns_schema,
     current_setting('fsync') = 'on' AS fsync,
     current_setting('full_page_writes') = 'on' AS full_page_writes,
@@ -24,18 +24,18 @@ SELECT
     current_setting('max_locks_per_transaction')::integer AS max_locks,
     current_setting('max_prepared_transactions')::integer AS max_prepared,
     current_setting('max_connections')::integer AS max_connections,
-    -- Postgres 16 and newer have the second one.
+    -- Only Postgres 16 and newer have reserved_connections.
     current_setting('superuser_reserved_connections')::integer
     + coalesce(current_setting('reserved_connections', true)::integer, 0) AS reserved,
     (SELECT r.rolconnlimit FROM pg_roles r WHERE r.rolname = current_user) AS login_limit,
     (SELECT d.datconnlimit FROM pg_database d WHERE d.datname = current_database()) AS database_limit,
-    -- Those of others: sessions of our own services are counted among the needed ones.
+    -- Connections of others: sessions of our own services are among the needed ones.
     (
         SELECT count(*)
         FROM pg_stat_activity a
         WHERE a.datid IS NOT NULL AND a.pid <> pg_backend_pid() AND a.application_name !~ '^(spark-job|publisher|outbox-migrate)'
     ) AS taken,
-    -- By name: to_regclass wants a right on the schema.
+    -- By name, because to_regclass needs a right on the schema.
     (
         SELECT count(*)
         FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -44,7 +44,7 @@ SELECT
     pg_backend_pid() AS backend_pid
 
 -- name: identity
--- As outbox.server_identity() does it.
+-- As outbox.server_identity() reads it.
 SELECT
     (SELECT s.system_identifier FROM pg_control_system() s) AS system_identifier,
     CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END AS walfile

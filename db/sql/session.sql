@@ -1,23 +1,23 @@
 -- The settings of every session of both services.
 
 -- name: set
--- Everything that changes what a statement of ours means, returns or is allowed to do, whatever server, role, database, DSN or environment
--- say. What changes only its speed or what the server logs stays an administrator's choice. By SQL: a pooler refuses startup options, or drops
--- them. Returns each setting with the value that it has now.
+-- All settings that change the meaning, the result or the rights of our statements, whatever the server, role, database, DSN or environment
+-- set. Settings that change only speed or the server's log stay the administrator's choice. Set with SQL, because a pooler refuses or drops
+-- startup options. Returns each setting with its present value.
 SELECT json_object_agg(name, set_config(name, value, false))
 FROM (
     SELECT name, value
     FROM (
         VALUES
             ('synchronous_commit', 'on'),
-            -- A service that is stopped inside a transaction must not hold the writer lock for ever.
+            -- A service that is suspended inside a transaction must not hold the writer lock for ever.
             ('idle_in_transaction_session_timeout', %(idle)s),
             ('lock_timeout', %(lock)s),
-            -- The job waits for Spark and for input, LISTEN for news; a batch and an audit take what they take.
+            -- The job waits for Spark and for input, and LISTEN for notifications. A batch or an audit may take any time.
             ('idle_session_timeout', '0'),
             ('statement_timeout', '0'),
             ('transaction_timeout', '0'),
-            -- A client that vanished in the middle of a COPY: the server must notice it, or it holds the writer lock for two hours.
+            -- If a client vanishes in the middle of a COPY, the server must notice, or it would hold the writer lock for two hours.
             ('tcp_keepalives_idle', '10'),
             ('tcp_keepalives_interval', '5'),
             ('tcp_keepalives_count', '3'),
@@ -27,7 +27,7 @@ FROM (
             ('default_transaction_deferrable', 'off'),
             ('exit_on_error', 'off'),
             ('search_path', 'pg_catalog'),
-            -- How values are written and read: COPY sends UTF-8, and psycopg knows one form of each type.
+            -- The text forms of values: COPY sends UTF-8, and psycopg knows one form of each type.
             ('client_encoding', 'UTF8'),
             ('timezone', 'UTC'),
             ('timezone_abbreviations', 'Default'),
@@ -54,18 +54,19 @@ FROM (
             ('enable_partition_pruning', 'on'),
             ('plan_cache_mode', 'auto')
     ) AS fixed (name, value)
-    -- Not every server has every setting; plpgsql's are there once it is loaded.
+    -- Not every server has every setting; those of plpgsql exist once it is loaded.
     WHERE current_setting(name, true) IS NOT NULL OR name LIKE 'plpgsql.%%'
     UNION ALL
     SELECT
         s.name,
         CASE
-            -- lz4 costs a third of pglz for nearly the same size. Not every server is built with it, and an administrator's choice stays.
+            -- lz4 costs a third of pglz for nearly the same size. It is used only if the server has it and an administrator chose nothing
+            -- else.
             WHEN s.name = 'default_toast_compression' AND s.source = 'default' AND 'lz4' = ANY(s.enumvals) THEN 'lz4'
-            -- A server or a database that is read-only as a whole is so for a reason: the services wait. A setting of this login only is a
-            -- default like the others.
+            -- If a whole server or database is read-only, that has a reason, and the services wait. If only this login is set read-only,
+            -- the setting is overridden as others are.
             WHEN s.name = 'default_transaction_read_only' AND s.source IN ('user', 'database user', 'client', 'session') THEN 'off'
-            -- The database's own place may not be named where a partitioned table is made.
+            -- The database's own tablespace may not be named when a partitioned table is created.
             WHEN s.name = 'default_tablespace' AND s.setting = own.spcname THEN ''
             ELSE s.setting
         END
@@ -80,7 +81,7 @@ FROM (
 ) AS wanted (name, value)
 
 -- name: read
--- The settings that `set` returned, as they are in another transaction.
+-- The present values, in another transaction, of the settings that `set` returned.
 SELECT json_object_agg(name, current_setting(name, true)) FROM unnest(%(names)s::text[]) AS name
 
 -- name: backend_pid

@@ -1,4 +1,5 @@
-"""Tests the properties of Kafka that both services rely on. One function tests each on the scratch topic, in the order of CHECKS."""
+"""Tests the properties of Kafka that both services rely on. One function tests each property on the scratch topic, in the order of
+CHECKS."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ _HEADERS: list[tuple[str, bytes | None]] = [
     ("null", None),
     ("outbox-id", b"two"),
 ]
-# An hour ago: the broker's own clock cannot give this time.
+# An hour ago, so that the broker's own clock cannot have set this time.
 _AGO_MS = 3_600_000
 _TRANSACTION_LOG = "__transaction_state"
 _REPLICAS = 3
@@ -212,7 +213,7 @@ CHECKS: tuple[ServerCheck[Scratch], ...] = (
 
 
 def topic_checks(settings: Settings) -> list[ServerCheck[Scratch]]:
-    """Return a check of each output topic that the settings name, and of each input topic."""
+    """Return a check for each output topic that the settings name, except patterns, and for each input topic."""
     outputs = [name for name in settings.publisher.output_topics if not name.endswith("*")]
     return [
         *(ServerCheck(f"output {name}", "sending", _output_topic(name)) for name in outputs),
@@ -236,7 +237,8 @@ def _output_topic(name: str) -> Callable[[Scratch], CheckAnswer]:
 
 
 def _input_topic(name: str) -> Callable[[Scratch], CheckAnswer]:
-    """What the topic lacks is only a warning: the job may run as another user, and checks its topics at its start."""
+    """Return the check of an input topic. A problem is only a warning: the job may run as another user, and checks its topics at its
+    start."""
 
     def ask(scratch: Scratch) -> CheckAnswer:
         as_job = "if the job has another user, run this with its [kafka] settings"
@@ -265,7 +267,7 @@ def _input_topic(name: str) -> Callable[[Scratch], CheckAnswer]:
 
 
 def explain(error: Exception) -> CheckAnswer | None:
-    """Return the result of a check that failed with an error of Kafka's client; None if it is a bug."""
+    """Return the result of a check that failed with this error; None if the error is a bug."""
     match error:
         case StoppedError():
             return CheckAnswer("failed", error.reason, str(error).removeprefix(f"{error.reason}: "))
@@ -282,7 +284,7 @@ def explain(error: Exception) -> CheckAnswer | None:
 
 
 class NotTriedError(Exception):
-    """The record that a check reads was never sent."""
+    """The record that a check wants to read was never committed."""
 
 
 def _record(scratch: Scratch, key: bytes) -> Any:
@@ -294,7 +296,7 @@ def _record(scratch: Scratch, key: bytes) -> Any:
 
 
 def _may(scratch: Scratch, name: str, operation: AclOperation) -> bool:
-    """Whether Kafka lets this user do it. If the broker does not say, the right is assumed. Raises KafkaException."""
+    """Whether Kafka allows this user the operation. If the broker does not tell, the right is assumed. Raises KafkaException."""
     wanted = TopicCollection([name])
     answers = scratch.admin.answers_within(
         scratch.timeout_s,

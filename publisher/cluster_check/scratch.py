@@ -1,4 +1,4 @@
-"""A topic and a transactional id for one check, named as the publisher's own are, so that its rights in Kafka cover them."""
+"""A topic and a transactional id for one check. They are named like the publisher's own, so that its rights in Kafka cover them."""
 
 import time
 import uuid
@@ -19,15 +19,15 @@ from service.settings import Settings
 
 _PARTITION = 0
 _FLUSH_SLICE_S = 0.2
-# Of the test's producers, so that a transaction that a killed check leaves open ends soon.
+# The timeout of the check's transactions: short, so that a transaction that a killed check leaves open ends soon.
 _TRANSACTION_TIMEOUT_MS = 10_000
 
 
 class Scratch:
-    """Not thread-safe. Call `remove` even after an exception."""
+    """The scratch topic and its clients. Not thread-safe. Call `remove` even after an exception."""
 
     def __init__(self, settings: Settings, give_up: Callable[[], bool]) -> None:
-        """Connect to nothing yet. `give_up`: asked while waiting, ends the wait. Raises SettingsError, KafkaException."""
+        """Send no request yet. `give_up`: called while waiting; true ends the wait. Raises SettingsError, KafkaException."""
         name = uuid.uuid4().hex
         self.settings = settings
         self.topic = f"{settings.publisher.progress_topic}-check-{name}"
@@ -38,17 +38,17 @@ class Scratch:
         self.give_up = give_up
         self.timeout_s = settings.kafka.request_timeout_s
         self.settings_refused: str | None = None
-        """Why Kafka did not make the topic as the publisher makes its progress topic."""
+        """Why Kafka refused the settings of the publisher's progress topic for this topic, None if it did not."""
         self.committed: list[bytes] = []
-        """The keys of what was committed, in order."""
+        """The keys of the committed records, in order."""
         self.sent_ms = 0
-        """The time that the first record was given."""
+        """The timestamp of the first record, in ms; 0 before it is committed."""
         self._is_made = False
-        """Whether Kafka was asked to make the topic, whatever it answered."""
+        """Whether Kafka was asked to create the topic, whatever it answered."""
         self._transactional_id = f"{settings.publisher.transactional_id_prefix}-check-{name}"
 
     def create(self) -> str:
-        """Make the topic as the publisher makes its progress topic; return the cluster's id. Raises UnavailableError, RefusedError."""
+        """Create the topic as the publisher creates its progress topic; return the cluster's id. Raises UnavailableError, RefusedError."""
         try:
             cluster_id = self.topics.cluster_id()
             self._is_made = True
@@ -69,7 +69,7 @@ class Scratch:
         return cluster_id
 
     def remove(self) -> str | None:
-        """Delete the topic, whatever `give_up` says; return why it may still be there, None where it is not."""
+        """Delete the topic, also after `give_up`; return why it may still exist, None if it does not."""
         if not self._is_made:
             return None
         try:
@@ -84,7 +84,7 @@ class Scratch:
         return None
 
     def producer(self, transaction_timeout_ms: int = _TRANSACTION_TIMEOUT_MS) -> Producer:
-        """Return an initialised producer, which fences those before it. Raises StoppedError, KafkaException."""
+        """Return an initialised producer. It fences the earlier ones. Raises StoppedError, KafkaException."""
         return fencing_producer(
             self.settings.kafka,
             self.topics,
@@ -95,7 +95,7 @@ class Scratch:
         )
 
     def produce(self, producer: Producer, key: bytes, value: bytes | None = b"", **record: Any) -> int:
-        """Send a record within the open transaction; return the offset that its report names, -1 without one. Raises KafkaException."""
+        """Send a record in the open transaction; return the offset in its delivery report, -1 if there is none. Raises KafkaException."""
         reports: list[tuple[KafkaError | None, Message]] = []
 
         def report(error: KafkaError | None, message: Message) -> None:
@@ -116,7 +116,7 @@ class Scratch:
         return -1 if offset is None else offset
 
     def commit(self, producer: Producer, *keys: bytes) -> None:
-        """Commit the open transaction with the records of these keys. Raises KafkaException."""
+        """Commit the open transaction, whose records have these keys. Raises KafkaException."""
         producer.commit_transaction(self.timeout_s)
         self.committed += keys
 
@@ -129,14 +129,14 @@ class Scratch:
         return found[partition]
 
     def read(self) -> list[Any]:
-        """Return what a read_committed consumer gets of the whole partition. Raises KafkaException."""
+        """Return all records of the partition that a read_committed consumer receives. Raises KafkaException."""
         kafka = self.settings.kafka
         with reading(kafka, self.topic), committed_reader(kafka, self.give_up) as reader:
             blocks = reader.read({(self.topic, _PARTITION): (0, self.end(committed=True))})
             return [message for block in blocks for message in block]
 
     def _create_plain(self) -> None:
-        """Make the topic with the broker's own settings. Raises KafkaException."""
+        """Create the topic with the broker's default settings. Raises KafkaException."""
         plain = NewTopic(self.topic, num_partitions=1)
         made = self.admin.answers(
             lambda client: client.create_topics(

@@ -1,8 +1,8 @@
 -- Deliveries: the contents of each committed Kafka transaction.
 
 -- name: record
--- The mirror and the delivery in one statement; no row is written when the lease or the mirror is another's.
--- Returns whether the ledger still has the batches at both ends of the chunk that was read ahead.
+-- The mirror and the delivery in one statement. Writes no row if another holder has the lease, or if the mirror is not one transaction
+-- behind. Returns whether the ledger still has the batches at both ends of the chunk that was read ahead.
 WITH mirrored AS (
     UPDATE outbox.lane
     SET seq = %(seq)s,
@@ -25,8 +25,8 @@ RETURNING EXISTS (SELECT FROM outbox.batch b WHERE b.batch_id = %(to_batch)s AND
       AND EXISTS (SELECT FROM outbox.batch b WHERE b.batch_id = %(ahead_batch)s AND b.commit_id = %(ahead_commit_id)s)
 
 -- name: record_resume
--- As `record`, but the mirror is set to the requested position, whatever it was; sessions and events are the totals.
--- `after`: up to where the lane's rows were known to be delivered, from which the audit tells what was skipped or is sent again.
+-- As `record`, but sets the mirror to the requested position, whatever its position was. Sessions and events are the totals up to there.
+-- `after`: the cursor up to which the lane's rows were known to be delivered. From it the audit derives what was skipped or is sent again.
 WITH mirrored AS (
     UPDATE outbox.lane
     SET seq = %(seq)s,
@@ -47,7 +47,7 @@ SELECT m.epoch, m.lane, %(seq)s, %(after_batch)s, %(after_key)s, %(to_batch)s, %
 FROM mirrored m
 
 -- name: rates
--- The deliveries within the last minute and the last five, by the index on committed_at.
+-- The deliveries of the last minute and of the last five minutes, from the index on committed_at.
 SELECT w.seconds, count(d.seq) AS transactions, coalesce(sum(d.sessions), 0)::bigint AS sessions, coalesce(sum(d.events), 0)::bigint AS events
 FROM unnest(ARRAY[60, 300]) AS w (seconds)
 LEFT JOIN outbox.delivery d ON d.kind = 'delivery' AND d.committed_at > now() - make_interval(secs => w.seconds)

@@ -1,7 +1,7 @@
--- Lane epochs: from which batch on there are how many lanes.
+-- Lane epochs: the lane count from each batch on.
 
 -- name: current
--- The oldest epoch with a lane that has not come to its end.
+-- The oldest epoch with a lane that has not delivered all its rows.
 SELECT e.epoch, e.from_batch, e.lanes
 FROM outbox.epoch_range e
 WHERE EXISTS (SELECT FROM outbox.lane_position p WHERE p.epoch = e.epoch AND NOT p.ended)

@@ -1,4 +1,4 @@
--- The records that stand for erased rows.
+-- The records of erased rows.
 
 -- name: of_key
 SELECT x.erased_at, x.batch_id, x.revision, s.topic_id, s.partition, s.end_offset, s.outputs
@@ -27,7 +27,7 @@ SELECT DISTINCT t.name FROM outbox.erased x CROSS JOIN LATERAL unnest(x.topics) 
 SELECT coalesce(max(x.erased_id), 0) FROM outbox.erased x
 
 -- name: counts
--- Of the batches from the first to the second.
+-- Counts of the batches from the first one to the second: rows, sessions, outputs, letters.
 SELECT count(*) FILTER (WHERE x.lane IS NOT NULL), coalesce(sum(cardinality(x.ends)) FILTER (WHERE x.lane IS NOT NULL), 0)::bigint,
        coalesce(sum(outbox.total(x.outputs)), 0)::bigint, count(x.dead_letter_id)
 FROM outbox.erased x

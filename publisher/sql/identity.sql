@@ -7,20 +7,20 @@ FROM outbox.identity i
 CROSS JOIN outbox.server_identity() s
 
 -- name: bind
--- Compare and set: the first publisher binds the outbox to a cluster and a prefix, every later one finds them.
+-- Compare and set: the first publisher binds the outbox to a cluster and a prefix; later ones change nothing.
 UPDATE outbox.identity
 SET cluster_id = coalesce(cluster_id, %(cluster_id)s),
     transactional_id_prefix = coalesce(transactional_id_prefix, %(transactional_id_prefix)s)
 WHERE cluster_id IS NULL OR transactional_id_prefix IS NULL
 
 -- name: bind_topics
--- Ids that are already recorded win over the new ones.
+-- Ids that are already recorded take precedence over the new ones.
 UPDATE outbox.identity
 SET output_topic_ids = %(topic_ids)s || output_topic_ids
 RETURNING output_topic_ids
 
 -- name: rebind
--- Compare and set, so that nothing that was recorded since the read is lost: topics that a publisher has bound since stay.
+-- Compare and set: nothing that was recorded since the read is lost, and topics that a publisher has bound since then stay.
 UPDATE outbox.identity
 SET cluster_id = %(cluster_id)s,
     transactional_id_prefix = coalesce(transactional_id_prefix, %(transactional_id_prefix)s),

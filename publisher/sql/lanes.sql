@@ -1,5 +1,5 @@
--- The lanes' mirrors in Postgres: where each is, and why one has stopped.
--- A lane is stopped if it has a stopped_why; a stopped_reason alone says why one that is not stopped retries.
+-- The lanes' mirrors in Postgres: the position of each lane, and why it has stopped.
+-- A lane with a stopped_why is stopped. A lane with only a stopped_reason is retrying, for that reason.
 
 -- name: add
 INSERT INTO outbox.lane (epoch, lane)
@@ -7,9 +7,9 @@ SELECT %(epoch)s, n FROM generate_series(0, %(lanes)s - 1) AS n
 ON CONFLICT ON CONSTRAINT lane_pkey DO NOTHING
 
 -- name: state
--- The last two columns: whether an earlier epoch has not ended, one of whose lanes a resume may have set back; whether a resume of this lane
+-- The last two columns: whether an earlier epoch has not ended (a resume may have set one of its lanes back); whether a resume of this lane
 -- has begun and is not recorded.
--- Only under our own lease: what a later holder wrote says nothing about the progress record that we read.
+-- Returns no row without our own lease: the row of a later holder says nothing about the progress record that we read.
 SELECT l.seq, l.cursor_batch, l.cursor_key,
        coalesce((SELECT max(d.seq) FROM outbox.delivery d WHERE d.epoch = l.epoch AND d.lane = l.lane), 0),
        (SELECT max(e.epoch) FROM outbox.lane_epoch e),
@@ -22,8 +22,8 @@ WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s AND l.lease_token = %(lease_toke
 SELECT EXISTS (SELECT FROM outbox.lane l WHERE l.seq > 0) OR EXISTS (SELECT FROM outbox.delivery)
 
 -- name: set_stopped
--- Without a reason the lane is not stopped: it retries by itself. An interrupted resume stays recorded as one until the lane `runs`: retention
--- reads it.
+-- Without a `reason` the lane is not stopped: it retries by itself. An interrupted resume keeps its mark until the lane `runs`, because
+-- retention reads the mark.
 UPDATE outbox.lane AS l SET stopped_reason = found.explanation, stopped_why = found.reason
 FROM (
     SELECT o.epoch, o.lane,
@@ -37,7 +37,8 @@ WHERE l.epoch = found.epoch AND l.lane = found.lane AND l.lease_token = %(lease_
   AND (l.stopped_reason, l.stopped_why) IS DISTINCT FROM (found.explanation, found.reason)
 
 -- name: statuses
--- Every lane of every epoch that is not over, also those that no publisher has run yet. `waiting`: an earlier epoch is being worked on.
+-- Every lane of every epoch that is not over, also a lane that no publisher has run yet. `waiting`: a process holds a lane of an earlier
+-- epoch.
 WITH lane AS (
     SELECT p.epoch, p.lane, p.from_batch, p.seq, p.cursor_batch, p.cursor_key, p.last_batch, p.sessions, p.events, p.lease_holder, p.held,
            p.stopped_reason, p.stopped_why
@@ -61,8 +62,8 @@ WHERE l.stopped_reason IS NOT NULL
 ORDER BY l.epoch, l.lane
 
 -- name: backlog
--- How many rows lanes have left in a range of batches, counted up to a limit for each, and how old the batch of the first one is; in the order
--- of the lanes. The bounds of the range stand there as constants, and again as each lane's own: the former prune partitions.
+-- How many undelivered rows each lane has in a range of batches, up to a limit for each, and how old the batch of the first one is; in the
+-- order of the lanes. The range bounds all lanes with constants, which prune partitions; each lane has its own bounds in addition.
 SELECT n.rows, extract(epoch FROM now() - b.created_at)::double precision AS age_s
 FROM unnest(%(lanes)s::integer[], %(after_batches)s::bigint[], %(after_keys)s::text[], %(last_batches)s::bigint[], %(limits)s::bigint[])
     WITH ORDINALITY AS l (lane, after_batch, after_key, last_batch, count_limit, number)

@@ -1,7 +1,8 @@
 -- Leases: which process runs which lane. For liveness only; Kafka fences.
 
 -- name: claim
--- Also if this holder has it already: each tenure has its own token. A process' leases live as long as its heartbeat's backend.
+-- Also claims a lane that this holder already has: each tenure has its own token. A process' leases live as long as its heartbeat's
+-- backend.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
     taken = l.taken + CASE WHEN l.lease_holder IS DISTINCT FROM %(holder)s::text THEN 1 ELSE 0 END,
@@ -21,7 +22,7 @@ WHERE l.epoch = %(epoch)s
     l.lease_until IS NULL
     OR l.lease_until < now()
     OR l.lease_holder = %(holder)s
-    -- The start of another role's backend is hidden; then its pid must do.
+    -- If the backend belongs to another role, its start is hidden and only the pid is compared.
     OR NOT EXISTS (
         SELECT FROM pg_stat_activity a
         WHERE a.pid = l.lease_backend_pid AND (a.backend_start = l.lease_backend_start) IS NOT FALSE
@@ -30,7 +31,7 @@ WHERE l.epoch = %(epoch)s
 RETURNING l.lease_token
 
 -- name: force
--- Takes a lane even if it is held: its holder is fenced in Kafka next, and finds its token gone here.
+-- Takes a lane even if it is held. The caller then fences the holder in Kafka, and the holder's token is no longer valid here.
 UPDATE outbox.lane
 SET lease_token = lease_token + 1,
     lease_holder = %(holder)s,
@@ -46,7 +47,7 @@ SET lease_until = now() + make_interval(secs => %(lease_s)s)
 WHERE epoch = %(epoch)s AND lane = %(lane)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL
 
 -- name: release
--- Notifies the others, so that a process with too few lanes claims it at once.
+-- Notifies the other processes, so that one with too few lanes claims the lane at once.
 WITH released AS (
     UPDATE outbox.lane
     SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL
@@ -56,8 +57,8 @@ WITH released AS (
 SELECT outbox.wake('outbox_publisher', '') FROM released
 
 -- name: holders
--- The lanes of an epoch that have work or a holder, and who holds them. A lane that has delivered everything keeps its holder until the epoch
--- is over, so that the last lanes do not move between the processes. The caller's own lease also counts while its heartbeat reconnects.
+-- The lanes of an epoch that have work or a holder, and their holders. A lane that has delivered everything keeps its holder until the
+-- epoch ends, so that the last lanes do not move between processes. The caller's own lease also counts while its heartbeat reconnects.
 SELECT s.lane, s.holder, s.ended
 FROM (
     SELECT p.lane, CASE WHEN p.held OR (p.lease_holder = %(me)s AND p.lease_until >= now()) THEN p.lease_holder END AS holder, p.ended
@@ -68,13 +69,13 @@ WHERE s.holder IS NOT NULL OR NOT s.ended
 ORDER BY s.lane
 
 -- name: others_delivered
--- For how many seconds no other process that holds a lane of this epoch has delivered; NULL where none ever has.
+-- How many seconds ago another process that holds a lane of this epoch last delivered; NULL if none has.
 SELECT extract(epoch FROM now() - max(l.mirrored_at))::double precision
 FROM outbox.lane l
 WHERE l.epoch = %(epoch)s AND l.lease_holder <> %(me)s AND l.lease_until >= now()
 
 -- name: claim_lanes
--- Claims those of these lanes that are free, except lanes that another process is just claiming.
+-- Claims the free lanes among these, except lanes that another process is claiming at this moment.
 UPDATE outbox.lane AS l
 SET lease_token = l.lease_token + 1,
     taken = l.taken + 1,
@@ -108,7 +109,7 @@ SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_bac
 WHERE epoch = %(epoch)s AND lane = ANY (%(lanes)s) AND lease_holder = %(holder)s
 
 -- name: release_other_epochs
--- Lanes of an epoch that is over kept their holder until the last of them had delivered everything.
+-- Lanes of an ended epoch have kept their holders until the last lane delivered everything.
 UPDATE outbox.lane
 SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL
 WHERE lease_holder = %(holder)s AND epoch <> %(epoch)s

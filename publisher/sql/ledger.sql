@@ -1,7 +1,7 @@
 -- The job's ledger as the publisher reads it.
 
 -- name: window
--- The ledger's row at the cursor and those after it.
+-- The ledger's row at the cursor and the rows after it.
 SELECT b.batch_id, b.commit_id, extract(epoch FROM b.created_at)::double precision AS committed_s
 FROM outbox.batch b
 WHERE b.batch_id >= %(from_batch)s

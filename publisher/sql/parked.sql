@@ -1,7 +1,7 @@
--- Parked rows: put aside because Kafka or their content forbids sending them.
+-- Parked rows: put aside because Kafka refuses them, or because they cannot be read.
 
 -- name: park
--- The lock makes a takeover wait for this row, and this row see the takeover.
+-- The row lock makes a takeover wait for this insert, and makes this insert see a finished takeover.
 INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, after_seq, reason, detail)
 SELECT %(session_key)s, %(batch_id)s, l.epoch, l.lane, l.lease_token, l.seq, %(reason)s, %(detail)s
 FROM outbox.lane l
@@ -23,7 +23,7 @@ WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s
   AND (p.batch_id, p.session_key) <= (%(to_batch)s, %(to_key)s)
 
 -- name: up_to
--- Those that retention has deleted were before every cursor.
+-- Parked rows that retention has deleted were before every cursor, so they are added.
 SELECT count(*) + coalesce((SELECT l.pruned_parked FROM outbox.lane l WHERE l.epoch = %(epoch)s AND l.lane = %(lane)s), 0)
 FROM outbox.parked p
 WHERE p.epoch = %(epoch)s AND p.lane = %(lane)s AND (p.batch_id, p.session_key) <= (%(to_batch)s, %(to_key)s)
@@ -47,7 +47,7 @@ WHERE e.batch_id = %(batch_id)s AND e.session_key = %(session_key)s
 ORDER BY e.input_topic_id, e.input_partition, e.session_end_offset, split_part(e.outbox_id, '/', 4)::integer
 
 -- name: counts
--- Counted up to a limit; a state with no rows is left out.
+-- Counted up to a limit. A state without rows is left out.
 SELECT s.state, n.rows
 FROM unnest(ARRAY['discarded', 'parked', 'requeued']) AS s (state)
 CROSS JOIN LATERAL (
@@ -57,7 +57,7 @@ WHERE n.rows > 0
 ORDER BY s.state
 
 -- name: bounded_counts
--- A 0 for each reason, so that the first parked row is an increase.
+-- Returns 0 for a reason without rows, so that an increase shows the first parked row.
 SELECT r.reason,
        (SELECT count(*) FROM (SELECT FROM outbox.parked p WHERE p.state = 'parked' AND p.reason = r.reason LIMIT %(count_limit)s) counted)
 FROM unnest(ARRAY['too_large', 'invalid', 'topic_missing']) AS r (reason)
@@ -82,7 +82,7 @@ WHERE p.state = 'parked'
        OR (p.batch_id, p.session_key) IN (SELECT * FROM unnest(%(batch_ids)s::bigint[], %(session_keys)s::text[])))
 
 -- name: missing
--- Chosen rows of a range of batches that the outbox no longer holds, so that there is nothing to send again.
+-- Chosen rows in a range of batches that the outbox no longer has, so that they cannot be sent again.
 SELECT p.batch_id, p.session_key
 FROM outbox.parked p
 WHERE p.state = 'parked'
@@ -97,7 +97,8 @@ ORDER BY p.batch_id, p.session_key
 LIMIT 1000
 
 -- name: next
--- Of a range of batches the oldest chosen row of each session key, key by key: two rows of one key cannot be in one batch, and keep their order.
+-- The oldest chosen row of each session key in a range of batches, ordered by key. One batch cannot hold two rows of a key, and they keep
+-- their order.
 SELECT DISTINCT ON (p.session_key) p.batch_id, p.session_key, pg_column_size(o."values")
 FROM outbox.parked p
 JOIN outbox.session_output o ON o.batch_id = p.batch_id AND o.session_key = p.session_key

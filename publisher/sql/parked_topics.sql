@@ -4,11 +4,11 @@
 SELECT t.topic, t.decided_at FROM outbox.parked_topic t WHERE t.ended_at IS NULL ORDER BY t.topic
 
 -- name: span
--- The batches that the lanes have not passed.
+-- The range of batches that the lanes have not passed.
 SELECT min(greatest(l.cursor_batch, l.from_batch)), max(l.last_batch) FROM outbox.lane_position l WHERE NOT l.ended
 
 -- name: waiting
--- Of a range of batches the rows beyond the lanes' cursors, as `backlog` in lanes.sql counts them, but for those that are parked already.
+-- Counts the rows after the lanes' cursors in a range of batches, as `backlog` in lanes.sql does, without the rows that are parked already.
 SELECT count(*), count(DISTINCT o.session_key), coalesce(sum(cardinality(o.topics)), 0)::bigint
 FROM outbox.lane_position l
 JOIN outbox.session_output o

@@ -1,9 +1,10 @@
 -- The publisher's processes and their heartbeats.
 
 -- name: beat
--- Shows the process alive and renews its leases, but ends those of lanes that hang. `takes_lanes` false: it no longer counts among the living, so
--- that the others share the lanes without it; it keeps those that it has. While nobody else lives, neither is done: nobody could take a lane.
--- A lane whose row is locked is left out: it is being written, usually by its own worker, which renews the lease itself.
+-- Shows that the process lives and renews its leases, but ends the leases of lanes that hang. With `takes_lanes` false the process no
+-- longer counts among the living, so that the others share the lanes without it; it keeps its own lanes. While no other process lives, no
+-- lease is ended and the process counts as living, because nobody else could take a lane. A lane whose row is locked is skipped: usually
+-- its own worker is renewing it.
 WITH backend AS (
     SELECT a.pid, a.backend_start,
            EXISTS (
@@ -35,8 +36,8 @@ WHERE (l.epoch, l.lane) IN (
 )
 
 -- name: living
--- A process whose backend is gone was killed, and is left out at once. One that does not renew hangs, or its machine is gone. After a restart of
--- the server no process has a backend yet.
+-- A process whose backend is gone was killed, and is left out at once. A process that does not renew hangs, or its machine is gone. After a
+-- restart of the server, no process has a backend until it reconnects.
 SELECT p.process_id::text, p.host, p.pid, p.started_at, p.alive_until
 FROM outbox.publisher_process p
 WHERE p.ended_at IS NULL
@@ -45,14 +46,14 @@ WHERE p.ended_at IS NULL
     p.backend_start < pg_postmaster_start_time()
     OR EXISTS (
         SELECT FROM pg_stat_activity a
-        -- The start of another role's backend is hidden; then its pid must do.
+        -- If the backend belongs to another role, its start is hidden and only the pid is compared.
         WHERE a.pid = p.backend_pid AND (a.backend_start = p.backend_start) IS NOT FALSE
     )
   )
 ORDER BY p.started_at, p.process_id
 
 -- name: end
--- Ended in order: the others take its lanes over at once.
+-- The process ends in order, so that others take its lanes over at once.
 WITH released AS (
     UPDATE outbox.lane AS l
     SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_backend_start = NULL

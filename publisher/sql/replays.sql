@@ -1,9 +1,10 @@
 -- Replays: delivered rows that are sent once more.
 
 -- name: range
--- What bounds a replay: the ledger's newest batch, the last one that every lane has passed whole, the batches whose rows are kept, by
--- partition (first, and last exclusive), the first batch committed since a time and the last one before another. A clock that stepped back
--- leaves no batch of the time out. A lane with the mark `resuming` may have gone back in Kafka as far as its epoch begins.
+-- The bounds of a replay: the ledger's newest batch; the last batch that every lane has delivered completely; the batches whose rows are
+-- kept, by partition (first, and last exclusive); the first batch committed at `since` or later; the last batch committed before `until`.
+-- Between these two lies every batch of that time, even if the clock stepped back. A resume that has not ended may have set its lane back
+-- in Kafka to the beginning of its epoch.
 SELECT
     (SELECT coalesce(max(b.batch_id), 0) FROM outbox.batch b),
     (SELECT coalesce(min(CASE WHEN p.stopped_why = 'resuming' THEN p.from_batch - 1 ELSE p.through_batch END), 0)
@@ -20,7 +21,7 @@ FROM (SELECT
 ) m
 
 -- name: count
--- For each topic: rows, events, bytes of values; and of the rows and sessions those that no earlier topic has counted.
+-- For each topic: rows, events, bytes of values; then rows and sessions, counting each row only for its first topic.
 SELECT e.topic, count(*), sum(e.events)::bigint, sum(e.bytes)::bigint, count(*) FILTER (WHERE e.first),
        coalesce(sum(cardinality(o.session_ends)) FILTER (WHERE e.first), 0)::bigint
 FROM outbox.session_output o
@@ -60,7 +61,7 @@ WHERE (%(replay_id)s::bigint IS NULL OR r.replay_id = %(replay_id)s)
 ORDER BY r.replay_id
 
 -- name: change
--- Pauses or cancels; whoever works on it sees that after its transaction.
+-- Pauses or cancels a replay. The process that runs it sees that after its transaction.
 UPDATE outbox.replay
 SET state = %(state)s, state_changed_at = now()
 WHERE replay_id = %(replay_id)s AND state IN ('running', 'paused') AND state <> %(state)s
@@ -75,7 +76,7 @@ SET state = 'running',
     reason = NULL,
     lease_token = r.lease_token + 1,
     lease_holder = %(holder)s,
-    -- Until it has fenced the former holder, what that one held may still be committed.
+    -- Until this holder has fenced the former one, a transaction of the former one may still be committed.
     lease_until = greatest(r.lease_until, now() + make_interval(secs => %(lease_s)s)),
     lease_backend_pid = pg_backend_pid(),
     lease_backend_start = (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid())
@@ -85,7 +86,7 @@ WHERE r.replay_id = %(replay_id)s
     r.lease_until IS NULL
     OR r.lease_until < now()
     OR r.lease_backend_pid = pg_backend_pid()
-    -- The start of another role's backend is hidden; then its pid must do.
+    -- If the backend belongs to another role, its start is hidden and only the pid is compared.
     OR NOT EXISTS (
         SELECT FROM pg_stat_activity a
         WHERE a.pid = r.lease_backend_pid AND (a.backend_start = r.lease_backend_start) IS NOT FALSE
@@ -100,13 +101,13 @@ WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND lease_hold
 RETURNING state
 
 -- name: hold
--- An erasure takes no row from a replay with a lease. Once that has run out, nobody knows what was erased meanwhile.
+-- An erasure takes no row from a replay with a valid lease. Once the lease has expired, rows may have been erased, so it is not extended.
 UPDATE outbox.replay
 SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
 WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL AND lease_until >= clock_timestamp()
 
 -- name: mirror
--- Whatever the state: a replay that was paused meanwhile has sent this all the same.
+-- In every state: even if the replay was paused meanwhile, its rows are sent.
 UPDATE outbox.replay
 SET seq = %(seq)s,
     cursor_batch = %(to_batch)s,
@@ -125,7 +126,8 @@ SET state = 'done', reason = %(reason)s, state_changed_at = now()
 WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND state = 'running'
 
 -- name: leave
--- Nobody works on it, and any process may claim it. The lease stays, because Kafka may commit what was read under it.
+-- Nobody runs the replay any more, and any process may claim it. The lease stays, because Kafka may still commit rows that were read under
+-- it.
 UPDATE outbox.replay
 SET lease_backend_pid = 0, lease_backend_start = NULL, reason = coalesce(%(reason)s, reason)
 WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND lease_holder IS NOT NULL
@@ -136,8 +138,9 @@ SET lease_holder = NULL, lease_until = NULL, lease_backend_pid = NULL, lease_bac
 WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s
 
 -- name: next
--- The next rows of all lanes, merged: each lane's come out of its index in order, without the wide columns. What is parked was never delivered;
--- it is told apart here and not left out, because the limits must count it: a lane that is cut short bounds how far the others may be read.
+-- The next rows of all lanes, merged. Each lane's rows come from its index in order, without the wide columns. Parked rows were never
+-- delivered; they are marked and not left out, because the limits must count them: a lane whose rows are cut off bounds how far the others
+-- may be read.
 SELECT r.batch_id, r.session_key,
        EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = r.session_key AND p.batch_id = r.batch_id) AS parked
 FROM generate_series(0, (SELECT max(e.lanes) FROM outbox.lane_epoch e) - 1) AS n
@@ -168,7 +171,7 @@ ORDER BY o.batch_id, o.session_key
 LIMIT %(rows)s
 
 -- name: rows
--- The bounds beside the join prune partitions. Bounded by what the rows take, as `of_lane` in rows.sql.
+-- The bounds beside the join prune partitions. Limited by the size of the rows, as `of_lane` in rows.sql.
 SELECT r.batch_id, r.session_key, r.revision, r.session_topic_ids, r.session_partitions, r.session_ends, r.session_outputs,
        r.topics, r."values", r.keys, r.headers, r.partitions, r.timestamps_ms, r.size
 FROM (
@@ -186,7 +189,7 @@ WHERE coalesce(r.before, 0) < %(bytes)s
 ORDER BY r.batch_id, r.session_key
 
 -- name: rows_between
--- Whole rows of a range of batches, in order, for a file, with the columns of the archive. One look into the ledger for each row: a join
+-- Whole rows of a range of batches, in order, for a file, with the columns of the archive. Reads the ledger once per row, because a join
 -- could read all of it.
 SELECT o.batch_id, o.session_key, (SELECT b.created_at FROM outbox.batch b WHERE b.batch_id = o.batch_id), o.lane, o.revision, false,
        o.session_topic_ids, o.session_partitions, o.session_starts, o.session_ends, o.session_started_ms, o.session_ended_ms, o.session_events,
@@ -198,7 +201,7 @@ WHERE o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
 ORDER BY o.batch_id, o.session_key
 
 -- name: unfinished_counts
--- A 0 for each state that is not the end, so that the first replay is an increase.
+-- Returns 0 for a state without replays, so that an increase shows the first replay.
 SELECT s.state, count(r.replay_id), coalesce(sum(r.events_total - r.events_sent), 0)::bigint
 FROM unnest(ARRAY['running', 'paused']) AS s (state)
 LEFT JOIN outbox.replay r ON r.state = s.state

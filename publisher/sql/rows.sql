@@ -1,17 +1,17 @@
 -- The rows that lanes deliver.
 
 -- name: in_index_order
--- The planner does not know how far the rows reach (the bound is the ledger's own end), takes them for few, and sorts: then each chunk reads
--- all that a lane has left, the wide columns too. In the index's order it reads a chunk.
+-- The planner does not know how many rows lie ahead, because the ledger's own end bounds them. It assumes few and sorts: each chunk would
+-- then read all remaining rows of the lane, including the wide columns. In the index's order a chunk reads only its own rows.
 SET LOCAL enable_sort = off
 
 -- name: of_lane
--- The upper bound comes out of the ledger and the epochs themselves, so that nothing has to be read before the rows.
--- batch_id again: the row comparison walks the index, the plain ones prune partitions.
--- Bounded by what the rows take, too, before any wide column is fetched: together `bytes` at the most, or one row of at most `whole` alone.
+-- The upper bound comes from the ledger and the epochs, so that no other query has to run before this one.
+-- The conditions on batch_id are repeated: the row comparison walks the index, the plain ones prune partitions.
+-- The size of the rows is limited before any wide column is fetched: together at most `bytes`, or one row alone of at most `whole`.
 -- The row that does not fit comes last, without its wide columns.
--- Sizes are guessed without detoasting the wide columns: a compressed one is `expansion` times what is stored. Values may shrink to a 250th: what
--- fits by the guess, and alone may be more than `bytes`, is read for its size.
+-- Sizes are guessed without detoasting the wide columns: a compressed column counts `expansion` times its stored size. Values may shrink to
+-- a 250th. So the values of a row are read for their true size if they fit by the guess but may alone exceed `bytes`.
 SELECT r.batch_id, r.session_key, r.revision, r.session_topic_ids, r.session_partitions, r.session_ends, r.session_outputs,
        r.topics, CASE WHEN r.fits THEN r."values" END AS "values", CASE WHEN r.fits THEN r.keys END AS keys,
        CASE WHEN r.fits THEN r.headers END AS headers, r.partitions, r.timestamps_ms, r.session_ended_ms, r.size, r.fits
@@ -50,8 +50,8 @@ WHERE coalesce(r.before, 0) < %(bytes)s
 ORDER BY r.batch_id, r.session_key
 
 -- name: stray
--- The first row of these batches whose lane the epoch does not have. Lane by lane where earlier epochs had more, because the index leads
--- with the lane: their rows in the same partitions are not walked over.
+-- The first row of these batches with a lane that the epoch does not have. If earlier epochs had more lanes, the search goes lane by lane:
+-- the index leads with the lane, so rows of those epochs in the same partitions are not read.
 SELECT o.batch_id, o.lane
 FROM (SELECT greatest(max(e.lanes), %(lanes)s) AS lanes FROM outbox.lane_epoch e) most
 CROSS JOIN LATERAL (
@@ -74,7 +74,7 @@ CROSS JOIN LATERAL (
 LIMIT 1
 
 -- name: kept_ranges
--- The batches whose rows retention has left, as ranges with both ends, oldest first; neighbouring partitions are one range.
+-- The batches whose rows retention has kept, as inclusive ranges, oldest first; neighbouring partitions form one range.
 SELECT lower(k.kept), upper(k.kept) - 1
 FROM (
     SELECT unnest(range_agg(int8range(p.from_batch, p.to_batch, '[]'))) AS kept
@@ -84,11 +84,12 @@ FROM (
 ORDER BY 1
 
 -- name: hold_off_retention
--- Until the connection ends. Retention holds the same lock alone from its decision to the drop.
+-- Held until the connection ends. Retention holds the same lock exclusively from its decision to the drop.
 SELECT pg_advisory_lock_shared(hashtextextended('outbox.retention', 0))
 
 -- name: outputs_of_key
--- Each output of a session key in a range of batches, in order, with the offsets of the transaction that carried it: NULL where that is not recorded (any more).
+-- Each output of a session key in a range of batches, in order. The offsets are those of its transaction, NULL if they are not recorded
+-- (any more).
 SELECT e.batch_id, e.outbox_id, e.revision, e.topic,
        CASE WHEN e.delivery_state = 'delivered' AND d.seq IS NULL AND e.skipped THEN 'skipped' ELSE e.delivery_state END AS state,
        d.committed_at AS delivered_at,

@@ -1,7 +1,7 @@
 -- The size of the outbox, for the metrics.
 
 -- name: storage
--- The age is that of the newest batch of the oldest partition, as for retention.
+-- The age of the newest batch in the oldest partition, as retention computes it.
 SELECT count(*) FILTER (WHERE NOT p.detaching) AS kept, count(*) FILTER (WHERE p.detaching) AS detaching,
        pg_database_size(current_database()) AS bytes,
        coalesce(extract(epoch FROM now() - (

@@ -1,4 +1,4 @@
--- The two channels: `outbox_batch` tells of committed batches, `outbox_publisher` tells the publishers of each other.
+-- The two channels: `outbox_batch` announces committed batches; `outbox_publisher` tells publishers about each other.
 
 -- name: listen_to_batches
 LISTEN outbox_batch
@@ -7,5 +7,5 @@ LISTEN outbox_batch
 LISTEN outbox_publisher
 
 -- name: wake_publishers
--- Makes every publisher process check at once: lanes, processes or the reason why a lane has stopped have changed.
+-- Makes every publisher process check at once, because lanes, processes or the reason of a stopped lane have changed.
 SELECT outbox.wake('outbox_publisher', '')

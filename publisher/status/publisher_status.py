@@ -33,7 +33,7 @@ class LaneStatus:
 
     `stopped_reason`: why the lane is stopped or retries, with the commands that help. `stopped_why`: the same as one word (StopReason),
     only while the lane is stopped.
-    `waiting`: an earlier epoch has not ended.
+    `waiting`: a process still holds a lane of an earlier epoch.
     """
 
     epoch: int
@@ -64,7 +64,7 @@ class LaneStatus:
 
     @property
     def abandoned(self) -> bool:
-        """Whether undelivered rows wait while nobody holds the lane."""
+        """Whether undelivered rows wait, while nobody holds the lane or a lane of an earlier epoch."""
         return self.holder is None and self.lag_rows > 0 and not self.waiting
 
 
@@ -103,7 +103,7 @@ class PublisherStatus:
 
     @property
     def healthy(self) -> bool:
-        """Whether no lane is stopped, and every lane with undelivered rows has a holder."""
+        """Whether no lane is stopped or abandoned."""
         return not any(lane.is_stopped or lane.abandoned for lane in self.lanes)
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads the state of some outputs at consumers, from a Postgres or SQLite database with the tables of `outbox_consumer`."""
+"""Reads the state of outputs at consumers, from a Postgres or SQLite database with the tables of `outbox_consumer`."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,8 @@ _NAMED_BY = "--consumer (--consumed of an audit, [console] consumer_dsn_file)"
 
 
 def is_database(text: str) -> bool:
-    """Whether a text names a database: a Postgres URI, `key=value` words of libpq, `sqlite:///PATH`, or `file:///PATH` of a DSN."""
+    """Whether a text names a database: a Postgres URI, libpq's `key=value` words, `sqlite:///PATH`, or `file:///PATH` of a file with a
+    DSN."""
     return text.startswith((_SQLITE, _FILE, *_POSTGRES)) or "=" in text
 
 
@@ -34,7 +35,7 @@ def is_database(text: str) -> bool:
 def consumer_tables(
     named: str, application: str, *, connect_timeout_s: int = 10, statement_timeout_ms: int = 0
 ) -> Iterator[ConsumerTables]:
-    """Open what a command line names and see one state of it, until the end; 0 ms: a statement takes what it takes.
+    """Open the database that `named` names; all queries in the block see the same state of it. `statement_timeout_ms` 0: no limit.
 
     Raises SettingsError, UnavailableError.
     """
@@ -47,7 +48,7 @@ def consumer_tables(
             _connected(postgres, application) as connection,
             snapshot(connection),
         ):
-            # The kit's tables are where the consumer's own login finds them.
+            # The kit's tables are in the schema in which the login finds them by default.
             connection.execute("SET LOCAL search_path TO DEFAULT")
             connection.execute(
                 "SELECT pg_catalog.set_config('statement_timeout', %s, true)", [f"{statement_timeout_ms}ms"]
@@ -67,7 +68,7 @@ def _connected(postgres: PostgresSettings, application: str) -> psycopg.Connecti
     try:
         return connect(postgres, application, autocommit=True)
     except UnavailableError as error:
-        # The outbox's own text names the settings of the outbox's server.
+        # The error's own text names the settings of the outbox's server, which are not used here.
         said = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error
         raise UnavailableError(
             f"the consumer's database at {postgres.address()} cannot be used: {str(said).strip()}. Check {_NAMED_BY}"
@@ -75,14 +76,15 @@ def _connected(postgres: PostgresSettings, application: str) -> psycopg.Connecti
 
 
 def _postgres(named: str) -> PostgresSettings:
-    """Return how to connect. Without `[postgres] login`: its passwords are for the outbox's server alone. Raises SettingsError."""
+    """Return the connection settings, without `[postgres] login`, whose passwords are for the outbox's server alone. Raises
+    SettingsError."""
     from_file = named.startswith(_FILE)
     try:
         dsn = dsn_from(Path("/", named.removeprefix(_FILE)), "file") if from_file else SecretStr(named)
         found = PostgresSettings(dsn=dsn).named_by(_NAMED_BY)
     except ValueError as error:
         said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        # Without its cause, which has the text.
+        # Without the cause, because its message has the DSN.
         raise SettingsError(f"the consumer's database: {said.removeprefix('Value error, ')}") from None
     given = conninfo_to_dict(found.dsn.get_secret_value())
     if not given:
@@ -104,13 +106,13 @@ def _sqlite(path: str) -> Iterator[ConsumerTables]:
 
 
 class Consumption(NamedTuple):
-    """A consumer's state of an output, and its position in that partition; None if it has none there any more."""
+    """A consumer's state of an output. `next_offset`: the consumer's position in the output's partition, None if it no longer has one."""
 
     row: ConsumedAs
     next_offset: int | None
 
     def of_revision(self, revision: int) -> str:
-        """Describe the consumer's state of that revision of the output."""
+        """Describe the consumer's state of this revision of the output."""
         row = self.row
         if row.set_aside is not None:
             what = f"set aside at {row.at}: {row.set_aside}"
@@ -121,7 +123,7 @@ class Consumption(NamedTuple):
         else:
             what = f"consumed at {row.at}{' by retry' if row.retried else ''}"
         position = "" if self.next_offset is None else f", whose position is {self.next_offset}"
-        # The rows are the consumer's own, and this is one line of a report.
+        # The row may hold any text of the consumer's, and the result must be one line of a report.
         return printable(
             f"consumer {row.consumer}: {what}, from {row.topic} partition {row.partition} offset {row.offset}{position}"
         )
@@ -132,13 +134,13 @@ class Consumption(NamedTuple):
 
 
 Consumptions = Mapping[str, list[Consumption]]
-"""Every consumer's row of an output, by outbox-id."""
+"""{outbox-id: each consumer's state of the output}."""
 
 
 def consumptions(
     named: str, outbox_ids: Iterable[str], application: str = "publisher trace", **limits: int
 ) -> Consumptions:
-    """Return what the consumers of a database have of some outputs; `limits`: of `consumer_tables`.
+    """Return the state of these outputs at all consumers of a database; `limits`: see `consumer_tables`.
 
     Raises SettingsError, UnavailableError.
     """
@@ -164,5 +166,5 @@ def consumptions(
 
 
 def described(rows: Iterable[Consumption], revision: int) -> list[str]:
-    """Describe the consumers' state of that revision of an output, a line for each."""
+    """Describe the consumers' states of this revision of an output, one line for each consumer."""
     return [row.of_revision(revision) for row in rows] or ["no consumer has it (yet)"]

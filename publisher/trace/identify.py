@@ -1,4 +1,4 @@
-"""Decides what a text names: a session key, an outbox-id or a position in Kafka. A text that is a known session key counts as one."""
+"""Decides what a text names: a session key, an outbox-id or a position in Kafka. A known session key comes first."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SessionKey = str
 
 
 def identify(connection: psycopg.Connection[Any], text: str) -> SessionKey | OutboxId | RecordPosition | None:
-    """Return the session key that the outbox knows by this text, else the outbox-id or position that it names; None if neither.
+    """Return the text if the outbox knows it as a session key, else the outbox-id or position that it names, None if it names neither.
 
     Raises psycopg.Error.
     """

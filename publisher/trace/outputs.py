@@ -30,8 +30,8 @@ OutputKey = tuple[str, int]
 
 
 class Output(NamedTuple):
-    """One output of a session key. `kafka_offsets`: first and last offset of its transaction in the topic; None: unknown; a text:
-    what no publisher wrote."""
+    """One output of a session key. `kafka_offsets`: first and last offset of its transaction in the topic; None if unknown; the stored text
+    if no publisher wrote it."""
 
     batch_id: int
     outbox_id: str
@@ -47,11 +47,11 @@ class Output(NamedTuple):
 
     @property
     def identity(self) -> OutputKey:
-        """The identity that all its records have, from a lane or a replay."""
+        """The identity that is the same in all records of the output, whether a lane or a replay sent them."""
         return self.outbox_id, self.revision
 
     def ranges(self) -> TopicOffsets:
-        """Return the offsets to read it at, {} where they are unknown. Raises MalformedOffsetsError."""
+        """Return the offsets between which to look for the output, {} if they are unknown. Raises MalformedOffsetsError."""
         if isinstance(self.kafka_offsets, str):
             finding = malformed(self.epoch, self.lane, self.delivery_seq, self.kafka_offsets)
             raise MalformedOffsetsError(
@@ -68,9 +68,9 @@ def outputs_of_key(
     batch_ids: Sequence[int] | None = None,
     most: int | None = None,
 ) -> list[Output]:
-    """Return each output of a session key, in order; `batch_ids`, `most`: not of all batches, not all. Raises psycopg.Error.
+    """Return each output of a session key, in order; only those of `batch_ids`, and at most `most`. Raises psycopg.Error.
 
-    Looks through the outbox some partitions at a time, so `connection` should not be within a transaction.
+    Searches a few partitions at a time, so `connection` should not be in a transaction.
     """
     wanted = {
         "session_key": session_key,
@@ -95,7 +95,7 @@ def _output(*columns: Any) -> Output:
 
 
 def outputs_of_id(connection: psycopg.Connection[Any], outbox_id: OutboxId) -> list[Output]:
-    """Return the output of an outbox-id: one, or one of each revision, or of each copy of a row that was parked. Raises psycopg.Error."""
+    """Return the outputs with an outbox-id: one for each revision, and for each copy of a row that was parked. Raises psycopg.Error."""
     there = find_matches(connection, outbox_id.end, only_ends=True)
     return [
         output
@@ -108,7 +108,7 @@ def outputs_of_id(connection: psycopg.Connection[Any], outbox_id: OutboxId) -> l
 def found_in_kafka(
     kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool = False
 ) -> dict[OutputKey, list[Copy]]:
-    """Return where Kafka has them: read within the offsets of their deliveries, or (`scan`) their whole topics.
+    """Return where Kafka has these outputs. Reads the offsets of their deliveries, or (`scan`) their whole topics.
 
     Raises UnavailableError, RefusedError, MalformedOffsetsError.
     """
@@ -135,7 +135,7 @@ def _found(kafka: KafkaSettings, outputs: Sequence[Output], *, scan: bool) -> di
 def _recorded(
     outputs: Iterable[Output], ends: Mapping[str, Mapping[int, int]]
 ) -> Iterator[tuple[NamedPartition, OffsetRange]]:
-    """The offsets of each delivery that their topics have: one that was deleted and created again may be shorter."""
+    """Yield the offsets of each delivery, as far as the topic has them. A topic that was deleted and created again may be shorter."""
     for output in outputs:
         for partition, (first, last) in output.ranges().items():
             end = ends[output.topic].get(int(partition), 0)
@@ -144,7 +144,8 @@ def _recorded(
 
 
 def layered(ranges: Iterable[tuple[NamedPartition, OffsetRange]]) -> list[dict[NamedPartition, OffsetRange]]:
-    """Return the ranges in as few maps as their partitions allow. Those that overlap are one: no record is read twice."""
+    """Return the ranges in as few maps as possible, each with at most one range per partition. Overlapping ranges are merged, so that no
+    record is read twice."""
     layers: list[dict[NamedPartition, OffsetRange]] = []
     depth: dict[NamedPartition, int] = defaultdict(int)
     for partition, (first, last) in sorted(set(ranges)):
@@ -169,5 +170,5 @@ def _whole(ends: Mapping[str, Mapping[int, int]]) -> dict[NamedPartition, Offset
 
 
 def must_be_in_kafka(output: Output, *, scan: bool) -> bool:
-    """Whether Kafka must have the output within the offsets that were read."""
+    """Whether the output must be in Kafka within the offsets that were read."""
     return output.state == "delivered" and (scan or output.kafka_offsets is not None)

@@ -12,13 +12,13 @@ from publisher.outbox.permitted import permitted
 _POSITIONS = queries("publisher.trace", "positions")
 
 MOST_CANDIDATES = 50
-# How many batches are searched from the one that read the offset on, and up to how many sessions: a session ends soon after its events.
+# The most batches that are searched, from the one that read the offset on, and the most sessions: a session closes soon after its events.
 _BATCHES = 64
 _SESSIONS = 20_000
 
 
 class Candidate(NamedTuple):
-    """A session whose events may include the one that was asked for; `exact`: it begins or ends there."""
+    """A session that may have the event at a position. `exact`: the session begins or ends there, so it has the event."""
 
     session_key: str
     batch_id: int
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 class LetterMatch(NamedTuple):
-    """A dead letter that has the event. `session_key`: None if it could not be read."""
+    """A dead letter that has the event. `session_key`: None if the key could not be read."""
 
     dead_letter_id: int
     session_key: str | None
@@ -49,7 +49,7 @@ class PositionMatches:
     letters_hidden: bool = False
 
     def keys(self, *, exact: bool) -> list[str]:
-        """Return the session keys, each once; `exact`: only of sessions and letters that certainly have the event."""
+        """Return the distinct session keys; `exact`: only of sessions and letters that certainly have the event."""
         found = [each.session_key for each in self.candidates if each.exact or not exact]
         found += [each.session_key for each in self.letters if each.session_key is not None]
         return list(dict.fromkeys(found))
@@ -60,8 +60,8 @@ def find_matches(
 ) -> PositionMatches:
     """Return the sessions and letters that may have the event at a position in the input. Raises psycopg.Error.
 
-    `only_ends`: only sessions that end there. The outbox knows where a session begins and ends; where sessions overlap, only Kafka can tell
-    to which one an event belongs.
+    `only_ends`: only sessions that end there. The outbox knows only where each session begins and ends. If sessions overlap, only Kafka can
+    tell which of them an event belongs to.
     """
     ids = [topic_id for (topic_id,) in connection.execute(_POSITIONS["topic_ids"], {"topic": position.topic})]
     found = PositionMatches(ids)

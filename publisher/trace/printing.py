@@ -1,4 +1,4 @@
-"""Prints what `publisher trace` has found."""
+"""Prints the results of `publisher trace`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from service.printable import printable
 
 
 def print_erased(erased: Sequence[ErasedSession]) -> None:
-    """Print a line for each erased session."""
+    """Print one line for each erased session."""
     for each in erased:
         console().print(str(each))
 
@@ -36,7 +36,7 @@ def print_outputs(
     *,
     scan: bool = False,
 ) -> None:
-    """Print the table of outputs, with the position of each in Kafka, and its state at consumers."""
+    """Print the table of outputs, each with its position in Kafka and its state at consumers."""
     table = Table(["batch", "rev.", "state", "outbox-id", "topic"])
     for output in outputs:
         positions = [_position(copy) for copy in copies.get(output.identity, [])]
@@ -81,7 +81,7 @@ def print_record(
     *,
     is_erased: bool,
 ) -> None:
-    """Print the record or the sessions at a position in Kafka. `unread`: why Kafka was not read, empty where it was."""
+    """Print the record or the sessions at a position in Kafka. `unread`: why Kafka was not read, empty if it was."""
     out = console()
     if unread:
         out.print(f"Kafka was not read: {unread}")

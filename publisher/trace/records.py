@@ -1,4 +1,4 @@
-"""Finds the records of some outputs in Kafka, by the header `outbox-id` within given offsets."""
+"""Finds the records of outputs in Kafka, by the header `outbox-id`, between given offsets."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ OffsetRanges = Mapping[NamedPartition, OffsetRange]
 
 
 class Copy(NamedTuple):
-    """A record of an output. `replay` None: it was sent by a lane."""
+    """A record of an output. `replay`: None if a lane sent it."""
 
     outbox_id: str
     revision: int
@@ -44,7 +44,7 @@ def explaining(settings: KafkaSettings) -> Iterator[None]:
 
 
 def copies(settings: KafkaSettings, offsets: OffsetRanges, outbox_ids: Collection[str]) -> list[Copy]:
-    """Return the committed records of these outputs within the offsets, which must exist in the partitions. Raises KafkaException."""
+    """Return the committed records of these outputs between the offsets, which the partitions must have. Raises KafkaException."""
     wanted = set(outbox_ids)
     read = (_copy(message) for message in _records(settings, offsets))
     found = [copy for copy in read if copy.outbox_id in wanted]
@@ -52,7 +52,7 @@ def copies(settings: KafkaSettings, offsets: OffsetRanges, outbox_ids: Collectio
 
 
 class StoredRecord(NamedTuple):
-    """A record, as its headers describe it. `outbox_id` None: no publisher sent it. `key`: its key as text, None where it has none."""
+    """A record, as its headers describe it. `outbox_id`: None if no publisher sent it. `key`: as text, None if the record has no key."""
 
     outbox_id: str | None
     revision: int
@@ -62,12 +62,12 @@ class StoredRecord(NamedTuple):
 
 
 def record_at(settings: KafkaSettings, topic: str, partition: int, offset: int) -> StoredRecord | None:
-    """Return the committed record at this offset, None if there is none (any more, or yet). Raises as `explaining`."""
+    """Return the committed record at this offset, None if there is none now. Raises as `explaining`."""
     with explaining(settings):
         topics = Topics(admin_client(settings), timeout_s=settings.request_timeout_s, create=False)
         if offset >= topics.high_watermark(topic, partition):
             return None
-        # None if the offset belongs to an aborted transaction, is a commit marker, or was compacted or has expired.
+        # There is none if the offset belongs to an aborted transaction or a commit marker, or if its record was compacted or has expired.
         there = next(_records(settings, {(topic, partition): (offset, offset)}), None)
     return None if there is None else _record(there)
 

@@ -1,4 +1,4 @@
--- Whether the outbox knows a session key, by its indexes.
+-- Whether the outbox knows a session key, from its indexes.
 
 -- name: has_row
 SELECT EXISTS (SELECT FROM outbox.session_output o

@@ -1,7 +1,8 @@
 -- From a position in the input to the sessions that closed there.
 
 -- name: topic_ids
--- The ids under which the job has known a topic: more than one where it was deleted and created again. An id stands for itself.
+-- The ids under which the job has known a topic. A topic that was deleted and created again has several. An id is accepted in place of a
+-- name.
 SELECT DISTINCT t.id
 FROM outbox.generation g
 CROSS JOIN LATERAL jsonb_each_text(g.topics) AS t (id, name)
@@ -10,8 +11,8 @@ ORDER BY t.id
 LIMIT 20
 
 -- name: batches
--- Of each generation the first stream batch that read beyond the offset, newest generation first: its sessions end at the offset or later.
--- A binary search: end offsets grow with batch_id within a generation, and each step is one look into the index of stream positions.
+-- In each generation, the first stream batch that read beyond the offset, newest generation first. Its sessions end at the offset or later.
+-- A binary search: end offsets grow with batch_id within a generation, and each step reads one entry of the index on stream positions.
 WITH RECURSIVE span AS (
     SELECT g.generation, first.batch_id AS low, last.batch_id AS high
     FROM outbox.generation g
@@ -44,8 +45,8 @@ WITH RECURSIVE span AS (
 SELECT s.found FROM search s WHERE s.low > s.high ORDER BY s.generation DESC
 
 -- name: sessions
--- Sessions around an offset out of the batches from one on, as far as they have a bounded number of sessions together: a session closes
--- seconds after its events. Where the offset is a session's first or last, that one comes first.
+-- Sessions around an offset, from the given batch on, until the batches have too many sessions: a session closes seconds after its events.
+-- A session that begins or ends at the offset comes first.
 SELECT o.session_key, o.batch_id, s.topic_id, s.partition, s.start_offset, s.end_offset
 FROM (
     SELECT max(n.batch_id) AS last_batch
@@ -65,7 +66,7 @@ ORDER BY s.end_offset <> %(offset)s, s.start_offset <> %(offset)s, s.start_offse
 LIMIT %(rows)s
 
 -- name: letters
--- Dead letters that have the event at an offset, or that it decided: among those that begin last before it.
+-- Dead letters with the event at an offset, or whose last or closing offset it is, among the letters that begin at or shortly before it.
 SELECT d.dead_letter_id, d.session_key, d.reason, d.state, d.batch_id
 FROM (
     SELECT * FROM outbox.dead_letter n
