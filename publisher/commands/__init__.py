@@ -1,4 +1,4 @@
-"""The commands of `publisher`, a module each, or a folder: rows/ parks, requeues, drops and erases, replay/ sends once more.
+"""The commands of `publisher`. Each is a module or a folder: rows/ parks, requeues, drops and erases rows; replay/ sends outputs once more.
 
-publisher/cli.py puts them together.
+publisher/cli.py composes the command line.
 """

@@ -87,7 +87,7 @@ def audit(
     settings = load_settings(config)
     logs.configure(settings.log)
     if state is not None:
-        # First: the files may lie in it.
+        # First, because the other files may be in this directory.
         make_folder(state)
     if report is not None:
         check_writable(report, "--report")
@@ -96,7 +96,7 @@ def audit(
     if kafka:
         check_options(settings.kafka, settings.publisher.transaction_timeout_ms)
     if consumed is not None and is_database(consumed):
-        # Whether it can be used, before the topics are read.
+        # Check before the topics are read that the database can be used.
         with consumer_tables(consumed, "publisher audit"):
             pass
     limits = Limits(
@@ -125,14 +125,14 @@ def audit(
                 "another folder (--state with --kafka, TMPDIR), and run the audit again"
             ) from error
     if config is not None:
-        # Without it the command would go to whatever the directory's settings name.
+        # Without --config the command would use the settings of the directory in which it is run.
         found.mend = [f"{command} --config {shell_word(str(config.resolve()))}" for command in found.mend]
     if as_json:
         print_json(found.as_json())
     else:
         _print(found)
     if report is not None:
-        # Last: where the disk is full, what was found has been printed.
+        # Last: if the disk is full, the findings have been printed.
         write_private(report, document(found.as_json()), "--report")
     if not found.clean:
         raise typer.Exit(1)
@@ -167,6 +167,6 @@ def _print(found: AuditReport) -> None:
     if found.mend:
         out.print("What was lost is sent again by:")
         for command in found.mend:
-            # Not by rich, which would change keys: it expands tabs and strips control characters.
+            # Not through rich, which expands tabs and strips control characters and so would change keys.
             sys.stdout.write(f"{command}\n")
     out.print("clean" if found.clean else "NOT clean", style="green" if found.clean else "red")

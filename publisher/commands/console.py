@@ -1,4 +1,4 @@
-"""`publisher console`: serves the read-only console alone, beside no delivery."""
+"""`publisher console`: serves only the read-only console, and delivers nothing."""
 
 import threading
 from typing import Annotated

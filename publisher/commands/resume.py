@@ -1,4 +1,4 @@
-"""`publisher resume`: let lanes continue that stopped because Kafka and Postgres no longer tell one history."""
+"""`publisher resume`: lets lanes continue that stopped because the histories of Kafka and Postgres differ."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -174,14 +174,14 @@ def _sums(plan: ResumePlan) -> list[str]:
 
 
 def _moved(now: LanePlan, yes: bool) -> bool:
-    """Print a lane's new plan, and return whether to continue with it."""
+    """Print a lane's new plan; return whether to continue with it."""
     found = now.move.found
     error_console().print(
         f"lane {found.lane} of epoch {found.epoch.epoch} moved meanwhile: continues after {now.move.to}, sends again "
         f"{_words(now.again)}, skips {_words(now.skipped)}",
         highlight=False,
     )
-    # A person is at the terminal: without one, `confirm` would have refused.
+    # If `yes` is not set, a person is at the terminal: otherwise `confirm` has refused before.
     return yes or typer.confirm("Continue with this lane, too?", err=True)
 
 

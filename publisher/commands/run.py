@@ -1,4 +1,4 @@
-"""`publisher run`: delivers until a signal, with the metrics port and the console beside it."""
+"""`publisher run`: delivers until a signal, and serves the metrics port and the console meanwhile."""
 
 import os
 import sys
@@ -49,12 +49,12 @@ def run(config: Config = None) -> None:
     ):
         relay.run()
     if relay.abandoned:
-        # Threads still wait in librdkafka for an unavailable Kafka, and the interpreter's normal exit would wait for them.
+        # Threads still wait in librdkafka for an unavailable Kafka. A normal exit of the interpreter would wait for them.
         os._exit(0)
 
 
 def print_start(settings: Settings, identity: OutboxIdentity, epoch: Epoch) -> None:
-    # Without counts: counting a large backlog would delay the lanes.
+    # Prints no counts, because counting a large backlog would delay the lanes.
     if settings.log.format == "json":  # then every line of the output is JSON
         _log.info(
             "publisher_started",

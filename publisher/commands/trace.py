@@ -1,4 +1,4 @@
-"""`publisher trace`, and the two commands that it replaces."""
+"""`publisher trace`, and `find` and `locate`, which it replaces."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -142,7 +142,7 @@ def locate(
 
 
 class _Traced:
-    """`document`: for --json. `is_whole`: something was found, and Kafka has every output that was searched there."""
+    """`document`: the result for --json. `is_whole`: something was found, and Kafka has every output that was searched there."""
 
     def __init__(self, meant: str, erased: Sequence[ErasedSession], is_whole: bool, **more: Any) -> None:
         self.document: _Document = {"meant": meant, **more, "erased": [each._asdict() for each in erased]}
@@ -261,7 +261,7 @@ def _of_record(
     outputs = [] if sent is None else outputs_of_id(connection, sent)
     outputs = [each for each in outputs if record is not None and each.revision == record.revision]
     consumed = _consumed(consumer, outputs)
-    # One that a publisher sent is no input of this job, unless somebody feeds an output topic to it.
+    # Searched even if a publisher sent the record, because somebody may use an output topic as input of the job.
     there = find_matches(connection, wanted)
     ends = [*([] if sent is None else [sent.end]), *(wanted._replace(topic=t) for t in there.topic_ids)]
     erased = [each for end in ends for each in erased_at_end(connection, *end)]

@@ -1,4 +1,4 @@
-"""`publisher replay`: lists, shows, continues, pauses and cancels replays; start.py starts one."""
+"""`publisher replay`: lists, shows, continues, pauses and cancels replays. start.py starts a replay."""
 
 import threading
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""`publisher replay start --to-file`: writes what a replay would send, as JSON lines or as Parquet.
+"""`publisher replay start --to-file`: writes the outputs that a replay would send, as JSON lines or as Parquet.
 
-It is written to `PATH.part` until all of it is on the disk; only then the file has its name. So it is whole, or it is not there, and the
-command can be given again after a kill.
+They are written to `PATH.part`, which gets the name PATH once everything is on the disk. So the file is complete or does not exist, and
+after a kill the command can be run again.
 """
 
 import os
@@ -30,16 +30,16 @@ from service.private_file import private, writing
 from service.settings import Settings
 
 Write = Callable[[StoredRow], int]
-"""Writes what goes out of a row; returns how many outputs that is. Raises ValueError where the row cannot be read."""
+"""Writes the selected outputs of a row; returns their number. Raises ValueError if the row cannot be read."""
 FileFormat = Callable[[BinaryIO, Outgoing], AbstractContextManager[Write]]
-"""Begins a file; after the block it is complete."""
+"""Begins a file. After the block the file is complete."""
 
 _REPLAYS = queries("publisher", "replays")
 _FETCH_ROWS = 500
 
 
 def format_of(path: Path) -> FileFormat:
-    """Return how to write a file of this name. Raises SettingsError for Parquet without its library."""
+    """Return the format for a file of this name. Raises SettingsError for Parquet if its library is not installed."""
     if path.suffix.lower() != ".parquet":
         return _json_lines
     with extra_for(f"--to-file {str(path)!r}"):
@@ -55,10 +55,10 @@ def write_file(
     form: FileFormat,
     advance: Callable[[int], None],
 ) -> None:
-    """Write the outputs of a plan, in the outbox's order; `advance` is called with the number of outputs of each row.
+    """Write the outputs of a plan, in the outbox's order. `advance` is called with the number of outputs of each row.
 
-    Raises SettingsError where the file cannot be written, ContinuityError where rows are gone meanwhile or cannot be read, psycopg.Error.
-    For the archive: also ArchiveDamagedError, UnavailableError.
+    Raises SettingsError if the file cannot be written, ContinuityError if rows have gone meanwhile or cannot be read, psycopg.Error.
+    With the archive: also ArchiveDamagedError, UnavailableError.
     """
     filters = plan.request.filters
     outgoing = Outgoing(
@@ -87,7 +87,7 @@ def write_file(
 
 
 def _rows(connection: psycopg.Connection[Any], settings: Settings, plan: ReplayPlan) -> Iterator[StoredRow]:
-    """Yield the rows of the plan. Retention and erasures are held off, so an archive stays as it is."""
+    """Yield the rows of the plan. The caller keeps retention and erasures away, so an archive does not change."""
     filters = plan.request.filters
     if plan.request.from_archive:
         archive = open_archive(connection, settings.retention, writing=False)

@@ -1,4 +1,4 @@
-"""`publisher replay start`: counts, asks, and sends to Kafka or writes a file."""
+"""`publisher replay start`: counts the outputs, asks for confirmation, and sends them to Kafka or writes a file."""
 
 import sys
 import threading
@@ -99,7 +99,7 @@ def start(
     if to_file is not None and to_file.exists():
         raise SettingsError(f"--to-file {str(to_file)!r} exists already: name a new file")
     if to_file is not None and not dry_run:
-        # Before the rows are counted.
+        # Check this before the rows are counted.
         check_writable(to_file, "--to-file")
     form = None if to_file is None else format_of(to_file)
     settings = begin(config)
@@ -135,7 +135,7 @@ def start(
         making, names = create_topics and not dry_run, plan.destinations
         target = open_target(settings, outbox, kafka, stop, holder=holder(), create_topics=making)
         if create_topics and not making:
-            # The start would create missing topics, and a dry run creates nothing.
+            # The start would create missing topics; a dry run creates nothing, so it checks only the topics that exist.
             names = set(target.topics.ids(names))
         check_topics(target, names)
         compacted = compacted_topics(admin_client(kafka), names, kafka.request_timeout_s)
@@ -174,7 +174,7 @@ def _targets(settings: Settings, words: list[str] | None) -> ReplayTargets:
 
 
 def _confirm_compacted(topics: list[str], *, accepted: bool) -> None:
-    """Ask before older values replace newer ones in compacted topics. Raises SettingsError where nobody can be asked."""
+    """Ask before older values replace newer ones in compacted topics. Raises SettingsError if there is nobody to ask."""
     if not topics or accepted:
         return
     if sys.stdin.isatty():

@@ -20,7 +20,7 @@ from service.settings import Settings, load_settings
 
 
 def begin(config: Path | None) -> Settings:
-    """Return the settings, with logs and a test's faults set up."""
+    """Return the settings. Also sets up the logs, and the faults of a test."""
     settings = load_settings(config)
     logs.configure(settings.log)
     fault_points.arm(settings.testing.fault_file)
@@ -28,7 +28,7 @@ def begin(config: Path | None) -> Settings:
 
 
 def work(target: Context, replay: Replay, as_json: bool, *, paused_too: bool, skip_refused: bool) -> None:
-    """Send until the end, a signal or a request, and print where it ended. Raises ContinuityError where rows were gone."""
+    """Send until the end, a signal or a request, and print where the replay ended. Raises ContinuityError if rows were missing."""
     with stop_on_signals(target.stop), progress_of(replay) as progressed:
         delivery = ReplayDelivery(
             target, replay, paused_too=paused_too, skip_refused=skip_refused, progressed=progressed
@@ -54,5 +54,5 @@ def work(target: Context, replay: Replay, as_json: bool, *, paused_too: bool, sk
 
 
 def holder() -> str:
-    """Return the name of this process, as the lease shows it."""
+    """Return the name of this process for the lease."""
     return f"{host_name()}:{os.getpid()}"

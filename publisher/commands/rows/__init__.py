@@ -1,1 +1,1 @@
-"""Commands that decide what happens to rows: parked ones are requeued or discarded, old ones dropped, those of a person erased."""
+"""Commands that decide what happens to rows: parked rows are requeued or discarded, old rows dropped, rows of session keys erased."""

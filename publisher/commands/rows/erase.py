@@ -1,4 +1,4 @@
-"""`publisher erase`: asks, erases session keys and named dead letters, and prints what is left."""
+"""`publisher erase`: asks for confirmation, erases session keys and named dead letters, and prints what could not be erased."""
 
 from pathlib import Path
 from typing import Annotated

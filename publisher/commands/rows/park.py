@@ -59,7 +59,7 @@ def park(
 
 
 def _check_missing(settings: Settings, topic: str, found: parked_topics.Waiting) -> None:
-    """Raise SettingsError unless rows wait for a topic that does not exist, and that nobody is to make."""
+    """Raise SettingsError unless rows wait for the topic, the topic does not exist, and publishers do not create it."""
     if settings.publisher.create_topics:
         raise SettingsError(
             f"[publisher] create_topics = true makes topic {topic!r} when a row goes to it: there is nothing to park. Nothing was changed"

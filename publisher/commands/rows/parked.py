@@ -1,4 +1,4 @@
-"""`publisher parked`: lists, shows, requeues and discards rows that Kafka refuses for themselves."""
+"""`publisher parked`: lists, shows, requeues and discards parked rows."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -55,7 +55,7 @@ app.command()(park)
 
 
 class RowError(OutboxError):
-    """The command does not name rows that can be used so."""
+    """The command names no rows, or names rows in a way that it does not accept."""
 
     exit_code = 2
 
@@ -180,7 +180,7 @@ def discard_rows(
 def _chosen(
     connection: psycopg.Connection[Any], rows: list[str] | None, reasons: list[str] | None, every: bool
 ) -> tuple[Choice, dict[str, str]]:
-    """Return the chosen rows, and why named rows are left out. Raises RowError."""
+    """Return the chosen rows, and {named row: why it is left out}. Raises RowError."""
     if sum((bool(rows), bool(reasons), every)) != 1:
         raise RowError("name rows, or say --reason or --all: one of the three")
     for reason in reasons or ():
@@ -226,7 +226,7 @@ def _requeue(connection: psycopg.Connection[Any], choice: Choice, count: int) ->
 
 
 def _report(as_json: bool, counts: dict[str, Any], refused: dict[str, str]) -> None:
-    """Print what was done. Exits with 1 where rows were refused."""
+    """Print what was done. Exits with 1 if rows were refused."""
     if as_json:
         print_json(counts | {"refused": refused})
     else:
@@ -248,7 +248,7 @@ def _shown(value: object) -> str:
 
 
 def _cell(value: object) -> str | None:
-    """Ids and sizes are names here, and keep their digits together; times keep their milliseconds."""
+    """Return a value for people: ids and sizes without separators between their digits, times with milliseconds."""
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="milliseconds")
     return None if value is None else str(value)

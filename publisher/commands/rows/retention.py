@@ -1,4 +1,4 @@
-"""`publisher retention`: shows what may be dropped and what keeps the rest, and drops it once or repeatedly."""
+"""`publisher retention`: shows which partitions would be dropped and what needs the others, and drops old ones once or repeatedly."""
 
 import threading
 from dataclasses import asdict
@@ -99,11 +99,11 @@ def _run_for_ever(settings: Settings, pause_s: float, *, yes: bool) -> None:
         while not stop.is_set():
             try:
                 report = run_once(settings)
-            # SettingsError: the folder of the archive is not there, as long as its volume is not mounted.
+            # SettingsError: the archive's folder does not exist while its volume is not mounted.
             except (UnavailableError, FencedError, SettingsError) as error:
                 _log.warning("retention_failed", reason=str(error))
             except psycopg.Error as error:
-                # The next run may find another state; meanwhile the alert OutboxRetentionBlocked says it, by outbox.retention.
+                # The next run may succeed. Until then the alert OutboxRetentionBlocked, which reads outbox.retention, reports it.
                 _log.error("retention_failed", reason=str(error).strip())
             else:
                 _log_report(report)
