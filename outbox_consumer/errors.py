@@ -1,4 +1,4 @@
-"""The exceptions that end the loop. Start it again once the cause is gone: it continues at the stored positions."""
+"""The exceptions that end the loop. Start the loop again once the cause is removed; it continues at the stored positions."""
 
 
 class ConsumerError(Exception):
@@ -10,11 +10,11 @@ class SettingsError(ConsumerError):
 
 
 class TopicChangedError(ConsumerError):
-    """The topic was deleted and created again, or has lost records, below the stored position or after it."""
+    """The topic was deleted and created again, or it has lost records before or after the stored position."""
 
 
 class PositionError(ConsumerError):
-    """The stored position went back or vanished under a running loop: a restored database, or a person."""
+    """The stored position moved back or vanished while the loop ran: the database was restored, or a person changed it."""
 
 
 class TransactionEndedError(ConsumerError):

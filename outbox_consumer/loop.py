@@ -1,15 +1,15 @@
 """Consumes outputs exactly once: the loop and the order of its steps.
 
-1. Fetch. A run is a sequence of records of one partition in which each outbox-id occurs once. For each run:
-2. Ask Kafka for the topic's id; the answer is read in step 6.
-3. Begin a transaction and lock the position (`Store.begin`). Drop records below it: another process has consumed them.
-4. Claim the outbox-ids. Drop an output whose id is known with the same or a greater revision: a duplicate.
-5. Hand out the other outputs, one after the other. The loop's body works in this transaction.
+1. Fetch, and cut the records into runs. A run has records of one partition, with each outbox-id at most once. For each run:
+2. Ask Kafka for the topic's id; step 6 reads the answer.
+3. Begin a transaction and lock the position (`Store.begin`). Drop records below the position: another process has consumed them.
+4. Claim the outbox-ids. Drop an output as a duplicate if its id is known with the same or a greater revision.
+5. Hand out the other outputs, one after another. The loop's body works in this transaction.
 6. Compare the topic's id with the position's: the records must be from the topic for which the position was stored, not from a new
    topic of the same name.
-7. Move the position and commit. Nothing takes effect before.
+7. Move the position and commit. Nothing takes effect before the commit.
 
-A failure before the commit undoes all; after a failure in the commit, the next start reads the outcome from the database.
+A failure before the commit undoes everything. After a failure in the commit, the next start reads the outcome from the database.
 """
 
 import logging
@@ -24,7 +24,7 @@ from outbox_consumer.partitions import Partitions, Start
 from outbox_consumer.store import Connection, Store, source_of
 
 _MOST_OUTPUTS = 500
-# Consuming one fetch should take about this long, so that Kafka sees the process alive and locks are short.
+# The consumption of one fetch should take about this long, so that Kafka sees that the process lives, and locks are short.
 _FETCHED_S = 0.5
 _PAUSE_S, _MOST_PAUSE_S = 0.1, 5.0
 _FORGET_S = 3_600.0
@@ -43,11 +43,12 @@ def consume(
     remember: timedelta | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Output]:
-    """Hand out each output once. The loop alone commits: the body's statements on `connection` together with the position.
+    """Hand out each output once. Only the loop commits: the body's statements on `connection` commit together with the position.
 
-    `kafka`: librdkafka's options; `group.id` is the consumer's name. `start`: where a topic without a position begins. `attempts`: an
-    output whose block (`with output:`) raises is handed out alone up to this many times, then set aside. `remember`: how long ids are kept;
-    None: for ever. `stop`: asked between transactions, ends the loop. Raises ConsumerError, KafkaException, what the connection raises.
+    `kafka`: librdkafka's options; `group.id` is the consumer's name. `start`: where a topic without a position begins. `attempts`: how
+    often an output whose block (`with output:`) raises is handed out, alone, before it is set aside. `remember`: how long ids are kept,
+    None: for ever. `stop`: called between transactions; true ends the loop. Raises ConsumerError, KafkaException, and the connection's
+    errors.
     """
     idle_ms = int(kafka.get("max.poll.interval.ms", _MAX_POLL_MS)) // 2
     store = Store(connection, str(kafka.get("group.id", "")), idle_ms)
@@ -56,9 +57,9 @@ def consume(
 
 
 def retry(connection: Connection, consumer: str) -> Iterator[Output]:
-    """Hand out once more the outputs that were set aside, each in a separate transaction; `consumer` is the `group.id`.
+    """Hand out the set-aside outputs once more, each in a separate transaction. `consumer`: the `group.id`.
 
-    An output whose block (`with output:`) raises stays set aside. An output that was consumed meanwhile, from a replay, is removed.
+    An output whose block (`with output:`) raises stays set aside. An output that has been consumed meanwhile, from a replay, is removed.
     """
     store = Store(connection, consumer)
     store.prepare()
@@ -81,7 +82,7 @@ def retry(connection: Connection, consumer: str) -> Iterator[Output]:
 
 
 class Loop:
-    """One member of the group: `run` it once."""
+    """One member of the group. Call `run` only once."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class Loop:
                     outputs = self._partitions.fetch(self._most)
                     began = time.monotonic()
                     for run in runs(outputs):
-                        # After an unfinished run, the next one would leave a gap.
+                        # After an unfinished run, consuming the next one would leave a gap.
                         if not (yield from self._consume(run)):
                             return
                     self._adapt(len(outputs), time.monotonic() - began)
@@ -121,9 +122,9 @@ class Loop:
             self._partitions.close()
 
     def _consume(self, run: list[Output]) -> Generator[Output, None, bool]:
-        """Hand out a run until it is consumed or set aside; False: the loop was stopped before.
+        """Hand out a run until it is consumed or set aside; return False if the loop is stopped before that.
 
-        After a failure, the outputs before the failed one are consumed first, then that output alone.
+        After a failure, the outputs before the failed one are consumed first, and then that output alone.
         """
         failures = 0
         count = len(run)
@@ -147,7 +148,7 @@ class Loop:
         return True
 
     def _transaction(self, run: list[Output]) -> Generator[Output, None, int | None]:
-        """Consume a run and return None; if the block of an output raises, consume nothing and return its index."""
+        """Consume a run and return None. If the block of an output raises, consume nothing and return the output's index."""
         partition = run[0].named_partition
         answer = self._partitions.ask_topic(partition.topic)
         position = self._store.begin(partition)
@@ -213,7 +214,7 @@ class Loop:
         self._partitions.passed(partition, next_offset, leader_epoch)
 
     def _adapt(self, count: int, took_s: float) -> None:
-        """Halve the size of a fetch if consuming it takes long, and double it if it does not."""
+        """Halve the size of a fetch if its consumption takes long, and double it if it does not."""
         if took_s > 2 * _FETCHED_S:
             self._most = max(1, count // 2)
         elif took_s < _FETCHED_S and count == self._most:

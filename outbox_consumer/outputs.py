@@ -13,9 +13,9 @@ from contract.positions import OutboxId, parse_position
 Header = tuple[str, bytes | None]
 
 _MOST_INT = 2**31 - 1
-# Bytes of a header value: the publisher's own have under 80. The tables and their index must have room for it.
+# The most bytes of a header value. The publisher's own have less than 80, and the tables and their index must have room for the value.
 _MOST_BYTES = 200
-# For a name that is not UTF-8 `Message.headers()` returns a list and sets an exception. A call from C notices that: SystemError.
+# If a name is not UTF-8, `Message.headers()` returns a list but also sets an exception. A call from C notices that: SystemError.
 _headers = methodcaller("headers")
 
 
@@ -31,11 +31,11 @@ class NamedPartition(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Output:
-    """One output. As a context manager it keeps an exception of its block for the loop, which hands the output out again.
+    """One output. Use it as a context manager: the loop then learns of an exception in the block, and hands the output out again.
 
-    `outbox_id` is None for records that no outbox sent as outputs: foreign ones, and tombstones of `publisher erase`. `replay`: the
-    uuid of the replay that sent this copy. `replaces`: the revision of this output that was consumed before; None: none was.
-    `unreadable`: why its headers cannot be trusted; the loop sets such a record aside.
+    `outbox_id`: None for records that no outbox sent as outputs, which are foreign records and tombstones of `publisher erase`. `replay`:
+    the uuid of the replay that sent this copy. `replaces`: the revision of this output that was consumed before, None if none was.
+    `unreadable`: why the headers cannot be trusted; the loop sets such a record aside.
     """
 
     topic: str
@@ -55,7 +55,7 @@ class Output:
 
     @property
     def named_partition(self) -> NamedPartition:
-        """The partition of the topic that the record is in."""
+        """The topic partition of the record."""
         return NamedPartition(self.topic, self.partition)
 
     def __enter__(self) -> None:
@@ -71,7 +71,7 @@ class Output:
 
 
 def output_of(message: Message) -> Output:
-    """Read a record and its headers."""
+    """Make an Output from a record and its headers."""
     kind, timestamp_ms = message.timestamp()
     output = Output(
         message.topic() or "",
@@ -90,9 +90,9 @@ def output_of(message: Message) -> Output:
 
 
 def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
-    """Set the fields from the headers. Raises ValueError."""
+    """Set the output's fields from the headers. Raises ValueError."""
     output.headers = headers
-    found = dict(reversed(headers))  # of two headers with the same name the first is the publisher's
+    found = dict(reversed(headers))  # if a name occurs twice, the first header is the publisher's
     if (outbox_id := found.get("outbox-id")) is None:
         return
     parsed = parse_position(_text(outbox_id))
@@ -108,7 +108,7 @@ def read_headers(output: Output, headers: tuple[Header, ...]) -> None:
 
 
 def runs(outputs: Iterable[Output]) -> Iterator[list[Output]]:
-    """Cut outputs into runs of one partition, with rising offsets and each outbox-id once. The order within a partition stays."""
+    """Cut outputs into runs of one partition, with rising offsets and each outbox-id once. Keeps the order within a partition."""
     open_runs: dict[NamedPartition, tuple[list[Output], set[OutboxId]]] = {}
     for output in outputs:
         run, ids = open_runs.get(output.named_partition, ([], set()))

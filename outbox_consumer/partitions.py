@@ -1,7 +1,7 @@
-"""Reads the partitions of one member of the group: decides where each begins, and fetches its records from Kafka.
+"""Reads the partitions of one member of the group: decides where each partition begins, and fetches its records from Kafka.
 
-The position in the database decides where a partition begins; the group's offsets, written for lag tools, are never read. A partition
-without a position gets one before its first record is read, together with all other partitions of a topic that is new.
+The position in the database decides where a partition begins. The group's offsets are written for lag tools, and never read. A partition
+without a position gets one before its first record is read; in a new topic all partitions get theirs together.
 """
 
 import logging
@@ -31,7 +31,7 @@ _ANSWER_S = 30.0
 _POLL_S = 1.0
 _SETTLE_S = 10.0
 _QUIET_S = 60.0
-# Errors that pass: the client connects again, or joins the group again.
+# Transient errors: the client connects again, or joins the group again.
 _PASSING = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._TRANSPORT,
@@ -63,7 +63,7 @@ def client_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Partitions:
-    """Reads the partitions that the group assigns. Callbacks run inside `fetch`, when no transaction is open."""
+    """Reads the partitions that the group assigns. librdkafka's callbacks run inside `fetch`, when no transaction is open."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Partitions:
         self._topics = list(topics)
         self._heard = self._answered = time.monotonic()
         self._failure: Exception | None = None
-        # Without a log: this client would warn about options that only a consumer knows.
+        # Without a log, because this client would warn about options that only a consumer knows.
         own = {name: value for name, value in options.items() if name not in (*FORCED, "on_commit")}
         self._admin = admin({**own, "log_level": 0})
         self._consumer = consumer(options)
@@ -96,9 +96,9 @@ class Partitions:
         self._consumer.close()
 
     def fetch(self, most: int) -> list[Output]:
-        """Return the fetched records, or wait up to a second for the first; those of a partition are in order.
+        """Return the fetched records; wait up to a second for the first one. The records of a partition are in order.
 
-        Raises TopicChangedError, KafkaException, and what the database raises.
+        Raises TopicChangedError, KafkaException, and the database's errors.
         """
         first = self._consumer.poll(_POLL_S)
         messages = [] if first is None else [first]
@@ -110,13 +110,14 @@ class Partitions:
         if outputs:
             self._heard = self._answered = time.monotonic()
         elif time.monotonic() - self._answered > _QUIET_S:
-            # A client that was given metadata without brokers never connects again (librdkafka issue 5301), and says nothing.
+            # A client that once received metadata without brokers never connects again, and does not say so (librdkafka issue 5301).
             self._consumer.list_topics(self._topics[0], timeout=_ANSWER_S)
             self._answered = time.monotonic()
         return outputs
 
     def check(self, partition: NamedPartition, position: Position) -> None:
-        """Raises PositionError if the position is below the offset read to: Kafka would not send the records between again."""
+        """Raise PositionError if the position is below the offset up to which records were read: Kafka would not send those in between
+        again."""
         if position.next_offset < self._read.get(partition, 0):
             raise PositionError(
                 f"the position of {partition} went back to {position.next_offset} under the running loop, which has read it to "
@@ -132,7 +133,7 @@ class Partitions:
             _log.debug("no offset of %s for lag tools: %s", partition, error)
 
     def settled(self) -> dict[NamedPartition, int]:
-        """Return the ends of partitions without new records: they are behind commit markers, which are no records.
+        """Return the new ends of partitions that have only commit markers, which are no records, after the last record.
 
         If a position stayed below a marker, retention of the marker would look like a loss of unconsumed records.
         """
@@ -146,7 +147,7 @@ class Partitions:
         return found
 
     def ask_topic(self, topic: str) -> "Future[TopicDescription]":
-        """Ask Kafka which topic has this name now."""
+        """Ask Kafka for the topic that has this name now."""
         asked: Future[TopicDescription] = self._admin.describe_topics(
             TopicCollection([topic]), request_timeout=_ANSWER_S
         )[topic]
@@ -155,7 +156,7 @@ class Partitions:
     def confirm(
         self, partition: NamedPartition, position: Position, answer: "Future[TopicDescription]"
     ) -> None:
-        """Raises TopicChangedError if the position was stored for another topic, KafkaException."""
+        """Raise TopicChangedError if the position was stored for another topic, KafkaException."""
         _compare(partition, position, _topic_id(answer.result()))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -174,14 +175,14 @@ class Partitions:
         consumer.incremental_assign(begins)
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Their records are either committed or not, so nothing is left to finish. The client unassigns them itself.
+        # The records of these partitions are either committed or not, so nothing has to be finished. The client unassigns them itself.
         for each in partitions:
             self._ends.pop(NamedPartition(each.topic, each.partition), None)
 
     def _positions(self, topic: str) -> dict[NamedPartition, Position]:
-        """Return the position of each partition; first store one for each partition that has none.
+        """Return the position of each partition. Partitions that have none get one first.
 
-        All partitions of a new topic begin at `start`, at the same time; one added to a known topic begins at its first record.
+        All partitions of a new topic begin at `start`, at the same moment. A partition added to a known topic begins at its first record.
         """
         description = self.ask_topic(topic).result()
         topic_id = _topic_id(description)
@@ -220,7 +221,7 @@ class Partitions:
             )
 
     def _is_event(self, message: Message) -> bool:
-        """Whether the message is an event instead of a record. Raises TopicChangedError, KafkaException."""
+        """Whether the message is an event and not a record. Raises TopicChangedError, KafkaException."""
         error = message.error()
         if error is None:
             return False
@@ -254,14 +255,14 @@ def _compare(partition: NamedPartition, position: Position, topic_id: str) -> No
 
 
 def _offset(partition: NamedPartition, offset: int, leader_epoch: int | None) -> TopicPartition:
-    """Return an offset with the epoch of the record before it: by that, Kafka notices a log that was truncated and written again."""
+    """Return an offset with the epoch of the record before it. The epoch lets Kafka detect a log that was truncated and written again."""
     if leader_epoch is None:
         return TopicPartition(*partition, offset)
     return TopicPartition(*partition, offset, leader_epoch=leader_epoch)
 
 
 def _repair(partition: NamedPartition, next_offset: int, topic_id: str | None = None) -> str:
-    """Return the statement that a person runs. Topic names and ids have no quotes."""
+    """Return the statement that a person should run. Topic names and ids have no quotes."""
     change, where = f"next_offset = {next_offset}, leader_epoch = NULL", f"topic = '{partition.topic}'"
     if topic_id is None:
         where += f" AND partition = {partition.partition}"

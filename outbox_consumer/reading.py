@@ -10,12 +10,12 @@ from outbox_consumer.store import dialect_queries, identity_of
 
 _ROWS = 10_000
 _LETTERS = 20
-"""At most this many records that were set aside are shown of an output."""
+"""The most records of one output that were set aside and are shown."""
 _REASON_CHARS = 10_000
 
 
 class ConsumerPosition(NamedTuple):
-    """How far a consumer is in a partition: it began at `first_offset`, and has consumed all records below `next_offset`."""
+    """How far a consumer is in a partition: it began at `first_offset` and has consumed all records below `next_offset`."""
 
     consumer: str
     topic: str
@@ -26,9 +26,9 @@ class ConsumerPosition(NamedTuple):
 
 
 class ConsumedOutput(NamedTuple):
-    """An output with its greatest consumed revision, and the record that it came from. `at_us`: microseconds since 1970.
+    """An output with its greatest consumed revision, and the record from which that was consumed. `at_us`: microseconds since 1970.
 
-    `retried`: it had been set aside, so it was consumed after the outputs that follow it.
+    `retried`: whether it had been set aside, and was therefore consumed after the outputs that follow it.
     """
 
     source: str
@@ -43,7 +43,7 @@ class ConsumedOutput(NamedTuple):
 
 
 class ConsumedAs(NamedTuple):
-    """A consumer's state of one output. `set_aside`: why it was not consumed, None if it was."""
+    """A consumer's state of one output. `set_aside`: why the output was not consumed, None if it was."""
 
     consumer: str
     revision: int
@@ -57,7 +57,7 @@ class ConsumedAs(NamedTuple):
 
 
 class ConsumerTables:
-    """The tables of every consumer in one database, over a connection in a transaction that sees one state of them."""
+    """The tables of all consumers in one database. `connection` must be in a transaction in which all queries see the same state."""
 
     def __init__(self, connection: Any, dialect: Literal["postgres", "sqlite"]) -> None:
         self._connection = connection
@@ -65,13 +65,13 @@ class ConsumerTables:
         self._streams = dialect == "postgres"
 
     def positions(self) -> list[ConsumerPosition] | None:
-        """Return every consumer's positions; None if there are no such tables."""
+        """Return the positions of all consumers; None if there are no such tables."""
         if self._rows("missing")[0][0]:
             return None
         return [ConsumerPosition(*row) for row in self._rows("all_positions")]
 
     def forgotten(self, consumer: str) -> Iterator[tuple[str, int]]:
-        """Yield each source (topic id/partition) with the end of the last session with forgotten outputs."""
+        """Yield each source (topic id/partition) with the end of its last session with forgotten outputs."""
         yield from self._stream("forgotten", consumer=consumer)
 
     def count(self, consumer: str) -> int:
@@ -88,7 +88,7 @@ class ConsumerTables:
         yield from self._stream("kept_aside", consumer=consumer)
 
     def of_outputs(self, outbox_ids: Sequence[OutboxId]) -> dict[str, list[ConsumedAs]]:
-        """Return each consumer's state of some outputs, by outbox-id."""
+        """Return {outbox-id: each consumer's state of the output}."""
         found: dict[str, list[ConsumedAs]] = {str(each): [] for each in outbox_ids}
         asked = json.dumps([{"outbox_id": str(each), **identity_of(each)} for each in outbox_ids])
         for outbox_id, *row, retried in self._rows("consumed_as", outputs=asked):

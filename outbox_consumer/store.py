@@ -1,7 +1,7 @@
 """Reads and writes the tables of a consumer in its own database, over the connection that carries its effects.
 
-A transaction is: `begin`, which takes the position's row; `claim`; the effects; `advance`; `commit`. The row's lock is the fence: while one
-process has it, no other moves the position. The locked row has the newest position, whatever a process remembers.
+The order in a transaction: `begin`, which locks the position's row; `claim`; the effects; `advance`; `commit`. The row's lock is the fence:
+while one process holds it, no other can move the position. The locked row has the newest position, whatever a process remembers.
 """
 
 import json
@@ -24,7 +24,7 @@ _SAVEPOINT = "outbox_consumer"
 
 
 class Connection(Protocol):
-    """The methods of a DB-API connection that are used: psycopg, psycopg2 or sqlite3."""
+    """The methods of a DB-API connection that this module uses: psycopg, psycopg2 or sqlite3."""
 
     def cursor(self) -> Any:
         """Return a cursor."""
@@ -37,7 +37,7 @@ class Connection(Protocol):
 
 
 class Position(NamedTuple):
-    """How far a partition is consumed: every record below `next_offset`, in the topic with this id."""
+    """How far a partition is consumed: all records below `next_offset`, in the topic with this id."""
 
     topic_id: str
     next_offset: int
@@ -45,7 +45,7 @@ class Position(NamedTuple):
 
 
 class LetterKey(NamedTuple):
-    """The record of an output that was set aside."""
+    """The position of a record that was set aside."""
 
     topic: str
     topic_id: str
@@ -57,7 +57,7 @@ class Store:
     """One consumer's tables. Not thread-safe, like the connection."""
 
     def __init__(self, connection: Connection, consumer: str, idle_ms: int = 150_000) -> None:
-        """`idle_ms`: how long Postgres keeps the transaction of a process that does nothing in it. Raises SettingsError."""
+        """`idle_ms`: how long Postgres keeps a transaction in which its process does nothing. Raises SettingsError."""
         module = sys.modules[type(connection).__module__.partition(".")[0]]
         dialect = _DIALECTS.get(getattr(module, "paramstyle", ""))
         if dialect is None:
@@ -68,12 +68,12 @@ class Store:
         self._connection = connection
         self._consumer = consumer
         self._idle_ms = str(idle_ms)
-        # The user's rows may be dictionaries.
+        # The user's connection may return rows as dictionaries.
         rows = sys.modules.get("psycopg.rows") if module.__name__ == "psycopg" else None
         self._row_factory = None if rows is None else rows.tuple_row
 
     def prepare(self) -> None:
-        """Create the tables that are missing."""
+        """Create the missing tables."""
         if self._all("missing")[0][0]:
             if "alone" in self._queries:
                 self._all("alone")
@@ -82,13 +82,13 @@ class Store:
         self.commit()
 
     def positions(self, topic: str) -> dict[int, Position]:
-        """Return the positions of the partitions of a topic, in a transaction of its own."""
+        """Return the positions of a topic's partitions, in a separate transaction."""
         rows = self._all("positions", topic=topic)
         self.commit()
         return {partition: Position(*position) for partition, *position in rows}
 
     def add_positions(self, topic: str, topic_id: str, starts: dict[int, int]) -> None:
-        """Store the first positions of partitions, in a transaction of its own. Positions that another process has stored stay."""
+        """Store the first positions of partitions, in a separate transaction. Positions that another process has stored stay."""
         for partition, start in sorted(starts.items()):
             self._run(
                 "first_position", topic=topic, partition=partition, topic_id=topic_id, next_offset=start
@@ -106,10 +106,10 @@ class Store:
     def claim(
         self, partition: NamedPartition, outputs: Iterable[Output], *, retried: bool = False
     ) -> dict[OutboxId, int | None]:
-        """Remember outputs of a partition, each once. Return the new ones, with the revision that each replaces.
-        `retried`: they were set aside, and are consumed later than the outputs that follow them.
+        """Remember outputs of a partition, each once. Return the new ones, each with the revision that it replaces.
+        `retried`: whether they were set aside, and are consumed later than the outputs that follow them.
 
-        A process that claims the same output waits for the end of this transaction.
+        Another process that claims the same output waits until this transaction ends.
         """
         asked = [
             {**identity_of(output.outbox_id), "revision": output.revision, "offset": output.offset}
@@ -126,22 +126,22 @@ class Store:
         self._run("unclaim", **identity_of(outbox_id))
 
     def forgotten(self, outbox_ids: Iterable[OutboxId]) -> dict[str, int]:
-        """Return for each source of these outputs the end of the last session with forgotten outputs.
+        """Return {source: end of its last session with forgotten outputs} for the sources of these outputs.
 
-        Other sources are not read: anybody who may write to the topic could invent any number of them.
+        Other sources are not read, because anybody who may write to the topic could invent any number of them.
         """
         sources = sorted({source_of(each) for each in outbox_ids})
         return dict(self._all("forgotten_of", sources=json.dumps(sources))) if sources else {}
 
     def forget(self, before: datetime) -> None:
-        """Forget the outputs that were consumed before a time, in a transaction of its own."""
+        """Forget the outputs that were consumed before a time, in a separate transaction."""
         at = before.strftime("%Y-%m-%d %H:%M:%S+00")
         self._run("note_forgotten", before=at)
         self._run("forget", before=at)
         self.commit()
 
     def set_aside(self, output: Output, topic_id: str, reason: str) -> None:
-        """Keep an output as a dead letter."""
+        """Store an output as a dead letter."""
         headers = [
             [name, None if value is None else b64encode(value).decode()] for name, value in output.headers
         ]
@@ -159,10 +159,10 @@ class Store:
         )
 
     def advance(self, partition: NamedPartition, next_offset: int, leader_epoch: int | None) -> None:
-        """Move the position that `begin` locked. Raises TransactionEndedError if that transaction is over."""
+        """Move the position that `begin` has locked. Raises TransactionEndedError if that transaction has ended."""
         try:
             self._run("advance", **partition._asdict(), next_offset=next_offset, leader_epoch=leader_epoch)
-            # After everything else: SQLite commits with its outermost savepoint.
+            # After everything else, because SQLite commits when the outermost savepoint is released.
             self._cursor().execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
         except Exception as error:
             self.rollback()
@@ -171,13 +171,13 @@ class Store:
             ) from error
 
     def letters(self) -> list[LetterKey]:
-        """Return the keys of the dead letters, in a transaction of its own."""
+        """Return the keys of the dead letters, in a separate transaction."""
         rows = self._all("letters")
         self.commit()
         return [LetterKey(*row) for row in rows]
 
     def take(self, letter: LetterKey) -> Output | None:
-        """Begin a transaction and take a dead letter; None if it is gone."""
+        """Begin a transaction and take a dead letter; return None if it no longer exists."""
         rows = self._all("take", **letter._asdict())
         if not rows:
             return None
@@ -206,11 +206,11 @@ class Store:
         self._run("discard", **letter._asdict())
 
     def commit(self) -> None:
-        """End the transaction. If this raises, only the tables show the outcome."""
+        """Commit the transaction. If this raises, only the tables show the outcome."""
         self._connection.commit()
 
     def rollback(self) -> None:
-        """Undo the transaction."""
+        """Roll the transaction back."""
         self._connection.rollback()
 
     def _cursor(self) -> Any:
@@ -230,12 +230,12 @@ class Store:
 
 
 def source_of(outbox_id: OutboxId) -> str:
-    """Return the input partition of an output, as the tables have it."""
+    """Return the input partition of an output in the form that the tables have."""
     return f"{outbox_id.topic_id}/{outbox_id.partition}"
 
 
 def identity_of(outbox_id: OutboxId) -> dict[str, object]:
-    """Return the columns of `outbox_consumer_seen` that name an output."""
+    """Return the columns of `outbox_consumer_seen` that identify an output."""
     return {"source": source_of(outbox_id), "end_offset": outbox_id.end_offset, "output": outbox_id.output}
 
 
@@ -250,6 +250,6 @@ def _bytes(value: Any) -> bytes | None:
 
 @cache
 def dialect_queries(dialect: str) -> dict[str, str]:
-    """Return the statements on the tables by name; `dialect`: postgres or sqlite."""
+    """Return {name: statement} for the tables; `dialect`: postgres or sqlite."""
     text = files("outbox_consumer").joinpath("sql", f"{dialect}.sql").read_text("utf-8")
     return dict(re.findall(r"-- name: (\w+)\n(.*?)(?=\n-- name: |\Z)", text, re.DOTALL))

@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS outbox_consumer_position (
 )
 
 -- name: seen_table
--- One row for each output that was consumed, with the greatest revision. `source`: topic id and partition of the session's end.
+-- One row for each consumed output, with the greatest revision. `source`: topic id and partition of the session's end.
 CREATE TABLE IF NOT EXISTS outbox_consumer_seen (
     consumer text COLLATE "C",
     source text COLLATE "C",
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS outbox_consumer_seen (
 )
 
 -- name: seen_index
--- Small, and good enough for what is deleted by age.
+-- Small, and sufficient for deletions by age.
 CREATE INDEX IF NOT EXISTS outbox_consumer_seen_at ON outbox_consumer_seen USING brin (seen_at)
 
 -- name: forgotten_table
@@ -76,14 +76,15 @@ VALUES (%(consumer)s, %(topic)s, %(partition)s, %(topic_id)s, %(next_offset)s, %
 ON CONFLICT (consumer, topic, partition) DO NOTHING
 
 -- name: lock
--- Until the end of this transaction no other process moves the position. If this one freezes, Postgres ends it.
+-- No other process can move the position until this transaction ends. If this process freezes, Postgres ends the transaction.
 SELECT topic_id, next_offset, leader_epoch, set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true)
 FROM outbox_consumer_position
 WHERE consumer = %(consumer)s AND topic = %(topic)s AND partition = %(partition)s
 FOR UPDATE
 
 -- name: claim
--- The statement begins when the position's row is locked: within a partition `seen_at` never falls, whenever the transactions began.
+-- This statement begins while the position's row is locked, so that within a partition `seen_at` never decreases, whenever transactions
+-- began.
 INSERT INTO outbox_consumer_seen AS seen (consumer, source, end_offset, output, revision, topic, partition, "offset", retried)
 SELECT %(consumer)s::text, asked.source, asked.end_offset, asked.output, asked.revision, %(topic)s::text, %(partition)s::int,
     asked."offset", %(retried)s::boolean
@@ -161,14 +162,14 @@ FROM outbox_consumer_seen
 WHERE consumer = %(consumer)s
 
 -- name: kept_aside
--- Of the topics that are there now: the position is of them.
+-- Only of topics as they are now: the position belongs to them.
 SELECT outbox_id, revision, topic, partition, "offset"
 FROM outbox_consumer_letter
 JOIN outbox_consumer_position USING (consumer, topic, partition, topic_id)
 WHERE consumer = %(consumer)s AND outbox_id IS NOT NULL
 
 -- name: consumed_as
--- By the index, whose first column is the consumer: the cost must not grow with what is remembered.
+-- Uses the index, whose first column is the consumer, because the cost must not grow with the number of remembered outputs.
 WITH RECURSIVE known (consumer) AS (
     SELECT min(consumer) FROM outbox_consumer_seen
     UNION ALL
@@ -185,7 +186,7 @@ JOIN outbox_consumer_seen AS seen
 ORDER BY seen.consumer
 
 -- name: kept_aside_as
--- Of each output the newest, and how many there are: whoever may write to the topic makes them.
+-- The newest of each output, and how many there are. Their number is limited, because whoever may write to the topic can create them.
 SELECT outbox_id, consumer, revision, topic, partition, "offset", at, reason, letters
 FROM (
     SELECT outbox_id, consumer, revision, topic, partition, "offset", set_aside_at::timestamptz(0)::text AS at, left(reason, %(chars)s) AS reason,

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS outbox_consumer_position (
 )
 
 -- name: seen_table
--- One row for each output that was consumed, with the greatest revision. `source`: topic id and partition of the session's end.
+-- One row for each consumed output, with the greatest revision. `source`: topic id and partition of the session's end.
 CREATE TABLE IF NOT EXISTS outbox_consumer_seen (
     consumer text,
     source text,
@@ -72,7 +72,7 @@ VALUES (:consumer, :topic, :partition, :topic_id, :next_offset, :next_offset)
 ON CONFLICT (consumer, topic, partition) DO NOTHING
 
 -- name: lock
--- A statement that writes: it takes SQLite's one lock, until the end of this transaction.
+-- A statement that writes, so that this transaction holds SQLite's only write lock until it ends.
 UPDATE outbox_consumer_position SET moved_at = moved_at
 WHERE consumer = :consumer AND topic = :topic AND partition = :partition
 RETURNING topic_id, next_offset, leader_epoch, :idle_ms
@@ -153,14 +153,14 @@ FROM outbox_consumer_seen
 WHERE consumer = :consumer
 
 -- name: kept_aside
--- Of the topics that are there now: the position is of them.
+-- Only of topics as they are now: the position belongs to them.
 SELECT outbox_id, revision, topic, partition, "offset"
 FROM outbox_consumer_letter
 JOIN outbox_consumer_position USING (consumer, topic, partition, topic_id)
 WHERE consumer = :consumer AND outbox_id IS NOT NULL
 
 -- name: consumed_as
--- By the index, whose first column is the consumer: the cost must not grow with what is remembered.
+-- Uses the index, whose first column is the consumer, because the cost must not grow with the number of remembered outputs.
 WITH RECURSIVE known (consumer) AS (
     SELECT min(consumer) FROM outbox_consumer_seen
     UNION ALL
@@ -178,7 +178,7 @@ CROSS JOIN outbox_consumer_seen AS seen
 ORDER BY seen.consumer
 
 -- name: kept_aside_as
--- Of each output the newest, and how many there are: whoever may write to the topic makes them.
+-- The newest of each output, and how many there are. Their number is limited, because whoever may write to the topic can create them.
 SELECT outbox_id, consumer, revision, topic, partition, "offset", at, reason, letters
 FROM (
     SELECT outbox_id, consumer, revision, topic, partition, "offset", set_aside_at AS at, substr(reason, 1, :chars) AS reason,

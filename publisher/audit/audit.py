@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """The command's options. `folder`: holds the state, None: a temporary one; `keys_file`: for many lost keys.
+    """The command's options. `folder`: the folder for the state, None for a temporary one. `keys_file`: the file for many lost keys.
 
     `consumed`: a consumer's database or group, to compare with the topics; it requires `with_kafka`.
     """
@@ -48,8 +48,8 @@ class AuditRequest:
 def audit(
     connection: psycopg.Connection[Any], settings: Settings, request: AuditRequest, phase: Phase
 ) -> AuditReport:
-    """Run the audit, and hold retention off until `connection` is closed. Raises SettingsError, UnavailableError, psycopg.Error."""
-    # Rows that are dropped after the scope was frozen would be reported as missing.
+    """Run the audit, and keep retention away until `connection` is closed. Raises SettingsError, UnavailableError, psycopg.Error."""
+    # Otherwise rows that retention drops after the scope is frozen would be reported as missing.
     hold_off_retention(connection)
     archive = open_archive(connection, settings.retention, writing=False) if request.with_archive else None
     temporary = (
@@ -118,7 +118,7 @@ def _begin(
         state = None
     if state is None:
         _, events = _totals(connection, scope)
-        # Read the identity again: by now it has every topic of the scope's deliveries, also a topic that one of them used first.
+        # Read the identity again: by now it has every topic of the scope's deliveries, including a topic that one of them used first.
         identity = read_identity(connection)
         state = readback.begin(connection, settings, identity, scope, asked, events)
         states.save(folder, state)

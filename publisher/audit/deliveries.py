@@ -1,4 +1,4 @@
-"""Checks the chain of deliveries, the mirrors and undelivered rows, in SQL alone; `delivery_counts` is in ledger.py."""
+"""Checks the chain of deliveries, the mirrors and undelivered rows, in SQL alone. `delivery_counts` is in ledger.py."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _ROWS = queries("publisher.audit", "rows")
 
 
 def check_deliveries(connection: psycopg.Connection[Any], scope: Scope) -> list[Check]:
-    """Return those checks of the deliveries that read no rows."""
+    """Return the checks of deliveries that read no rows."""
     kept = Check("rows_kept", "Are the partitions of all undelivered rows there?")
     mirror = Check("mirror", "Is each lane's mirror its newest delivery?")
     with snapshot(connection):

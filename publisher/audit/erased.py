@@ -1,4 +1,4 @@
-"""Reads which sessions were erased: their records stay in Kafka and are no findings."""
+"""Reads which sessions were erased. Their records stay in Kafka and are no findings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from publisher.audit.scope import Scope
 _ERASED = queries("publisher", "erased")
 
 ErasedEnds = Mapping[tuple[str, int], frozenset[int]]
-"""(`<topic id>/<partition>`, offset of a session's last event) -> the revisions in which that session was erased"""
+"""{(`<topic id>/<partition>`, offset of a session's last event): the revisions in which that session was erased}."""
 
 
 def check_erased(connection: psycopg.Connection[Any], scope: Scope) -> Check:
@@ -39,5 +39,5 @@ def read_ends(connection: psycopg.Connection[Any]) -> ErasedEnds:
 
 
 def read_topics(connection: psycopg.Connection[Any]) -> set[str]:
-    """Return the output topics of erased rows: an erased output may have superseded another one of its key, or ended the key."""
+    """Return the output topics of erased rows. An erased output may have superseded another output of its key, or deleted the key."""
     return {name for (name,) in connection.execute(_ERASED["topics"])}

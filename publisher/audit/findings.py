@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 EXAMPLES = 20
-"""Findings of a check that are kept as examples; all are counted."""
+"""How many findings of a check are kept as examples; all are counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class FindingTally(Generic[T]):
 
 @dataclass(slots=True)
 class Check(FindingTally[str]):
-    """The findings on one question. A note (`fails` False) never fails the audit."""
+    """The findings on one question. Findings of a note (`fails` False) never fail the audit."""
 
     name: str
     question: str
@@ -39,7 +39,7 @@ class Check(FindingTally[str]):
 
 @dataclass(slots=True)
 class AuditReport:
-    """The scope and the results of an audit. `mend` are commands that send lost outputs again."""
+    """The scope and the results of an audit. `mend`: commands that send lost outputs again."""
 
     outbox_uuid: str
     first_batch: int

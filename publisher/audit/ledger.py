@@ -1,11 +1,11 @@
-"""Checks the ledger, its rows and `delivery_counts` in SQL alone, range by range of batches, each range in its own snapshot.
+"""Checks the ledger, its rows and `delivery_counts` in SQL alone, one range of batches after another, each range in its own snapshot.
 
 SQL views and functions decide what is wrong (`check_…`, `audit_ledger`); docs/audit.md shows them to people. This module cuts the ranges
 and writes the texts.
 
-Rows never change, retention and erasure are held off, and deliveries are added or pruned whole, so `Scope` holds for every later snapshot.
-All checks that read a range's rows run together, while Postgres has them in memory. Checking one lane after another would read the table
-from disk once for each lane.
+`Scope` holds for every later snapshot: rows never change, retention and erasure are kept away, and deliveries are only added or pruned as a
+whole. All checks that read the rows of a range run together, while Postgres has the rows in memory. Checking one lane after another would
+read the table from disk once for each lane.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ def _check_lanes(connection: psycopg.Connection[Any], batches: AuditedRange, che
 def _check_delivered(
     connection: psycopg.Connection[Any], batches: AuditedRange, scope: Scope, check: Check
 ) -> None:
-    """Check the deliveries that end in these batches, unless they began in batches that are not kept or audited."""
+    """Check the deliveries that end in these batches, except those that began in batches that are not kept or not audited."""
     bounds = {"from_batch": batches.first, "to_batch": batches.last}
     for (
         epoch,
@@ -124,7 +124,7 @@ def _check_stream(connection: psycopg.Connection[Any], bounds: dict[str, int]) -
 
 
 def _check_offsets(connection: psycopg.Connection[Any], bounds: dict[str, int]) -> list[Check]:
-    """Check offsets and times; a clock that was set back is only a note."""
+    """Check offsets and times. A clock that was set back is only a note."""
     offsets = Check("ledger_forward", "Is no batch's start offset or safe offset beyond its end offset?")
     times = Check("ledger_times", "Was the database's clock set back between two batches?", fails=False)
     for batch, is_time, wrong in connection.execute(_LEDGER["offsets_and_times"], bounds):

@@ -1,4 +1,4 @@
-"""Lists open and removed dead letters as notes. SQL alone."""
+"""Reports open and removed dead letters as notes, in SQL alone."""
 
 from typing import Any
 

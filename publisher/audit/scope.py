@@ -35,7 +35,8 @@ class RecordedResume(NamedTuple):
 
 
 class AuditedRange(NamedTuple):
-    """Batches `first` to `last`, both inclusive, checked together. `sessions`: the number of sessions by the ledger."""
+    """Batches `first` to `last`, both inclusive, that are checked together. `sessions`: their number of sessions according to the
+    ledger."""
 
     first: int
     last: int
@@ -46,9 +47,9 @@ class AuditedRange(NamedTuple):
 class Scope:
     """The batches `first` to `last`, both inclusive (none if first > last), and the state of the lanes.
 
-    `ledger_from`, `rows_from`: the oldest batch that the ledger and session_output keep. `kept`: first and last of each range of
-    audited batches whose rows are kept; between two ranges retention has dropped partitions. `to_end`: the limits leave out
-    no later batch. `erasures`: number of the newest row of `outbox.erased`.
+    `ledger_from`, `rows_from`: the oldest batch that the ledger and session_output keep. `kept`: first and last batch of each range of
+    audited batches whose rows are kept; between two ranges retention has dropped partitions. `to_end`: whether the limits leave out no
+    later batch. `erasures`: number of the newest row of `outbox.erased`.
     """
 
     ledger_from: int | None
@@ -73,21 +74,21 @@ class Scope:
         return self.kept[-1][0] if self.kept else self.first
 
     def holds(self, first: int, last: int) -> bool:
-        """Whether the rows of all of these batches are kept and audited."""
+        """Whether the rows of all these batches are kept and audited."""
         return any(begin <= first and last <= end for begin, end in self.kept)
 
     def reads(self, batch_id: int) -> bool:
-        """Whether the comparison with the topics covers this batch: it is kept, or it was committed after the scope was frozen."""
+        """Whether the comparison with the topics covers this batch: its rows are kept, or it was committed after the scope was frozen."""
         return self.holds(batch_id, batch_id) or (self.to_end and batch_id > self.last)
 
     def still_kept(self, now: "Scope") -> bool:
-        """Whether `now`, a scope frozen later with the same limits, still has all rows of this one."""
+        """Whether `now`, a scope frozen later with the same limits, still has all rows of this scope."""
         return self.erasures == now.erasures and all(now.holds(begin, end) for begin, end in self.kept)
 
     def copies(self, epoch: int, lane: int, row: Cursor, parked_after: int | None = None) -> int:
-        """Return how often a lane may have sent a row: between two resumes a lane only goes forward.
+        """Return how often a lane may have sent a row. Between two resumes a lane only moves forward.
 
-        `parked_after`: the lane's newest transaction when the row was parked; no later one has the row.
+        `parked_after`: the lane's newest transaction when the row was parked; no later transaction has the row.
         """
         begin, times = Cursor(0), 0
         for resume in self.resumes:
@@ -105,7 +106,7 @@ class Scope:
         return self.epochs[number - 1][0] if number else None
 
     def lanes_of(self, batches: AuditedRange) -> range:
-        """Return every lane that these batches may have rows in."""
+        """Return every lane in which these batches may have rows."""
         ends = [*[from_batch for _, from_batch, _ in self.epochs[1:]], None]
         return range(
             max(
@@ -119,12 +120,12 @@ class Scope:
         )
 
     def delivered(self, epoch: int, lane: int, row: Cursor) -> bool:
-        """Whether the lane's mirror is past a row."""
+        """Whether the lane's mirror has passed a row."""
         cursor = self.cursors.get((epoch, lane))
         return cursor is not None and row <= cursor
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for the state of a resumable audit."""
+        """Return the scope for the state of a resumable audit."""
         return {
             "ledger_from": self.ledger_from,
             "rows_from": self.rows_from,
@@ -155,7 +156,7 @@ class Scope:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        """Read the result of `as_json`."""
+        """Parse the result of `as_json`."""
         return cls(
             **value
             | {
@@ -198,7 +199,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
         erasures = newest_erasure(connection)
     end = ledger_to or 0
     rows_from = max(1, partitions[0][0]) if partitions else None
-    # Retention drops rows before their ledger rows: the ledger must have every batch from the oldest kept row on.
+    # Retention drops rows before it prunes their ledger rows, so the ledger must have every batch from the oldest kept row on.
     kept = end + 1 if ledger_from is None or rows_from is None else rows_from
     if limits.since is not None and since is None:
         since = end + 1
@@ -222,7 +223,7 @@ def read_scope(connection: psycopg.Connection[Any], limits: Limits) -> Scope:
 
 
 def kept_ranges(partitions: Sequence[Sequence[int]], first: int, last: int) -> list[tuple[int, int]]:
-    """Return the batches from `first` to `last` that these partitions (first and last batch) hold, neighbours joined."""
+    """Return the batches from `first` to `last` that these partitions (first and last batch) hold. Adjacent ranges are joined."""
     runs: list[tuple[int, int]] = []
     for begin, end in partitions:
         end = min(end, last)
@@ -237,7 +238,8 @@ def kept_ranges(partitions: Sequence[Sequence[int]], first: int, last: int) -> l
 
 
 def ranges(connection: psycopg.Connection[Any], kept: list[tuple[int, int]]) -> Iterator[AuditedRange]:
-    """Yield ranges that cover these batches without gaps, even if ledger rows are missing. The sessions of a range fit in memory easily."""
+    """Yield ranges that cover these batches without gaps, even if ledger rows are missing. The sessions of one range easily fit in
+    memory."""
     for begin, last in kept:
         while begin <= last:
             found = _range(connection, begin, last)

@@ -1,4 +1,4 @@
-"""Puts the console together as an ASGI application: routes, the texts of errors, the login."""
+"""Composes the console as an ASGI application: routes, the texts of errors, the login."""
 
 import time
 from functools import partial
@@ -52,7 +52,7 @@ _MOST_LOGIN_BYTES = 4_096
 
 
 class ConsoleApp:
-    """The pages over one reader."""
+    """The pages of one console, over one reader."""
 
     def __init__(self, settings: Settings, reader: Reader, not_ready: NotReady = lambda: ()) -> None:
         self._settings = settings
@@ -78,7 +78,7 @@ class ConsoleApp:
         self.asgi: ASGIApp = Access(app, settings.console, self._throttle)
 
     def close(self) -> None:
-        """Let go of the schema registry."""
+        """Close the connection to the schema registry."""
         if self._schemas is not None:
             self._schemas.close()
 
@@ -103,7 +103,7 @@ class ConsoleApp:
             return status, self._error(status, said)
 
     def _rendered(self, page: ConsolePage, values: dict[str, str], *, part: bool) -> tuple[int, str]:
-        """In a thread that may wait for Postgres."""
+        """Return status and page. Runs in a thread that may wait for Postgres."""
         shown = ShownValues(show=self._settings.console.show_values, lookup=self._schemas)
         try:
             with self._reader.connection() as connection:
@@ -118,7 +118,7 @@ class ConsoleApp:
         outcome = found.get("outcome")
         if isinstance(outcome, SearchOutcome) and outcome.key is not None:
             return 303, f"{self._settings.console.path_prefix}/session?{query({'key': outcome.key})}"
-        # A person reads the older parts of a list; only its beginning follows the outbox.
+        # Only the beginning of a list follows the outbox; a person may be reading the older parts.
         live = page.live and "before" not in values
         return 200, self._rendering.page(page.template, found, path=page.path, live=live, part=part)
 

@@ -1,4 +1,4 @@
-"""Reads the consumers' rows of a session's outputs from their database. It is somebody else's: it may be slow, or down."""
+"""Reads the consumers' state of a session's outputs from their database. That database is not the outbox's, and may be slow or down."""
 
 import threading
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from service.errors import UnavailableError
 from service.settings import ConsoleSettings
 
 MOST_CONNECTIONS = 2
-"""Fewer than the console's own: a server that never answers leaves connections for the other pages."""
+"""Fewer than the console's own connections, so that a server that never answers leaves some for the other pages."""
 _WAIT_S = 1.0
 _CONNECT_TIMEOUT_S = 3
 
@@ -17,7 +17,7 @@ class Consumers:
     """Reads the database of `[console] consumer_dsn_file`, at most `MOST_CONNECTIONS` at a time. Thread-safe."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
-        """Opens nothing."""
+        """Opens no connection yet."""
         self._file = settings.consumer_dsn_file
         self._timeout_ms = settings.statement_timeout_ms
         self._free = threading.Semaphore(MOST_CONNECTIONS)
@@ -28,7 +28,7 @@ class Consumers:
         return self._file is not None
 
     def of(self, outbox_ids: Iterable[str]) -> Consumptions:
-        """Return every consumer's rows of some outputs. Raises UnavailableError, SettingsError."""
+        """Return the state of these outputs at every consumer. Raises UnavailableError, SettingsError."""
         assert self._file is not None
         if not self._free.acquire(timeout=_WAIT_S):
             raise UnavailableError("the consumer's database still answers other pages")

@@ -1,4 +1,4 @@
-"""Reads the page of the flow: rates, lag, latency, services and what needs a person."""
+"""Reads the page of the flow: rates, lag, latency, services, and the conditions that need a person."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +45,7 @@ def read_flow(connection: Connection, settings: Settings, not_ready: NotReady) -
 
 
 def _rates(committed: Sequence[DictRow], delivered: Sequence[DictRow]) -> dict[str, dict[str, float]]:
-    """Per second, over the last ten seconds and the last two minutes."""
+    """Return rates per second over the last ten seconds and the last two minutes."""
     return {
         label: {
             "now": rate(rows, column, _RATE_STEPS),
@@ -67,7 +67,7 @@ def rate(rows: Sequence[DictRow], column: str, steps: int) -> float:
 
 
 def series(rows: Sequence[DictRow], column: str) -> list[float]:
-    """Return the rate of each step, the oldest first."""
+    """Return the rate of each step, oldest first."""
     steps = SPAN_S // STEP_S
     per_s = [0.0] * steps
     for row in rows:

@@ -1,4 +1,4 @@
-"""The pages and their queries. Each page is a few bounded queries in one snapshot."""
+"""The pages and their queries. Each page runs a few bounded queries in one snapshot."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,16 +36,16 @@ _EVENTS_SHOWN = 200
 
 
 class NotThereError(Exception):
-    """The page is of something that the outbox does not have."""
+    """The outbox does not have the object that the page is about."""
 
 
 class WrongAddressError(Exception):
-    """A parameter of the address has no value that the page takes."""
+    """A parameter of the address has a value that the page does not accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """The input of a page. `values`: the address' parameters; `shown`: how it shows values of records."""
+    """The input of a page. `values`: the parameters of the address; `shown`: shows the values of records."""
 
     connection: Connection
     settings: Settings
@@ -74,8 +74,8 @@ class PageRequest:
 
 
 class ConsolePage(NamedTuple):
-    """A page. `live`: it follows the outbox while it is open. `waits_for_others`: for Kafka or a registry, so without a snapshot.
-    `without_postgres`: what it shows while Postgres does not answer.
+    """A page. `live`: it follows the outbox while it is open. `waits_for_others`: it waits for Kafka or a registry, so it holds no
+    snapshot. `without_postgres`: its content while Postgres does not answer.
     """
 
     path: str
@@ -173,7 +173,7 @@ def _deliveries(request: PageRequest) -> PageData:
 
 
 def _parsed_before(text: str) -> tuple[str, int, int, int]:
-    """The delivery at which a page of deliveries ended."""
+    """Parse the delivery at which the previous page of deliveries ended."""
     if not text:
         return "infinity", 0, 0, 0
     try:
@@ -321,7 +321,8 @@ PAGES = (
 
 
 def read_page(page: ConsolePage, request: PageRequest) -> PageData:
-    """Read a page, in one snapshot unless it waits for others or makes its own. Raises psycopg.Error, NotThereError, WrongAddressError."""
+    """Read a page, in one snapshot unless the page waits for others or makes its own. Raises psycopg.Error, NotThereError,
+    WrongAddressError."""
     if page.waits_for_others or page.read is _storage:
         return page.read(request)
     with snapshot(request.connection):

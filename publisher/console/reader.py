@@ -1,4 +1,5 @@
-"""Lends the console's connections to Postgres: few, read-only, with a timeout for each query, and not shared with the delivery."""
+"""Lends the console's connections to Postgres. They are few, read-only, have a timeout for each query, and are not used for the
+delivery."""
 
 import threading
 from collections.abc import Iterator
@@ -22,14 +23,14 @@ _CONNECT_TIMEOUT_S = 3
 
 Connection = psycopg.Connection[Any]
 PageData = dict[str, Any]
-"""The values of a template, by name."""
+"""{name: value} for a template."""
 
 
 class Reader:
-    """Lends connections that can only read; at most `MOST_CONNECTIONS` at a time. Thread-safe."""
+    """Lends read-only connections, at most `MOST_CONNECTIONS` at a time. Thread-safe."""
 
     def __init__(self, settings: Settings) -> None:
-        """Opens nothing."""
+        """Opens no connection yet."""
         console = settings.console
         postgres = settings.postgres
         timeout_s = min(_CONNECT_TIMEOUT_S, postgres.connect_timeout_s)
@@ -71,7 +72,7 @@ class Reader:
         connection = connect(self._postgres, "publisher console", autocommit=True)
         try:
             require_current(connection)
-            # Waiting for Kafka, a page holds a snapshot for some seconds at the most.
+            # A page that waits for Kafka holds a snapshot for some seconds at most.
             limits = {"timeout": f"{self._timeout_ms}ms", "idle": "30s"}
             connection.execute(_SESSION["set"], limits)
         except BaseException:
@@ -81,9 +82,9 @@ class Reader:
 
 
 def read(connection: Connection, query: LiteralString, **values: object) -> list[DictRow]:
-    """Return the rows of a query of the console by the names of their columns. Raises psycopg.Error."""
+    """Return the rows of a query of the console, as {column: value}. Raises psycopg.Error."""
     with connection.cursor(row_factory=dict_row) as cursor:
-        # Not prepared: a plan for all values would name every partition there is (docs/decisions/0029).
+        # Not prepared: a generic plan would name every existing partition (docs/decisions/0029).
         return cursor.execute(query, values, prepare=False).fetchall()
 
 

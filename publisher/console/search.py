@@ -16,7 +16,7 @@ _KAFKA_TIMEOUT_S = 5
 
 @dataclass(slots=True)
 class SearchOutcome:
-    """`key`: the one session key that matches. Otherwise the candidates, and notes on the search."""
+    """`key`: the only session key that matches. If it is None, there are candidates, or notes on the search."""
 
     query: str
     key: str | None = None
@@ -27,7 +27,7 @@ class SearchOutcome:
 
 
 def search(connection: Connection, kafka: KafkaSettings, query: str) -> SearchOutcome:
-    """Return the matches. Raises psycopg.Error."""
+    """Return the sessions that the text may mean. Raises psycopg.Error."""
     query = query.strip()
     outcome = SearchOutcome(query)
     if not query or "\0" in query:
@@ -92,7 +92,7 @@ def _input(
             gone = erased_at_end(connection, topic_id, position.partition, position.offset)
             outcome.notes += map(str, gone)
     if not exact and there.candidates and not is_end:
-        # Sessions overlap there. The record's key tells which one has the event, if producers use the session key.
+        # Sessions overlap here. If producers use the session key as record key, the record's key tells which session has the event.
         record = _record(kafka, position, outcome)
         keys = {each.session_key for each in there.candidates}
         if record is not None and record.key in keys:

@@ -1,4 +1,4 @@
-"""Serves the console in a thread of its own, for which nothing else waits."""
+"""Serves the console in a separate thread. Nothing else waits for that thread."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,8 @@ _MISSING = "its packages are not installed: pip install 'spark-outbox[console]'"
 
 @contextmanager
 def served(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[None]:
-    """Serve the console as `[console]` says until the block ends. Tries again if the port is taken; raises no failure."""
+    """Serve the console according to `[console]` until the block ends. Tries again after a failure, such as a port in use; raises
+    nothing."""
     if settings.console.port == 0:
         yield
         return
@@ -37,7 +38,8 @@ def served(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[Non
 
 @contextmanager
 def serving(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[int]:
-    """Serve the console until the block ends; yield the port, which the system chooses for 0. Raises SettingsError if it cannot."""
+    """Serve the console until the block ends; yield its port. The system chooses the port if the setting is 0. Raises SettingsError if the
+    console cannot be served."""
     try:
         console = _Console(settings, not_ready)
     except ImportError as error:
@@ -50,7 +52,7 @@ def serving(settings: Settings, not_ready: NotReady = lambda: ()) -> Iterator[in
     ended, serving = threading.Event(), [console]
 
     def run() -> None:
-        if not serving:  # what served before has failed, and its socket is closed
+        if not serving:  # the previous server has failed, and its socket is closed
             serving.append(_Console(settings, not_ready))
         try:
             serving[0].run()
@@ -114,7 +116,7 @@ class _Console:
         )
 
     def run(self) -> None:
-        """Answer until `stop`."""
+        """Answer requests until `stop` is called."""
         try:
             self._server.run(sockets=[self._socket])
         finally:
@@ -124,5 +126,5 @@ class _Console:
                 self._reader.close()
 
     def stop(self) -> None:
-        """End; requests under way have a second."""
+        """End the server. Requests under way have one more second."""
         self._server.should_exit = True

@@ -28,7 +28,7 @@ _MOST_RECORDS = 500_000
 
 
 def read_story(connection: Connection, key: str, before: int, shown: ShownValues) -> PageData:
-    """Return the data of the page of a session key: its newest sessions before a batch. Raises psycopg.Error."""
+    """Return the data of the page of a session key: its newest sessions, in batches before `before`. Raises psycopg.Error."""
     show = shown.show
     sessions: list[DictRow] = []
     for window in reversed(windows.kept(connection, last=before - 1)):
@@ -87,7 +87,7 @@ def _history(
         return None
     rows.sort(key=lambda row: row["at"], reverse=True)
     for row in rows:
-        # Only these two kinds may quote an event, behind the reason, which is our own text.
+        # Only these two kinds may quote an event, after the reason, which is our own text.
         if row["what"] in ("dead-lettered", "parked"):
             row["detail"] = _quoting(row["detail"], show=show)
     return rows
@@ -125,7 +125,7 @@ def _output(
 
 
 def add_positions(kafka: KafkaSettings, story: PageData) -> None:
-    """Add where each output is in Kafka, searched within its delivery's offsets; or why that could not be read."""
+    """Add the position of each output in Kafka, searched between its delivery's offsets, or why Kafka could not be read."""
     outputs: list[Output] = story["found"]
     try:
         spans = {
@@ -156,7 +156,7 @@ def add_positions(kafka: KafkaSettings, story: PageData) -> None:
 
 
 def add_consumed(consumers: Consumers, story: PageData, *, show: bool) -> None:
-    """Add what became of each output at the consumers, or why their database was not read; nothing if the settings name none."""
+    """Add the state of each output at the consumers, or why their database was not read. Adds nothing if the settings name no database."""
     outputs: list[Output] = story["found"]
     story["consumers"] = None
     if not consumers.are_shown or not outputs:
@@ -164,7 +164,7 @@ def add_consumed(consumers: Consumers, story: PageData, *, show: bool) -> None:
     try:
         found = consumers.of({each.outbox_id for each in outputs})
     except OutboxError as error:
-        # Only the first line: libpq's explanation follows.
+        # Only the first line, because libpq's explanation follows.
         story["consumers"] = str(error).partition("\n")[0].rstrip(".")
         return
     story["consumers"] = ""

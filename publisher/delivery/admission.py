@@ -1,6 +1,6 @@
 """Decides which rows of a chunk are sent: describes topics before their first produce, and excludes the rows that Kafka would refuse.
 
-Which rows Kafka would refuse, for their size or their content: protocol/refusals.py.
+protocol/refusals.py tells which rows Kafka would refuse for their size or content.
 """
 
 import time
@@ -20,29 +20,29 @@ from publisher.protocol.stop_reasons import StartOverError, TopicMissingError
 
 
 class ExclusionPolicy(Protocol):
-    """Decides about rows that cannot be sent: a lane parks them, a replay skips them or stops."""
+    """Decides what happens to rows that cannot be sent: a lane parks them, a replay skips them or stops."""
 
     def exclude(self, row: RowKey, refusal: Refusal, /) -> None:
-        """Record that a row is excluded, before any transaction passes it; or raise what stops the delivery."""
+        """Record that a row is excluded, before any transaction passes it; or raise the error that stops the delivery."""
 
     def topic_missing(self, error: TopicMissingError, rows: int, /) -> Refusal:
-        """Return why the rows for a missing topic are excluded; raise if they are not. `rows`: their number in this chunk."""
+        """Return why the rows for a missing topic are excluded; raise if they are not. `rows`: how many this chunk has."""
 
 
 class TopicIds(Protocol):
     """The ids that the output topics had when they were first written."""
 
     def check(self, ids: Mapping[str, str], /) -> None:
-        """Raise StoppedError unless each topic still has that id; remember the ids of new topics."""
+        """Raise StoppedError unless each topic still has its recorded id; remember the ids of new topics."""
 
 
 class Admission:
-    """The admission of one lane's, or one replay's, rows. Not thread-safe."""
+    """The admission of the rows of one lane or replay. Not thread-safe."""
 
     def __init__(
         self, context: Context, outgoing: Outgoing, allowed: OutputTopics, policy: ExclusionPolicy
     ) -> None:
-        """`allowed`: the topics that records may go to, whatever a row names."""
+        """`allowed`: the topics that records may go to, whatever topics a row names."""
         kafka = context.settings.kafka
         self._topics = context.topics
         self._outgoing = outgoing
@@ -60,11 +60,11 @@ class Admission:
 
     @property
     def batch_bytes(self) -> int:
-        """The producer's `batch.size`: the configured one, or the least `max.message.bytes` of the topics seen so far."""
+        """The producer's `batch.size`: the least of the configured size and each `max.message.bytes` seen so far."""
         return min([self._configured_batch_bytes, *self._topic_max_bytes.values()])
 
     def begin(self, excluded: ExcludedRows, topic_ids: TopicIds) -> None:
-        """Start over after fencing: the topics may have changed, too."""
+        """Start over after fencing. The topics may have changed, too."""
         self._excluded = excluded
         self._topic_ids = topic_ids
         self._began_at = time.monotonic()
@@ -72,7 +72,7 @@ class Admission:
         self._batch_bytes_in_use = self.batch_bytes
 
     def admit(self, rows: list[Row]) -> list[Row]:
-        """Return the rows to send; exclude those that Kafka would refuse for themselves, before the cursor passes them.
+        """Return the rows to send. The others, whose own content Kafka would refuse, are excluded before the cursor passes them.
 
         Raises StoppedError for a topic that is missing, was replaced or has an open transaction, StartOverError if the producer's
         batches do not suit a topic, KafkaException, and what `exclude` raises.
@@ -83,7 +83,7 @@ class Admission:
         refused = [row for row in rows if self._refusal(row, limits) is not None]
         if not refused:
             return rows
-        # The limits may be a minute old: ask again before a row is excluded.
+        # The known limits may be a minute old, so they are read again before a row is excluded.
         limits = self._limits(names, newer_than=time.monotonic())
         for row in refused:
             found = self._refusal(row, limits)
@@ -97,7 +97,8 @@ class Admission:
         self._excluded.add(row)
 
     def check_offsets(self, offsets: dict[str, dict[str, list[int]]]) -> None:
-        """Notice that a topic was deleted and created again: its offsets begin at 0 again. `offsets`: of a committed transaction."""
+        """Detect that a topic was deleted and created again, because its offsets begin at 0 again. `offsets`: of a committed
+        transaction."""
         if begun_anew := self._open_transactions.begun_anew(offsets):
             self._topics.forget(begun_anew)
             self._check_ids(self._topics.describe(begun_anew))
@@ -121,14 +122,14 @@ class Admission:
         return self._without_refused(rows, why)
 
     def _without_progress_topics(self, rows: list[Row], limits: Mapping[str, TopicLimits]) -> list[Row]:
-        """Exclude the rows for what may be another outbox's progress topic; return the others."""
+        """Exclude the rows for a topic that may be another outbox's progress topic; return the others."""
         compacted = [topic for topic, limit in limits.items() if limit.is_compacted]
         return self._without_refused(
             rows, {topic: self._allowed.refusal_where_compacted(topic) for topic in compacted}
         )
 
     def _without_refused(self, rows: list[Row], refusals: Mapping[str, str | None]) -> list[Row]:
-        """Exclude the rows for refused topics, each once; return the others."""
+        """Exclude the rows for refused topics, each row once; return the others."""
         refused = {topic: why for topic, why in refusals.items() if why is not None}
         if not refused:
             return rows
@@ -150,7 +151,8 @@ class Admission:
     def _limits(self, names: set[str], *, newer_than: float) -> dict[str, TopicLimits]:
         described = self._topics.describe(names, newer_than=newer_than)
         if unmet := self._open_transactions.unmet(described):
-            # The ends are read before the description: a topic that is deleted and created afterwards has offsets below them.
+            # The ends are read before the topics are described again: a topic that is deleted and created afterwards has offsets below
+            # them.
             self._open_transactions.meet({name: described[name] for name in unmet})
             described |= self._topics.describe(unmet, newer_than=time.monotonic())
         self._check_ids(described)

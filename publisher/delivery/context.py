@@ -17,7 +17,8 @@ _log = structlog.get_logger()
 
 
 class Timelines:
-    """Logs each promotion of the server once, by its new timeline. It stops nothing: each lane proves that no delivery was lost."""
+    """Logs each promotion of the server once, when its timeline is new. It stops nothing: each lane checks itself that no delivery was
+    lost."""
 
     def __init__(self, recorded: int) -> None:
         """`recorded`: the timeline of `outbox.identity`."""
@@ -36,7 +37,7 @@ class Timelines:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The source and the target of the rows. `settings.kafka` leads to the target cluster, and `topics` describes its topics."""
+    """The source and the target of the rows. `settings.kafka` leads to the target cluster, and `topics` describes that cluster's topics."""
 
     settings: Settings
     outbox: OutboxIdentity
@@ -52,5 +53,5 @@ class Context:
     deliveries: DeliveryLog = field(default_factory=DeliveryLog)
 
     def give_up(self) -> bool:
-        """Whether to stop waiting for a server: the process is to end."""
+        """Return whether to stop waiting for a server, because the process is to end."""
         return self.stop.is_set()

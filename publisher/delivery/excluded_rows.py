@@ -1,4 +1,4 @@
-"""The rows of a delivery that are not sent. Pure."""
+"""The rows that a delivery does not send. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,11 +6,11 @@ from publisher.protocol.records import Row, RowKey
 
 
 class ExcludedRows:
-    """Holds only the keys that the delivery has not passed. Not thread-safe. After an exception of `recorded`, use a new one."""
+    """Holds only the keys that the delivery has not passed. Not thread-safe. If `recorded` raises, use a new object."""
 
     def __init__(self, recorded: Iterable[RowKey] = ()) -> None:
-        """`recorded`: the rows beyond the cursor that were excluded earlier, in ascending order. There may be millions: they are read
-        as far as the delivery comes.
+        """`recorded`: the rows after the cursor that were excluded earlier, in ascending order. There may be millions, so they are read
+        only as far as the delivery has come.
         """
         self._recorded = iter(recorded)
         self._next = next(self._recorded, None)
@@ -21,7 +21,7 @@ class ExcludedRows:
         self._keys.add(row)
 
     def move_to(self, rows: list[Row]) -> None:
-        """Read the recorded keys up to the last of these rows, and forget those before the first: earlier rows do not come again."""
+        """Read the recorded keys up to the last of these rows. Forget the keys before the first one: earlier rows do not come again."""
         if not rows:
             return
         first, last = rows[0].row_key, rows[-1].row_key

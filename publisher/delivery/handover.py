@@ -1,8 +1,8 @@
 """Lets the lanes of a process take turns in handing their rows to librdkafka.
 
 Handing over keeps the interpreter's lock busy: lanes that do it at once only take the lock from each other, every few milliseconds. A lane
-that waits for room in its client's queue lets the others continue. A turn lasts as long as its rows need. A
-lane whose turn makes no progress hangs, and the lanes that wait for it give up: other processes can deliver their rows (decision 27).
+that waits for room in its client's queue lets the others continue. A turn lasts until all its rows are handed over. A lane whose turn makes
+no progress hangs. The lanes that wait for it then give up, so that other processes can deliver their rows (decision 27).
 """
 
 import threading
@@ -13,18 +13,18 @@ from service.observability.loops import LifeSign
 
 HANDING_OVER = "hands rows to Kafka's client"
 _WAITING = "waits for its turn to hand rows to Kafka's client"
-# After a pause of the whole process only one slice of the wait has expired, not the whole wait.
+# The wait is divided into slices: after a pause of the whole process only one slice has expired, not the whole wait.
 _SLICES = 8
 _LEAST_PATIENCE_S = 1.0
 
 
 def patience_s(lease_s: float) -> float:
-    """Return how long a turn may make no progress. Other processes then take the waiting lanes before a lease would have expired."""
+    """Return how long a turn may make no progress. It is short enough for other processes to take the lanes before a lease would expire."""
     return max(_LEAST_PATIENCE_S, lease_s / 3)
 
 
 class HandoverTurns:
-    """One for each process. Thread-safe."""
+    """The turns of one process. Thread-safe."""
 
     def __init__(self, patience_s: float = 5.0) -> None:
         """`patience_s`: how long a turn may make no progress."""
@@ -33,10 +33,10 @@ class HandoverTurns:
         self._moves = 0
         self._holder = ""
         self.stuck: str | None = None
-        """Why lanes that waited have given up, None once the turn has moved again."""
+        """Why waiting lanes have given up, None once the turn has moved again."""
 
     def take(self, lane: str, alive: LifeSign) -> float:
-        """Wait for the turn; return the seconds waited. `lane`: the one that waits, for messages. Raises HandoverStuckError."""
+        """Wait for the turn; return the seconds waited. `lane`: the waiting lane, for messages. Raises HandoverStuckError."""
         began = time.monotonic()
         while True:
             alive(2 * self.patience_s, _WAITING)
@@ -51,7 +51,7 @@ class HandoverTurns:
                     f"{self._holder} of this process hangs: it {HANDING_OVER}, has not got further for {self.patience_s:g} s, and the "
                     "other lanes wait for their turn"
                 )
-                # Checked again: a turn that moved just now has notified already, and might never notify again.
+                # Checked again: a turn that moved just now has already notified, and might not notify again.
                 if self._moves == moves:
                     raise HandoverStuckError(reason)
                 self.stuck = None

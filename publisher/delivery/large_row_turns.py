@@ -1,9 +1,9 @@
-"""Lets only one lane of a process at a time hold a row of more than `[publisher] transaction_bytes`: this bounds the lanes' memory.
+"""Lets only one lane of a process at a time hold a row of more than `[publisher] transaction_bytes`. This limits the memory of the lanes.
 
-Lanes wait for their turn in a queue. A turn that does not end is taken away after a time: its lane hangs, and the others would never
-deliver their rows. The hanging lane keeps its memory; nothing else depends on turns.
+Lanes wait for their turn in a queue. A turn that lasts too long is taken away, because its lane hangs and the others would never deliver
+their rows. The hanging lane keeps its memory; nothing else depends on turns.
 
-A row that its topic does not take is another matter: protocol/refusals.py decides, lane/parking.py parks it.
+Rows that are too large for their topic are a different matter: protocol/refusals.py detects them, lane/parking.py parks them.
 """
 
 import threading
@@ -11,7 +11,7 @@ import time
 
 
 class LargeRowTurns:
-    """One for each process. Thread-safe. Lanes get their turn in the order in which they asked."""
+    """The turns of one process. Thread-safe. Lanes get their turn in the order in which they asked."""
 
     def __init__(self, lasts_s: float = 70.0) -> None:
         """`lasts_s`: how long a turn may last while others wait for theirs."""

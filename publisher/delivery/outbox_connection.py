@@ -1,4 +1,4 @@
-"""A delivery's connection to Postgres. A new connection may lead elsewhere, so it is used only once the outbox is known to be the same."""
+"""A delivery's connection to Postgres. A new connection may lead to another outbox, so it is checked before use."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from publisher.protocol.stop_reasons import StoppedError
 
 
 class OutboxConnection:
-    """Connects when it is first used, and again after a loss."""
+    """Connects at the first use, and again after a loss."""
 
     def __init__(self, context: Context, name: str) -> None:
-        """`name`: what Postgres shows as its application."""
+        """`name`: the application name that Postgres shows."""
         self._context = context
         self.name = name
         self._connection: psycopg.Connection[Any] | None = None
@@ -36,7 +36,7 @@ class OutboxConnection:
         return connection
 
     def get(self) -> psycopg.Connection[Any]:
-        """Return the connection during a tenure. Raises LeaseLostError if a new one leads elsewhere, UnavailableError."""
+        """Return the connection during a tenure. Raises LeaseLostError if a new connection leads to another outbox, UnavailableError."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         try:
@@ -56,6 +56,6 @@ class OutboxConnection:
             self._connection = None
 
     def take(self) -> psycopg.Connection[Any] | None:
-        """Hand the connection to the caller, who closes it; None if there is none."""
+        """Return the connection, which the caller must close; None if there is none."""
         connection, self._connection = self._connection, None
         return connection

@@ -1,4 +1,4 @@
-"""Fences with the producer of a lane, a replay or a move, then sends one transaction after the other (steps 2 and 5 of the protocol)."""
+"""Fences with the producer of a lane, a replay or a move, then sends one transaction after another (steps 2 and 5 of the protocol)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,15 +36,15 @@ class StepOutcome(Enum):
 
     DELIVERED = auto()
     CAUGHT_UP = auto()
-    """Delivered, and the ledger had nothing more when the chunk was read."""
+    """Delivered, and the ledger had no more rows when the chunk was read."""
     IDLE = auto()
     DONE = auto()
 
 
 class Tenure(NamedTuple):
-    """The connection and position held from `open` until the first exception, beside the producer.
+    """The connection and position that are held, beside the producer, from `open` until the first exception.
 
-    `position`: after the last transaction that was recorded.
+    `position`: the position after the last recorded transaction.
     """
 
     connection: Connection
@@ -52,12 +52,12 @@ class Tenure(NamedTuple):
 
 
 class Sender:
-    """Sends rows with their progress record. Not thread-safe. After any exception of `send`: `discard`, and `fence` again."""
+    """Sends rows with their progress record. Not thread-safe. After any exception of `send`, call `discard`, then `fence` again."""
 
     def __init__(
         self, context: Context, outgoing: Outgoing, name: str, size: TransactionSize, timeout_ms: int
     ) -> None:
-        """`name`: of the lane, replay or command, for operators. `timeout_ms`: of a transaction."""
+        """`name`: the lane, replay or command, for operators. `timeout_ms`: the timeout of a transaction."""
         self._context = context
         self._outgoing = outgoing
         self._name = name
@@ -67,7 +67,7 @@ class Sender:
         self._may_be_open = False
         """Whether a `send` has failed since the last fencing."""
         self._unproved_end: int | None = None
-        """The end of the progress partition that the position was read from, until a write has proved it."""
+        """The end of the progress partition when the position was read, None once a write has proved that end."""
         self.size = size
         self.producer: Producer | None = None
         """The fenced producer, None before `fence` and after `discard`."""
@@ -77,16 +77,16 @@ class Sender:
         """How much the next transaction may carry."""
         one_by_one = self._bisection.one_by_one
         rows = self.size.rows if self._bisection.rows is None else min(self.size.rows, self._bisection.rows)
-        # Record by record Kafka takes some hundreds a second, and a transaction must not outlast its timeout.
+        # Record by record, Kafka accepts only some hundreds a second, and a transaction must not outlast its timeout.
         return ChunkLimits(rows, self.size.bytes, events=ONE_BY_ONE_EVENTS if one_by_one else None)
 
     @property
     def searches(self) -> bool:
-        """Whether the search for a row that Kafka refuses is on."""
+        """Whether the search for a row that Kafka refuses is under way."""
         return self._bisection.on
 
     def fence(self, transactional_id: str, batch_bytes: int) -> None:
-        """Step 2. `batch_bytes`: of the producer's batches. Raises StoppedError, KafkaException."""
+        """Step 2. `batch_bytes`: the size of the producer's batches. Raises StoppedError, KafkaException."""
         context = self._context
         self._link, self._complaints = CoordinatorLink(), Complaints()
         self.producer = fencing_producer(
@@ -103,7 +103,7 @@ class Sender:
         self._may_be_open = False
 
     def begin(self, partition: int) -> None:
-        """Allow rows to be sent, after step 4. `partition`: of the progress topic, from which the position was read."""
+        """Allow sending, after step 4. `partition`: the partition of the progress topic from which the position was read."""
         context = self._context
         self._unproved_end = context.topics.written.last_read(context.progress_topic, partition)
 
@@ -121,13 +121,13 @@ class Sender:
 
         `alive` is called with each step and its time limit. `meanwhile` is called after the last record was handed to the client, before
         the wait for Kafka, and must not wait itself. `confirm` is called right before the commit; if it raises, nothing is committed.
-        `is_foreign` returns whether others have written all records of the progress partition from one offset up to another; nobody else
-        writes to a lane's partition.
+        `is_foreign` returns whether others have written all records of the progress partition between two offsets. By default it returns
+        False, because nobody else writes to a lane's partition.
         Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` and `confirm` raise.
         """
         if self.producer is None:
             raise RuntimeError("rows are sent only after the fencing")
-        # A connection that was closed while no transaction ran, as brokers close idle ones, cannot have repeated a commit.
+        # If the connection broke while no transaction ran (brokers close idle connections), no commit can have been sent twice.
         self._forget_breaks(self.producer)
         if (refusal := self._complaints.login_refused()) is not None:
             raise KafkaException(refusal)
@@ -158,9 +158,9 @@ class Sender:
         exclude: Callable[[RowKey, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> Iterator[None]:
-        """Call `send` in the body of this block: if Kafka refuses a record, the next transactions are smaller until the row is found.
+        """Call `send` in this block. If Kafka refuses a record, the next transactions are smaller until the row is found.
 
-        `exclude` is called with that row. `nobody` returns what to raise when Kafka refuses a record, but none of the rows is to blame.
+        `exclude` is called with that row. If Kafka refuses a record but no row is to blame, `nobody` returns the error to raise.
         Raises StartOverError after each refusal.
         """
         try:
@@ -176,19 +176,19 @@ class Sender:
             raise StartOverError
         if self._link.has_broken:
             metrics.link_broke()
-            # Its commit may have been sent twice, and the first request may still arrive: a new producer epoch makes it void.
+            # Its commit may have been sent twice, and the first request may still arrive. A new producer epoch makes that request void.
             raise StartOverError
 
     def discard(self) -> None:
-        """Close the producer, whatever it was doing; the next fencing ends its transaction at the latest."""
+        """Close the producer, whatever it is doing. Its transaction ends with the next fencing at the latest."""
         producer, self.producer = self.producer, None
         if producer is not None:
             discard_producer(producer)
 
     def end(self, transactional_id: str) -> bool:
-        """As `discard`, for a caller that does not fence again: also ends a transaction that a failed `send` may have left open.
+        """Do what `discard` does, for a caller that does not fence again: also end a transaction that a failed `send` may have left open.
 
-        `transactional_id`: as in the last fencing. Return whether no `send` can be committed from here on.
+        `transactional_id`: as in the last fencing. Return whether it is certain that no `send` can be committed any more.
         """
         self.discard()
         if not self._may_be_open:
@@ -198,7 +198,7 @@ class Sender:
         return end_transaction(context.settings.kafka, context.topics, transactional_id, self._timeout_ms)
 
     def _forget_breaks(self, producer: Producer) -> None:
-        producer.poll(0)  # serves the log
+        producer.poll(0)  # delivers the log
         self._link.forget()
 
     def _run(
@@ -231,7 +231,7 @@ class Sender:
         exclude: Callable[[RowKey, Refusal], None],
         nobody: Callable[[RecordRefusedError], Exception],
     ) -> None:
-        """Exclude the rows that Kafka refused, or find them with smaller transactions."""
+        """Exclude the rows that Kafka named, or let smaller transactions find them."""
         if not self._bisection.one_by_one:
             if not self._bisection.on:
                 _log.info("refused_record_search", rows=error.sent, reason=str(error))

@@ -1,4 +1,4 @@
-"""Sends one Kafka transaction: every row's records, then the progress record, all or nothing."""
+"""Sends one Kafka transaction: the records of every row, then the progress record, all or nothing."""
 
 import threading
 import time
@@ -16,22 +16,22 @@ from service.kafka.rights import needing
 from service.lifecycle.fault_points import reach
 from service.observability.loops import LifeSign, unwatched
 
-# How long a transaction in flight may still wait for Kafka once its process is to stop.
+# How long a transaction in flight may wait for Kafka after its process was told to stop.
 _STOP_GRACE_S = 10.0
-# How long to let librdkafka send before its full queue is tried again.
+# How long librdkafka may send before its full queue is tried again.
 _QUEUE_FULL_WAIT_S = 0.05
 _FLUSH_SLICE_S = 0.2
-# After this many rows, or records of one long row, the turn reports progress.
+# The turn reports progress after this many rows, or this many records of one long row.
 _ROWS_A_MOVE = 64
 _RECORDS_A_MOVE = 256
 _REPORTS_WAIT_S = 5.0
 _LEAST_COMMIT_S = 1.0
 COMMIT_SLACK_S = 10.0
-"""A transaction that Kafka does not commit within its timeout fails. A lane that waits this many seconds longer hangs."""
+"""A transaction that Kafka does not commit within its timeout fails. A lane that waits this many seconds beyond it hangs."""
 
 
 class ProgressRecord(NamedTuple):
-    """A record of a progress topic, in the order of `Producer.produce`. `value` None is a tombstone, which deletes the key."""
+    """A record of a progress topic, in the order of `Producer.produce`. `value`: None for a tombstone, which deletes the key."""
 
     topic: str
     value: bytes | None
@@ -40,18 +40,18 @@ class ProgressRecord(NamedTuple):
 
 
 class OffsetTally:
-    """First and last Kafka offset of a transaction in each topic partition, out of delivery reports."""
+    """First and last Kafka offset of a transaction in each topic partition, collected from delivery reports."""
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, int], list[int]] = {}
         self._progress: dict[tuple[str, int], list[int]] = {}
         self.refused: dict[RowKey, Refusal] = {}
-        """Rows that Kafka refused. Filled by `watch` only."""
+        """The rows that Kafka refused. Only the callbacks of `watch` fill it."""
 
     def report(self, error: KafkaError | None, message: Message) -> None:
         """Take a delivery report."""
         if error is not None:
-            return  # the commit fails then, with the error
+            return  # the commit then fails with this error
         # The report of a stored record has its topic, partition and offset.
         partition: tuple[str, int] = (message.topic(), message.partition())  # type: ignore[assignment]
         offset: int = message.offset()  # type: ignore[assignment]
@@ -71,13 +71,13 @@ class OffsetTally:
             self._progress.setdefault(partition, []).append(offset)
 
     def progress_from(self, record: ProgressRecord) -> int | None:
-        """Return the offset of the first progress record in the partition of this one, None while Kafka has confirmed none."""
+        """Return the offset of the first progress record in this record's partition, None until Kafka has confirmed one."""
         return min(self._progress.get((record.topic, record.partition), []), default=None)
 
     def watch(self, row: RowKey, *, own_timestamp: bool) -> DeliveryReport:
-        """Return a delivery report callback that also remembers the row whose record Kafka refused for itself.
+        """Return a delivery report callback that also remembers the row if Kafka refuses the record for its own content.
 
-        `own_timestamp`: the row gives the record's time. If not, Kafka refuses this host's clock.
+        `own_timestamp`: whether the row gives the record's time. If not, a refused time is this host's clock's fault.
         """
 
         def report(error: KafkaError | None, message: Message) -> None:
@@ -90,7 +90,7 @@ class OffsetTally:
         return report
 
     def newest(self) -> dict[tuple[str, int], int]:
-        """Return the greatest offset in each partition that Kafka has confirmed, the progress topic's too."""
+        """Return the greatest offset that Kafka has confirmed in each partition, also in the progress topic."""
         outputs = {partition: bounds[1] for partition, bounds in self._offsets.items()}
         return outputs | {partition: max(offsets) for partition, offsets in self._progress.items()}
 
@@ -103,7 +103,7 @@ class OffsetTally:
 
 
 class Transaction:
-    """A transaction on an initialised producer. Its outcome is unknown after any exception: discard the producer then."""
+    """A transaction on an initialised producer. After any exception its outcome is unknown: discard the producer then."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class Transaction:
         one_by_one: bool = False,
         complaints: Complaints | None = None,
     ) -> None:
-        """`stop`: set when the process is to end. `turns`: of the process; `name` names this lane or replay in them. `alive` is called with
-        each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition from which the
-        rows were chosen, None if it is proved already; `is_foreign` returns whether others have written all records from there up to an
-        offset. `one_by_one`: each batch of the producer holds one record, and each record is watched, to find the one that is refused.
-        `complaints`: of the producer.
+        """`stop`: set when the process is to end. `turns`: the turns of the process; `name` names this lane or replay in them. `alive` is
+        called with each step. `timeout_s`: the producer's transaction.timeout.ms. `progress_from`: the end of the progress partition when
+        the position was read, None if a write has proved that end. `is_foreign` returns whether others have written all records from there
+        up to an offset. `one_by_one`: each batch of the producer holds one record, and each record is watched, to find the refused one.
+        `complaints`: the connection errors of the producer.
         """
         self._producer = producer
         self._outgoing = outgoing
@@ -144,7 +144,7 @@ class Transaction:
 
     @property
     def took_s(self) -> float:
-        """Seconds since the transaction began, without those of the wait for its turn."""
+        """Seconds since the transaction began, without its waits for a turn."""
         return time.monotonic() - self._began_at - self._waited_s
 
     def run(
@@ -154,14 +154,14 @@ class Transaction:
         meanwhile: Callable[[], None] = lambda: None,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
-        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself; `confirm` right before the
-        commit.
+        """Produce and commit. `meanwhile` is called before the wait for Kafka begins, and must not wait itself. `confirm` is called right
+        before the commit.
 
         Raises RecordRefusedError, KafkaException, HandoverStuckError, and what `meanwhile` and `confirm` raise.
         """
         producer = self._producer
         self._began_at = time.monotonic()
-        # Before the transaction begins, so that the wait for a turn holds up no reader.
+        # Before the transaction begins, so that waiting for a turn does not hold up readers.
         self._take_turn()
         try:
             try:
@@ -176,7 +176,7 @@ class Transaction:
                     if number % _ROWS_A_MOVE == 0:
                         self._turns.move(self._alive)
                 reach("transaction.before_progress")
-                # Last, so that a reader of it sees every event before it.
+                # Last, so that a reader of the progress record can see every event of the transaction before it.
                 for record in progress:
                     self._produce(*record, self.tally.report_progress)
             finally:
@@ -188,9 +188,9 @@ class Transaction:
             self._check_end(progress)
             reach("transaction.before_commit")
             confirm()
-            # Without a timeout librdkafka waits for ever. The coordinator ends an older transaction, whatever happens to the request.
+            # Without a timeout librdkafka would wait for ever. The coordinator ends an older transaction, whatever happens to the request.
             producer.commit_transaction(max(_LEAST_COMMIT_S, self._timeout_s - self.took_s))
-            # What librdkafka logged during the commit (publisher/kafka/coordinator_link.py) is served before the next transaction begins.
+            # Delivers what librdkafka logged during the commit (publisher/kafka/coordinator_link.py) before the next transaction begins.
             producer.poll(0)
             reach("transaction.after_commit")
         except KafkaException as error:
@@ -200,7 +200,7 @@ class Transaction:
                 topics = self._outgoing.destinations(rows) | {record.topic for record in progress}
                 with needing("Write", "topic", *sorted(topics)):
                     raise KafkaException(cause) from error
-            # The report that names the refused row may still wait to be served.
+            # The report that names the refused row may not be delivered yet.
             producer.purge()
             producer.flush(_REPORTS_WAIT_S)
             raise RecordRefusedError(cause, self.tally.refused, len(rows)) from error
@@ -228,7 +228,7 @@ class Transaction:
                 self._turns.move(self._alive)
 
     def _produce(self, *record: Any) -> None:
-        """Produce one record, in the order of `Producer.produce`, as soon as the queue has room for it."""
+        """Produce one record, with the arguments of `Producer.produce`, as soon as the queue has room."""
         while True:
             try:
                 self._producer.produce(*record)
@@ -237,7 +237,8 @@ class Transaction:
                 self._wait_for_room()
 
     def _wait_for_room(self) -> None:
-        """Let librdkafka send from its full queue, and other lanes have their turn. A failed transaction never empties it."""
+        """Let librdkafka send from its full queue, and other lanes have their turn. Raises if the transaction has failed, because its queue
+        would never empty."""
         self._end_turn()
         self._producer.poll(_QUEUE_FULL_WAIT_S)
         self._check()
@@ -253,7 +254,7 @@ class Transaction:
             self._turns.end()
 
     def _flush(self) -> None:
-        """Wait until everything is in Kafka."""
+        """Wait until Kafka has confirmed every record."""
         stopped_at: float | None = None
         while self._producer.flush(_FLUSH_SLICE_S):
             self._check()
@@ -265,9 +266,9 @@ class Transaction:
                     )
 
     def _check_end(self, progress: Sequence[ProgressRecord]) -> None:
-        """Raise unless the progress record has the offset at which its partition ended when the position was read.
+        """Raise unless the progress record is at the offset at which its partition ended when the position was read.
 
-        Records between the two may belong to a transaction that this one repeats, unless others have written all of them.
+        Records in between may belong to a transaction that this one repeats, unless others have written all of them.
         """
         wanted = self._progress_from
         if wanted is None:
@@ -281,16 +282,16 @@ class Transaction:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
 
     def _check(self) -> None:
-        """Give up as soon as the transaction has failed: records behind a failed one are held back until they time out."""
+        """Raise as soon as the transaction has failed: librdkafka holds records back after a failed one until they time out."""
         failure = self._complaints.login_refused() or self._failure()
         if failure is not None:
             raise KafkaException(failure)
 
     def _failure(self) -> KafkaError | None:
-        """Return why the open transaction can no longer be committed, None while it can.
+        """Return why the open transaction can no longer be committed, None if it can.
 
-        librdkafka has no call that asks; one that is not allowed in an open transaction does nothing but answer
-        (rd_kafka_txn_require_state): with the failure if there is one, else with "wrong state".
+        librdkafka has no call for this. A call that an open transaction does not allow has no effect but its answer
+        (rd_kafka_txn_require_state): the failure if there is one, else "wrong state".
         """
         try:
             self._producer.begin_transaction()

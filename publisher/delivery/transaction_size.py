@@ -1,10 +1,10 @@
-"""Decides how much the next transaction carries: half as much after one that failed because of its size. Pure."""
+"""Decides how much the next transaction carries: half as much after a failure that the size may explain. Pure."""
 
 from confluent_kafka import KafkaError
 
 from service.kafka.client import UNAUTHORISED
 
-# A single failure is not worth showing.
+# A single failure is not shown to the operator.
 _FAILURES_SHOWN = 2
 _OTHER_CAUSES = UNAUTHORISED | {
     KafkaError._SSL,
@@ -17,17 +17,17 @@ _OTHER_CAUSES = UNAUTHORISED | {
 def size_may_explain(code: int, took_s: float, timeout_s: float) -> bool:
     """Whether a transaction that failed with this code after `took_s` might have been committed if it had carried less.
 
-    A transaction that outlives its timeout looks fenced: only the time distinguishes it from one that another publisher has fenced.
+    A transaction that outlasts its timeout looks fenced. Only the time distinguishes it from a transaction that another publisher fenced.
     """
-    # By [kafka.options] a message may time out before the transaction does.
+    # [kafka.options] may let a message time out before its transaction does.
     return code not in _OTHER_CAUSES and (code == KafkaError._MSG_TIMED_OUT or took_s >= timeout_s / 4)
 
 
 class TransactionSize:
-    """The size of the next transaction: the settings' limits; after each failed transaction, half of its size.
+    """The size of the next transaction: the limits of the settings; after each failed transaction, half of that transaction's size.
 
-    A transaction that outlives its timeout is lost whole, so over a slow link or under a quota only smaller ones are committed. The size
-    grows by a quarter with each transaction that took less than a quarter of the timeout, and so settles well within it.
+    A transaction that outlasts its timeout is lost completely, so over a slow link or under a quota only smaller ones succeed. The size
+    grows by a quarter after each transaction that took less than a quarter of the timeout, and so settles well within the timeout.
     """
 
     def __init__(self, rows: int, bytes_: int, timeout_s: float) -> None:
@@ -40,11 +40,11 @@ class TransactionSize:
 
     @property
     def reason(self) -> str | None:
-        """Why transactions are smaller than the settings allow, None if they are not, or only for a moment."""
+        """Why transactions are smaller than the settings allow, None if they are not, or after a single failure."""
         return self._reason if self._failures >= _FAILURES_SHOWN else None
 
     def failed(self, rows: int, bytes_: int, cause: str) -> None:
-        """A transaction with these numbers of rows and bytes failed, and its size may explain it."""
+        """Record that a transaction with these numbers of rows and bytes failed, and that its size may explain the failure."""
         if rows > 0:
             self.rows = max(1, min(self.rows, rows) // 2)
             self.bytes = max(1, min(self.bytes, bytes_) // 2)
@@ -55,7 +55,7 @@ class TransactionSize:
             )
 
     def committed(self, took_s: float) -> None:
-        """A transaction was committed."""
+        """Record that a transaction was committed after `took_s`."""
         if took_s < self._timeout_s / 4:
             self.rows = min(self._most_rows, self.rows + max(1, self.rows // 4))
             self.bytes = min(self._most_bytes, self.bytes + max(1_024, self.bytes // 4))

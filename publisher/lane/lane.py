@@ -1,4 +1,4 @@
-"""Delivers the rows of one lane in order, by the steps of publisher/delivery."""
+"""Delivers the rows of one lane in order, with the steps of publisher/delivery."""
 
 import time
 from collections.abc import Sequence, Set
@@ -54,7 +54,7 @@ _log = structlog.get_logger()
 
 
 class _Sending(NamedTuple):
-    """The transaction under way: its progress record, and what is measured after it is recorded."""
+    """The transaction under way: its progress record, and the values that are measured once it is recorded."""
 
     progress: Progress
     times: Sequence[latency.RowTimes]
@@ -63,7 +63,7 @@ class _Sending(NamedTuple):
 
 
 class Lane:
-    """One lane of an epoch, by the steps of the protocol (publisher/delivery). One thread works on it."""
+    """One lane of an epoch, delivered with the steps of the protocol (publisher/delivery). One thread works on it."""
 
     def __init__(self, context: Context, epoch: Epoch, lane: int) -> None:
         publisher = context.settings.publisher
@@ -85,7 +85,7 @@ class Lane:
         self._tenure: Tenure | None = None
         self._renewed_at = self._progressed_at = 0.0
         self._committed: tuple[Progress, dict[str, dict[str, list[int]]]] | None = None
-        """The newest transaction that Kafka committed, with its offsets: Postgres may fail before it is recorded."""
+        """The newest transaction that Kafka committed, with its offsets. Kept because Postgres may fail before it is recorded."""
         self.alive: LifeSign = unwatched
         """Called with each step and its time limit."""
 
@@ -95,11 +95,11 @@ class Lane:
         return None if self._tenure is None else self._tenure.position
 
     def open(self) -> bool:
-        """Do steps 1 to 4. Returns False when another process holds the lane, or rows of an earlier epoch must be delivered first.
+        """Do steps 1 to 4. Returns False if another process holds the lane, or if rows of an earlier epoch must be delivered first.
 
         Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
         """
-        # Until the lease is claimed, `confirm` has nothing to check, and a failure counts as it is.
+        # Until the lease is claimed, `confirm` has nothing to check, and every failure is taken at face value.
         self._lease = None
         connection = self._connection.open()
         reach("delivery.before_lease")
@@ -129,11 +129,11 @@ class Lane:
             outcome = self._deliver(self._tenure)
         except StoppedError as error:
             if error.reason is StopReason.OUTPUT_TOPIC_REPLACED:
-                # Another cluster behind the same address has other topics, and another remedy.
+                # Another cluster behind the same address has other topics, but needs another remedy, so check the cluster first.
                 check_cluster(self._context.identity.cluster_id, self._context.topics.cluster_id())
             raise
         if self._chunks.has_large_row:
-            # Everything is recorded, so the connection may be replaced.
+            # Every transaction is recorded, so the connection may be replaced.
             self._let_large_row_go()
             connection = self._connection.get()
             read_repeated_arrays(connection)
@@ -141,16 +141,16 @@ class Lane:
         return outcome
 
     def confirm(self) -> None:
-        """Raise LeaseLostError if another process has taken the lane, whose work may look like damage."""
+        """Raise LeaseLostError if another process has taken the lane. That process's work may look like damage."""
         if self._lease is not None:
             self._lease.renew(self._connection.get())
 
     def show_stopped(self, explanation: str, reason: StopReason | None = None) -> None:
-        """Show in `outbox.lane` why the lane is stopped; without a reason, why it retries. Does nothing unless the lane is held."""
+        """Show in `outbox.lane` why the lane is stopped or, without a `reason`, why it retries. Does nothing unless the lane is held."""
         self._show(explanation, reason, runs=False)
 
     def show_running(self, explanation: str | None) -> None:
-        """Show in `outbox.lane` that the lane runs, and why in smaller transactions, None if it does not."""
+        """Show in `outbox.lane` that the lane runs. `explanation`: why its transactions are smaller, None if they are not."""
         self._show(explanation, None, runs=True)
 
     def _show(self, explanation: str | None, reason: StopReason | None, *, runs: bool) -> None:
@@ -159,7 +159,7 @@ class Lane:
             self._connection.get().execute(_LANES["set_stopped"], self._lease.parameters | shown)
 
     def discard(self) -> None:
-        """Close the producer, whatever it was doing, and drop the chunk that was read ahead; the next `open` reads the outcome."""
+        """Close the producer, whatever it is doing, and drop the chunk that was read ahead. The next `open` reads the outcome."""
         self._chunks.discard()
         self._tenure = None
         self.sender.discard()
@@ -188,7 +188,7 @@ class Lane:
         return self._lease is not None
 
     def _check_kafka(self, connection: Connection) -> None:
-        """Check that this is the right cluster and that the progress topic is there, before anything is fenced."""
+        """Before anything is fenced, check that this is the right cluster and that the progress topic exists."""
         context = self._context
         check_cluster(context.identity.cluster_id, context.topics.cluster_id())
         any_progress = connection.execute(_LANES["any_progress"]).fetchone()
@@ -200,7 +200,7 @@ class Lane:
         )
 
     def _read_progress(self) -> Newest:
-        """Read the lane's partition. Lane 0 also reads the partitions that only a later epoch with more lanes can have."""
+        """Read the newest records of the lane's partition. Lane 0 also reads the partitions that only a later epoch with more lanes has."""
         epoch, context = self._epoch, self._context
         with partition_records(
             context.settings.kafka, context.topics, context.progress_topic, context.give_up
@@ -213,7 +213,7 @@ class Lane:
         return newest
 
     def _check_history(self, connection: Connection, newest: Newest) -> DeliveryPosition | None:
-        """Return the position to continue after, None if rows of an earlier epoch must be delivered first. Raises StoppedError."""
+        """Return the position after which to continue, None if rows of an earlier epoch must be delivered first. Raises StoppedError."""
         row = connection.execute(_LANES["state"], self._held().parameters).fetchone()
         if row is None:
             raise LeaseLostError(
@@ -221,7 +221,7 @@ class Lane:
             )
         check_later(newest.later, row[4])
         if row[5]:
-            # A resume has moved a lane of an earlier epoch back: its rows are sent before any of this epoch, to keep the order of each key.
+            # A resume has moved a lane of an earlier epoch back. Its rows come before any row of this epoch, to keep the order of each key.
             return None
         record = newest.record
         mirror = Mirror(row[0], Cursor(row[1], row[2]), row[3], resuming=row[6])
@@ -268,7 +268,8 @@ class Lane:
             rows = self._admission.admit(chunk.rows)
             reach("delivery.after_admission")
             sending = self._sending(position, chunk, rows)
-            # Nothing is read ahead during the search for a refused row: a pending answer would cost the connection that parks the row.
+            # During the search for a refused row nothing is read ahead: parking the row needs the connection, which a pending answer
+            # blocks.
             reads_ahead, limits = chunk.more and not self.sender.searches, self.sender.limits
             after = _after(sending.progress)
             offsets = self.sender.send(
@@ -353,7 +354,7 @@ class Lane:
         self._admission.check_offsets(offsets)
 
     def _let_large_row_go(self) -> None:
-        """Give the turn for large rows back, and close the connection, which keeps the memory of its largest answer."""
+        """Give the turn for large rows back, and close the connection, whose memory stays as large as its largest answer."""
         if self._chunks.has_large_row:
             held = self._connection.take()
             if held is not None:
@@ -378,7 +379,7 @@ def lane_transactional_id(context: Context, epoch: int, lane: int) -> str:
 
 
 def _times(chunk: LaneChunk, rows: Sequence[Row]) -> Sequence[latency.RowTimes]:
-    """Return the times of those rows of the chunk that go out: all of them, unless some are parked."""
+    """Return the times of the chunk's rows that are sent: all rows, unless some are parked."""
     if len(rows) == len(chunk.rows):
         return chunk.times
     sent = {row.row_key for row in rows}

@@ -1,4 +1,4 @@
-"""Reads a lane's next chunk while Kafka commits the one before, or when it is needed."""
+"""Reads a lane's next chunk, either while Kafka commits the previous one or when it is needed."""
 
 import psycopg
 import structlog
@@ -13,7 +13,7 @@ from service.lifecycle.tracebacks import release_frames
 
 _log = structlog.get_logger()
 
-# How long a lane waits for its turn with a large row before it reports that it is alive, and waits again.
+# How long a lane waits for its turn with a large row before it reports that it lives, and waits again.
 _LARGE_ROW_WAIT_S = 0.5
 
 
@@ -21,7 +21,7 @@ class ReadAhead:
     """The chunks of one lane. Not thread-safe."""
 
     def __init__(self, reader: LaneReader, large_row_turns: LargeRowTurns, most_row_bytes: int) -> None:
-        """`large_row_turns`: the turns of the process's lanes with rows of more than `most_row_bytes`."""
+        """`large_row_turns`: the process's turns for lanes with rows of more than `most_row_bytes`."""
         self._reader = reader
         self._large_row_turns = large_row_turns
         self._most_row_bytes = most_row_bytes
@@ -31,7 +31,7 @@ class ReadAhead:
         self._kept: LaneChunk | None = None
 
     def next(self, connection: Connection, position: DeliveryPosition, limits: ChunkLimits) -> LaneChunk:
-        """Return the chunk after a position: the one that was kept, or a new one. Raises StoppedError, psycopg.Error."""
+        """Return the chunk after a position: the one that was read ahead, or a new one. Raises StoppedError, psycopg.Error."""
         chunk, self._kept = self._kept, None
         if chunk is None:
             chunk = self._reader.read(connection, position, limits, self._most_row_bytes)
@@ -43,16 +43,16 @@ class ReadAhead:
     def ask(self, connection: Connection, position: DeliveryPosition, limits: ChunkLimits) -> None:
         """Send the statements for the chunk after `position`, which the lane will have reached once Kafka has committed.
 
-        The chunk is kept only if the ledger still has both of its ends when the delivery is recorded, which is after Kafka's commit and
-        before the next transaction begins. Commit ids are random, so the chunk then equals one read at that moment, which would also
-        notice a database restored in between. Rows that the ledger gained meanwhile do not belong to the chunk: batches are only ever
-        appended, and an epoch begins after every batch that exists by then.
+        The chunk is kept only if the ledger still has both ends of it when the delivery is recorded, after Kafka's commit and before the
+        next transaction begins. Because commit ids are random, the chunk then equals one that is read at that moment, even if a database
+        was restored in between. Rows that the ledger gained meanwhile do not belong to the chunk: batches are only ever appended, and an
+        epoch begins after every batch that exists by then.
         """
         try:
             self._asked = self._reader.ask(connection, position, limits, self._most_row_bytes)
         except psycopg.Error as error:
-            # Kafka's commit goes on, and the record then fails. Without the commit the transaction would stay open until the broker ends
-            # it, and hold up every reader of its topics: the lane opens again only once Postgres is back.
+            # Kafka's commit continues, and recording it will fail. Raising here would prevent the commit: the transaction would stay open
+            # until the broker ends it, and hold up every reader of its topics, because the lane opens again only when Postgres answers.
             connection.close()
             release_frames(error)
             _log.debug("not_read_ahead", reason=str(error).strip())
@@ -65,18 +65,18 @@ class ReadAhead:
         try:
             return self._reader.take(asked)
         except StoppedError:
-            # The committed transaction is recorded first; the next read meets the same reason and raises it.
+            # The committed transaction is recorded first. The next read will find the same reason and raise it.
             return None
 
     def keep(self, chunk: LaneChunk | None) -> None:
-        """Let this chunk be the next one."""
+        """Use this chunk as the next one."""
         self._kept = chunk
 
     def discard(self) -> None:
         """Drop the chunk that was read ahead."""
         self._kept = None
         if self._asked is not None:
-            # Until the answer is read, the connection takes no other query.
+            # The connection takes no other query until the answer is read.
             self._asked.connection.close()
             self._asked = None
 

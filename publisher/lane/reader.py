@@ -1,6 +1,6 @@
 """Reads a lane's next rows and the ledger they belong to, in one snapshot of the outbox and one round trip.
 
-The round trip may be split: `ask` sends the statements, and `take` reads the answers after the lane has waited for something else.
+The round trip may be split: `ask` sends the statements; `take` reads the answers after the lane has waited for something else.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,17 +23,17 @@ _EPOCHS = queries("publisher", "epochs")
 _LEDGER = queries("publisher", "ledger")
 _ROWS = queries("publisher", "rows")
 
-# More than Postgres can store in a row.
+# Larger than any row that Postgres can store.
 ANY_SIZE = 1 << 30
-# Ledger rows read in one snapshot: bounds the memory and the time of a lane that is far behind.
+# The most ledger rows that are read in one snapshot, which limits memory and time of a lane that is far behind.
 LEDGER_WINDOW = 1_000
 
 
 class LaneChunk(NamedTuple):
-    """The rows after the cursor, and the cursor after them. `more`: the ledger continues beyond it.
+    """The rows after the cursor, and the cursor after these rows. `more`: whether the ledger continues beyond it.
 
-    `epoch_end`: the last batch of the epoch, None while it is the newest. `times`: one for each row.
-    `is_large`: the next row is larger than the limit, and is not among them.
+    `epoch_end`: the last batch of the epoch, None for the newest epoch. `times`: one for each row.
+    `is_large`: the next row is larger than the limit, and is not in `rows`.
     """
 
     rows: list[Row]
@@ -46,16 +46,16 @@ class LaneChunk(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether the lane waits for the next batch after this chunk."""
+        """Whether the lane must wait for the next batch after this chunk."""
         return not self.more and not self.ends_epoch()
 
     def ends_epoch(self) -> bool:
-        """Whether nothing of the epoch is left after this chunk."""
+        """Whether the epoch has no rows after this chunk."""
         return self.epoch_end is not None and self.end == Cursor(self.epoch_end)
 
 
 class PendingChunk(NamedTuple):
-    """A chunk on its way: the statements are sent, their answers not read yet."""
+    """A chunk whose statements are sent and whose answers are not read yet."""
 
     connection: psycopg.Connection[Any]
     pipeline: ExitStack
@@ -68,7 +68,7 @@ class PendingChunk(NamedTuple):
 
 
 class LaneReader:
-    """One lane's reader."""
+    """Reads the rows of one lane."""
 
     def __init__(self, epoch: int, lane: int) -> None:
         self._epoch = epoch
@@ -82,7 +82,7 @@ class LaneReader:
         limits: ChunkLimits,
         most_row_bytes: int = ANY_SIZE,
     ) -> LaneChunk:
-        """Return the next chunk. Raises StoppedError when the ledger is not the one that was delivered, psycopg.Error."""
+        """Return the next chunk. Raises StoppedError if the ledger is not the one that was delivered, psycopg.Error."""
         return self.take(self.ask(connection, position, limits, most_row_bytes))
 
     def ask(
@@ -94,14 +94,14 @@ class LaneReader:
     ) -> PendingChunk:
         """Send the statements for the chunk after `position`; `take` reads the answers. Rows of more than `most_row_bytes` are not read.
 
-        Until `take` the connection is in pipeline mode and cannot be used for anything else. Raises psycopg.Error.
+        The connection is in pipeline mode until `take` and cannot be used for anything else. Raises psycopg.Error.
         """
         from_batch, from_key = position.cursor.exclusive_bound()
         step = self._fetch_size.rows(limits.rows, limits.bytes)
         pipeline = ExitStack()
         pipeline.enter_context(connection.pipeline())
         with _closed_on_error(connection):
-            # Rows, ledger and epochs must be of one snapshot, or the cursor could pass a batch of which only a part was visible.
+            # Rows, ledger and epochs must be from one snapshot, or the cursor could pass a batch that was only partly visible.
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             ledger = connection.cursor(binary=True).execute(
                 _LEDGER["window"],
@@ -122,7 +122,7 @@ class LaneReader:
                     "whole": max(most_row_bytes, limits.bytes),
                     "expansion": self._fetch_size.expansion,
                 },
-                # A plan for all values would name every partition there is (docs/decisions/0029).
+                # A generic plan would name every existing partition (docs/decisions/0029).
                 prepare=False,
             )
             connection.execute("COMMIT")
@@ -135,14 +135,14 @@ class LaneReader:
             end_of_epoch = asked.epoch_end.fetchone()
             fetched = asked.rows.fetchall()
             asked.pipeline.close()
-        # A row that did not fit comes last, and is empty.
+        # A row that does not fit comes last, without its wide columns.
         all_fit = not fetched or fetched[-1][-1]
         if not all_fit:
             del fetched[-1]
         rows = [Row._make(row[:-3]) for row in fetched]
         sizes = sum([row[-2] for row in fetched])
         self._fetch_size.fetched(len(rows), sum(map(value_bytes, rows)), sizes)
-        # Whether the rows ended before a limit was reached.
+        # Whether the rows ended before any limit was reached.
         all_of_it = all_fit and len(rows) < asked.step and sizes < asked.limits.bytes
         rows = rows[: asked.limits.fitting([len(row.topics) for row in rows])]
         at = asked.position.cursor
@@ -171,7 +171,7 @@ class LaneReader:
 def _check(window: list[LedgerRow], position: DeliveryPosition) -> list[LedgerRow]:
     """Return the window's rows after the cursor's batch.
 
-    Raises StoppedError if the ledger has another batch at the cursor, or lacks one.
+    Raises StoppedError if the ledger has another batch at the cursor, or lacks a batch.
     """
     at = position.cursor.batch_id
     own = window[0].commit_id if window and window[0].batch_id == at else None
@@ -190,7 +190,7 @@ def _check(window: list[LedgerRow], position: DeliveryPosition) -> list[LedgerRo
 
 @contextmanager
 def _closed_on_error(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Close a connection that failed in the middle of a pipeline: nobody could tell which statements its next answers belong to."""
+    """Close a connection that fails in the middle of a pipeline, because nobody could tell which statements its next answers belong to."""
     try:
         yield
     except BaseException:

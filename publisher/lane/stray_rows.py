@@ -14,10 +14,10 @@ _ROWS = queries("publisher", "rows")
 
 
 class StrayRows:
-    """Checks each batch once, for the first lane only; for any other lane it does nothing."""
+    """Checks each batch once. Only the first lane checks; for any other lane `check` does nothing."""
 
     def __init__(self, epoch: Epoch, lane: int, position: DeliveryPosition) -> None:
-        """`position`: where the lane begins; earlier batches were checked when it passed them."""
+        """`position`: where the lane begins. Earlier batches were checked when the lane passed them."""
         at = position.cursor
         self._epoch = epoch
         self._is_first_lane = lane == 0

@@ -1,4 +1,4 @@
-"""Limits how often committed batches make the lanes of a process begin a transaction. The caller waits."""
+"""Limits how often committed batches make the lanes of a process begin transactions. The caller does the waiting."""
 
 import threading
 import time
@@ -8,10 +8,10 @@ _BURST_S = 1.0
 
 
 class TransactionPace:
-    """Limits a process to `per_second` transactions a second; a burst may use up one second's transactions at once. Thread-safe.
+    """Limits a process to `per_second` transactions a second. A burst may use one second's transactions at once. Thread-safe.
 
-    Below the limit no lane waits. At the limit each lane waits for its turn, and reads its rows only then, so all batches committed
-    meanwhile share one transaction: with many lanes and small batches, transactions cost more than the rows in them.
+    Below the limit no lane waits. At the limit each lane waits for its turn and reads its rows only then, so that all batches committed
+    meanwhile share one transaction. With many lanes and small batches, transactions cost more than the rows in them.
     """
 
     def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -21,14 +21,15 @@ from service.observability.loops import LifeSign, unwatched
 
 _log = structlog.get_logger()
 
-# With fewer failures, `publisher status` shows nothing.
+# `publisher status` shows a failing lane only after this many failures.
 _FAILURES_SHOWN = 3
 
 
 class Worker:
-    """Runs a lane until its epoch ends, `leave` is called or another process holds it. One thread.
+    """Runs a lane until its epoch ends, `leave` is called or another process holds the lane. One thread.
 
-    A lane that must not continue keeps its lease and checks again slowly, and at once when `look` is set: somebody may have resumed it.
+    A lane that must not continue keeps its lease. It checks again slowly, and at once when `look` is set, because somebody may have resumed
+    it.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Worker:
         poll_s: float,
         stop_backoff: Backoff | None = None,
     ) -> None:
-        """`health`: receives the lane's state; `wake`: set when there may be rows; `pace`: shared by the process."""
+        """`health`: receives the lane's state; `wake`: set when there may be rows; `pace`: shared by all lanes of the process."""
         self._lane = lane
         self._health = health
         self._leave = threading.Event()
@@ -55,19 +56,19 @@ class Worker:
         self._state = ""
         self._unexpected = ""
         self._was_open = False
-        # Neither None nor a reason: the first step then clears what an earlier holder left.
+        # Neither None nor a reason, so that the first step clears what an earlier holder has shown.
         self._shown: str | None = ""
         self.stopped: str | None = None
-        """Why the lane is stopped until somebody fixes it, None while it is not."""
+        """Why the lane is stopped until somebody fixes the cause, None if it is not stopped."""
         self.bug: Exception | None = None
-        """An exception raised while another was being handled; it leaves an unknown state."""
+        """An exception raised while another was being handled, which leaves the lane in an unknown state."""
         self.done = False
-        """Whether the lane has come to its epoch's end; it keeps its lease then."""
+        """Whether the lane has delivered its whole epoch. It then keeps its lease."""
 
     def run(self, alive: LifeSign = unwatched) -> None:
-        """Work until there is nothing left to do; call `alive` before each step. Sets `stopped`, `done` or `bug`; raises nothing.
+        """Work until nothing is left to do; call `alive` before each step. Sets `stopped`, `done` or `bug`, and raises nothing.
 
-        An unexplained exception stops this lane only: if it ended the process, each process in turn would take the lane over and end.
+        An unexplained exception stops only this lane. If it ended the process, one process after another would take the lane over and end.
         """
         self._lane.alive = alive
         try:
@@ -100,7 +101,7 @@ class Worker:
                     self._moved()
                     is_open = self._discard()
                 except HandoverStuckError as error:
-                    # Another process may deliver the lane; this one takes it back once its own lanes get their turn again.
+                    # Another process may deliver the lane. This one takes the lane back once its own lanes get their turn again.
                     alive()
                     release_frames(error)
                     self._discard()
@@ -115,7 +116,7 @@ class Worker:
             self._close()
 
     def _open(self) -> bool:
-        # Cleared before the state is read: a resume that this opening misses sets it again.
+        # Cleared before the state is read, so that a resume that this opening misses sets it again.
         self._look.clear()
         if self._lane.open():
             self._health.producer = self._lane.sender.producer
@@ -144,7 +145,7 @@ class Worker:
         return self.done
 
     def _now_running(self) -> None:
-        """Show the lane as running. Called only after a step: after `open`, it would hide at each attempt a stop that only a step finds."""
+        """Show the lane as running. Call only after a step: after `open`, it would hide, at each attempt, a stop that only a step finds."""
         self.stopped = None
         position = self._lane.position
         if position is not None:
@@ -158,16 +159,16 @@ class Worker:
             self._shown = reason
 
     def _moved(self) -> None:
-        """Count progress that a lane made before it started over, for example while it searches for a refused record."""
+        """Count the progress that a lane made before it started over, for example during the search for a refused row."""
         position = self._lane.position
         if position is not None:
             self._health.restarted_at(position.seq)
 
     def _sleep(self, seconds: float) -> None:
-        """Wait for a wake-up, at most `seconds`. A wake-up during the last step is not lost; several count as one."""
+        """Wait at most `seconds` for a wake-up. A wake-up during the last step is not lost; several count as one."""
         if not self._leave.is_set() and self._wake.wait(seconds):
             self._leave.wait(self._pace.take_turn())
-        # Before the step reads, so that it reads everything that was committed until then.
+        # Cleared before the step reads, so that the step reads everything that was committed until then.
         self._wake.clear()
 
     def _handle(self, error: Exception) -> None:
@@ -198,7 +199,7 @@ class Worker:
         self._leave.wait(delay)
 
     def _explained(self, error: Exception) -> StoppedError:
-        """Log the traceback of an unexpected exception, once, and return the reason to stop."""
+        """Log the traceback of an unexpected exception once; return the reason to stop."""
         found = reason_of(error)
         if found != self._unexpected:
             self._unexpected = found
@@ -226,7 +227,7 @@ class Worker:
             self._look.wait(self._stop_backoff.next())
 
     def _confirmed(self) -> bool:
-        """Whether the reason to stop is certain: not while another publisher may have changed the state that was read."""
+        """Whether the reason to stop is certain. It is not if another publisher may have changed the state that was read."""
         try:
             self._lane.confirm()
         except (psycopg.Error, UnavailableError, FencedError) as error:
@@ -265,7 +266,7 @@ class Worker:
         try:
             self._lane.close(keep_lease=self.done)
         except (psycopg.Error, FencedError) as error:
-            # The process gives it back at its next check.
+            # The process gives the lease back at its next check.
             _log.debug("lease_not_released", lane=self._lane.lane, reason=_reason(error))
 
 

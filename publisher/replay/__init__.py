@@ -1,14 +1,14 @@
-"""Sends delivered outputs once more on request, exactly once: filters select them, a target receives them, beside the lanes.
+"""Sends delivered outputs once more on request, exactly once: filters select them, and a target receives them while the lanes deliver.
 
 - starting.py: plans and creates a replay.
-- selection.py: which rows its filters select, and how it never overtakes live publishing.
-- target.py: the cluster that it sends to.
-- runner.py: runs it, and opens it again after a failure. delivery.py: the steps of the protocol (publisher/delivery).
-- reader.py, archived.py: the next rows, from Postgres and from the archive.
+- selection.py: which rows the filters select, and why a replay never overtakes live publishing.
+- target.py: the cluster that the replay sends to.
+- runner.py: runs a replay, and opens it again after a failure. delivery.py: the steps of the protocol (publisher/delivery).
+- reader.py, archived.py: read the next rows from Postgres or from the archive.
 - refused_rows.py: skips rows that Kafka refuses, or stops the replay.
-- progress_record.py, store.py: its progress in Kafka; its row and lease in Postgres.
-- pace.py, printing.py: its rate; what the commands print.
+- progress_record.py, store.py: the progress in Kafka; the row and the lease in Postgres.
+- pace.py, printing.py: the rate; what the commands print.
 
-`publisher erase` deletes a row only while no replay that needs it holds a lease or has its cursor at it (erasure/erase.py,
-`outbox.rows_of_key`); a replay confirms its lease before each Kafka commit (delivery.py).
+`publisher erase` deletes a row only if no replay that needs the row holds a lease or has its cursor at it (erasure/erase.py,
+`outbox.rows_of_key`). A replay confirms its lease before each Kafka commit (delivery.py).
 """

@@ -1,4 +1,4 @@
-"""Reads a replay's rows from the archive: which batches it covers, how many rows they have, and the next rows in order."""
+"""Reads a replay's rows from the archive: which batches it covers, how many rows they have, and the rows in order."""
 
 import time
 from collections import deque
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from publisher.archive.archive import Archive
 
 _MOST_S = 5.0
-"""How long to search for a row before the position is recorded, so that the lease is renewed."""
+"""The longest search for a row before the position is recorded, which renews the lease."""
 
 
 def resolve(connection: psycopg.Connection[Any], archive: "Archive", filters: Filters) -> ReplayRange:
-    """Turn the filters into archived batches, all of which were delivered. Raises ArchiveDamagedError, OSError, psycopg.Error."""
+    """Resolve the filters to archived batches, all of which were delivered. Raises ArchiveDamagedError, OSError, psycopg.Error."""
     partitions = read_catalogue(connection)
     first = max(1, filters.from_batch or 1)
     archived_to = partitions[-1].to_batch if partitions else 0
@@ -50,7 +50,7 @@ def resolve(connection: psycopg.Connection[Any], archive: "Archive", filters: Fi
             f"batches {first:,} to {covered[0].from_batch - 1:,} are left out: they were not archived"
         )
         first = covered[0].from_batch
-    # The last batch must be in the archive: a replay records its archive id at the end.
+    # The last batch must be in the archive, because a replay records that batch's archive id at its end.
     last = min(last, covered[-1].to_batch) if covered else first - 1
     if filters.to_batch is None or filters.to_batch > archived_to:
         notes.append(
@@ -70,7 +70,7 @@ def count(
     filters: Filters,
     tick: Callable[[int], None] = lambda _: None,
 ) -> tuple[Count, list[str]]:
-    """Count the rows of the batches that match the filters; return also the session keys that have no row.
+    """Count the rows of the batches that match the filters; also return the named session keys that have no row.
 
     Raises ArchiveDamagedError, OSError.
     """
@@ -90,7 +90,7 @@ def count(
 def rows_of_plan(
     archive: "Archive", partitions: Sequence[ArchivedPartition], batches: ReplayRange, filters: Filters
 ) -> Iterator[StoredRow]:
-    """Yield the rows that `count` has counted, in order, whatever their topics. Raises ArchiveDamagedError, UnavailableError."""
+    """Yield, in order, the rows that `count` has counted, whatever their topics. Raises ArchiveDamagedError, UnavailableError."""
     try:
         for of in partitions:
             at = Cursor(max(of.from_batch, batches.first) - 1)
@@ -111,7 +111,7 @@ def _add(found: Count, row: StoredRow, filters: Filters) -> None:
 
 
 class ArchiveReader:
-    """One replay's rows, as ReplayReader gives them. The archive id of a partition stands for the commit ids of its batches."""
+    """Reads the rows of one replay, as ReplayReader does. The archive id of a partition replaces the commit ids of its batches."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class ArchiveReader:
         remediation: Remediation,
         renew: Callable[[psycopg.Connection[Any]], None],
     ) -> None:
-        """`renew` extends the lease, because finding the next rows may take long."""
+        """`renew` extends the lease, because the search for the next rows may take long."""
         self._archive = archive
         self._renew = renew
         self._replay = replay
@@ -133,7 +133,7 @@ class ArchiveReader:
         self._groups: Iterator[tuple[list[StoredRow], Cursor]] = iter(())
         self._pending: deque[Row] = deque()
         self._end = Cursor(0)
-        """The cursor after the last of the pending rows."""
+        """The cursor after the last pending row."""
 
     def read(
         self, connection: psycopg.Connection[Any], position: DeliveryPosition, limits: ChunkLimits
@@ -161,7 +161,7 @@ class ArchiveReader:
     def _unchanged(
         self, connection: psycopg.Connection[Any], after: Cursor, limits: ChunkLimits
     ) -> tuple[list[Row], Cursor]:
-        """Return rows of the present files. An erasure may replace files while the lease is not held; after `renew` the erasure waits."""
+        """Return rows of the present files. While the lease is not held, an erasure may replace files; after `renew` it must wait."""
         while True:
             before = read_catalogue(connection, after.batch_id, self._replay.to_batch)
             if self._partitions is None or not _ends_with(self._partitions, before):
@@ -204,5 +204,5 @@ class ArchiveReader:
 
 
 def _ends_with(known: Sequence[ArchivedPartition], now: Sequence[ArchivedPartition]) -> bool:
-    """Whether the partitions that are still ahead are unchanged."""
+    """Whether the partitions that are not read yet are unchanged."""
     return list(known[len(known) - len(now) :]) == list(now)

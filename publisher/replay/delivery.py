@@ -1,6 +1,6 @@
-"""Delivers one replay: the steps of publisher/delivery over the rows that its filters select.
+"""Delivers one replay, with the steps of publisher/delivery, from the rows that its filters select.
 
-Its progress record is in the same Kafka transaction as the rows, so that no retry and no successor sends a row twice.
+The progress record is in the same Kafka transaction as the rows, so neither a retry nor a successor sends a row twice.
 """
 
 import time
@@ -45,23 +45,23 @@ from service.lifecycle.fault_points import reach
 
 _log = structlog.get_logger()
 
-# A consumer of the same partition sees no live event behind a replay's open transaction, so these are short.
+# Consumers of a partition see no live event after a replay's open transaction in it, so these transactions are short.
 _MOST_ROWS = 250
 _MOST_BYTES = 1_000_000
-# Until the broker ends a killed replay's open transaction, consumers of its topics wait, for live events too.
+# If a replay is killed, consumers of its topics wait for all events, live ones too, until the broker ends its open transaction.
 _MOST_TRANSACTION_TIMEOUT_MS = 15_000
 _ABORT_DELAY_S = 10.0
-"""A broker looks every ten seconds for transactions that are over (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+"""A broker looks for expired transactions every ten seconds (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
 
 Progressed = Callable[[ReplayProgress], None]
 
 
 class StateChangedError(Exception):
-    """The replay no longer runs: it was paused, cancelled or finished meanwhile."""
+    """The replay no longer runs, because it was paused, cancelled or finished meanwhile."""
 
 
 class ReplayDelivery:
-    """One process's work on one replay, by the steps of the protocol (publisher/delivery). Not thread-safe."""
+    """One process's work on one replay, with the steps of the protocol (publisher/delivery). Not thread-safe."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class ReplayDelivery:
         skip_refused: bool = False,
         progressed: Progressed = lambda _: None,
     ) -> None:
-        """`paused_too`: a paused replay is resumed. `skip_refused`: rows that the target refuses for themselves are counted and left
-        out; else they stop the replay. `progressed` is called after each transaction.
+        """`paused_too`: whether to continue a paused replay. `skip_refused`: whether to count and leave out rows whose own content the
+        target refuses; otherwise they stop the replay. `progressed` is called after each transaction.
         """
         publisher = context.settings.publisher
         self._context = context
@@ -88,7 +88,7 @@ class ReplayDelivery:
         refused_rows = RefusedRows(replay.replay_id, skip_refused=skip_refused)
         self._admission = Admission(context, self._outgoing, allowed_topics(replay, publisher), refused_rows)
         self._skipped = ExcludedRows()
-        """Kept for every `open`: no table has skipped rows, and a row that only Kafka refuses cannot be detected again."""
+        """Kept across `open`: no table lists skipped rows, and a row that only Kafka refuses cannot be detected again."""
         self._written_topics: WrittenTopics
         self._timeout_ms = min(publisher.transaction_timeout_ms, _MOST_TRANSACTION_TIMEOUT_MS)
         size = TransactionSize(
@@ -105,22 +105,22 @@ class ReplayDelivery:
         self._remediation = remediation.of_replay(replay.replay_id)
         self._lease: ReplayLease | None = None
         self._has_fenced = False
-        """Whether a former holder of the lease is fenced, so that its transaction can no longer be committed."""
+        """Whether any former holder of the lease is fenced, so that no transaction of it can be committed any more."""
         self._tenure: Tenure | None = None
         self._reader: ReplayReader | ArchiveReader
         self._newest: ReplayProgress | None = None
-        """The newest record in Kafka, None if nothing was sent yet."""
+        """The newest progress record in Kafka, None before the first transaction."""
         self.rested_at = 0.0
-        """The time of the last wait because of the rate, in monotonic seconds."""
+        """When the replay last waited because of its rate, in monotonic seconds."""
 
     @property
     def replay_uuid(self) -> UUID:
-        """The uuid in `outbox.replay` and in the header `outbox-replay`."""
+        """The replay's uuid, in `outbox.replay` and in the header `outbox-replay`."""
         return self._replay.replay_uuid
 
     @property
     def limits(self) -> ChunkLimits:
-        """How much the next transaction may carry: at most about one second of the rate."""
+        """How much the next transaction may carry: at most about one second's events at the rate."""
         limits = self._sender.limits
         events_per_row = self._replay.events_total / max(1, self._replay.rows_total)
         bounds = [most for most in (limits.events, self._pace.rate) if most is not None]
@@ -175,26 +175,26 @@ class ReplayDelivery:
         return StepOutcome.DELIVERED
 
     def discard(self) -> None:
-        """Close the producer, whatever it was doing; the next `open` reads the outcome."""
+        """Close the producer, whatever it is doing. The next `open` reads the outcome."""
         self._tenure = None
         self._sender.discard()
         self._connection.discard()
 
     def release(self, reason: str | None) -> None:
-        """Give the lease back and end; show `reason`, if any. Never raises: the lease ends with the connection anyway."""
+        """Give the lease back, and show `reason` if there is one. Never raises, because the lease ends with the connection anyway."""
         may_be_open = not (self._sender.end(self._transactional_id) and self._has_fenced)
         self.discard()
         lease, self._lease = self._lease, None
         try:
             if reason is not None and lease is not None:
-                # A failure in the middle of a read has closed the connection, and the reason can be recorded only over a new one.
+                # A failure in the middle of a read has closed the connection, so the reason needs a new one.
                 self._connection.get()
             if (held := self._connection.take()) is not None:
                 with closing(held):
                     if lease is not None:
                         lease.release(held, reason, may_be_open=may_be_open)
         except (psycopg.Error, OutboxError) as error:
-            # The reason may name a session key; the command prints it.
+            # The log gets only the kind of reason, because the rest may name a session key. The command prints all of it.
             stopped = None if reason is None else reason.partition(":")[0]
             _log.warning("reason_not_recorded", reason=stopped, error=reason_of(error))
 
@@ -211,7 +211,7 @@ class ReplayDelivery:
         self._has_fenced = False
         self._lease = ReplayLease.claim(connection, replay_id, holder, lease_s, paused_too=self._paused_too)
         if self._lease is not None:
-            # A later pause stays, even if Kafka does not answer yet and the next attempt claims again.
+            # A pause that comes later holds, even if Kafka does not answer yet and the next attempt claims the lease again.
             self._paused_too = False
             return
         found = load(connection, replay_id)
@@ -276,7 +276,8 @@ class ReplayDelivery:
         self._tenure = Tenure(connection, position)
 
     def _confirm_nothing_erased(self, connection: Connection) -> None:
-        """Raise StartOverError unless the lease has held since the rows were read: until it ends, `publisher erase` erases none of them."""
+        """Raise StartOverError unless the lease has been held since the rows were read. While it is held, `publisher erase` erases none of
+        them."""
         if not self._held().still_held(connection):
             raise StartOverError
 
@@ -301,7 +302,7 @@ class ReplayDelivery:
         return self._reader.read(connection, position, self.limits)
 
     def _paced(self, connection: Connection) -> bool:
-        """Wait until the rate allows the next transaction, holding the lease; False once stopped."""
+        """Hold the lease, and wait until the rate allows the next transaction; return False once the process is to end."""
         stop = self._context.stop
         while (wait := self._pace.wait_s(time.monotonic())) > 0:
             self.rested_at = time.monotonic()
@@ -337,7 +338,7 @@ class ReplayDelivery:
             seq=position.seq + 1,
             cursor=chunk.end,
             commit_id=chunk.commit_id,
-            # A row without any requested output does not count.
+            # Rows without any selected output do not count.
             rows=(0 if before is None else before.rows) + len(events) - events.count(0),
             events=(0 if before is None else before.events) + sum(events),
             skipped=(0 if before is None else before.skipped) + len(chunk.rows) - len(rows),

@@ -1,8 +1,8 @@
-"""Limits the rate of a replay between whole transactions. Pure: the caller passes the time and waits, never inside a transaction."""
+"""Limits the rate of a replay between whole transactions. Pure: the caller passes the time, and waits, but never inside a transaction."""
 
 
 class Pace:
-    """Limits a replay to `rate` events a second, None: no limit. A transaction that was sent too early delays the next one."""
+    """Limits a replay to `rate` events a second (None: no limit). A transaction that was faster than that delays the next one."""
 
     def __init__(self, rate: int | None) -> None:
         self.rate = rate
@@ -18,14 +18,14 @@ class Pace:
             self._due = max(self._due, began) + events / self.rate
 
     def rows(self, events_per_row: float, most: int) -> int:
-        """Return the most rows that a transaction may hold: about one second of the rate."""
+        """Return the most rows that a transaction may hold: about one second's events at the rate."""
         if self.rate is None or events_per_row <= 0:
             return most
         return max(1, min(most, int(self.rate / events_per_row)))
 
 
 class Speed:
-    """Events a second over about the last half minute, weighted towards now."""
+    """Events a second over about the last half minute; recent ones weigh more."""
 
     _MEMORY_S = 15.0
 

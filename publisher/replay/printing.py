@@ -1,4 +1,4 @@
-"""Prints replays: the progress of a running one, a table of all, the details of one."""
+"""Prints replays: the progress of a running replay, a table of replays, the details of one replay."""
 
 import math
 import sys
@@ -26,7 +26,7 @@ _SHOWN_KEYS = 100
 
 @contextmanager
 def progress_of(replay: Replay) -> Iterator[Progressed]:
-    """Yield a callback for each transaction: it shows a bar on a terminal, else writes a log line every ten seconds."""
+    """Yield a callback for each transaction. It updates a bar on a terminal, or else writes a log line every ten seconds."""
     if not sys.stderr.isatty():
         yield _Lines(replay)
         return
@@ -68,14 +68,14 @@ class _Lines:
 
 @contextmanager
 def counting(batches: ReplayRange) -> Iterator[Callable[[int], None]]:
-    """Yield a callback for counted batches: it shows a bar on a terminal."""
+    """Yield a callback for counted batches. It updates a bar on a terminal."""
     with progress_bar(TextColumn("batches")) as bar:
         task = bar.add_task("counting", total=batches.last - batches.first + 1)
         yield lambda looked_at: bar.advance(task, looked_at)
 
 
 def count_table(found: Count, targets: ReplayTargets) -> Table:
-    """Return the outputs that would be sent, by output topic."""
+    """Return a table of the outputs that would be sent, by output topic."""
     table = Table(["rows", "sessions", "events", "bytes", "output topic", "to"])
     for topic, part in sorted(found.topics.items()):
         table.add(part.rows, None, part.events, part.bytes, topic, targets.of(topic))
@@ -84,12 +84,12 @@ def count_table(found: Count, targets: ReplayTargets) -> Table:
 
 
 def duration_line(rate: int, seconds: float) -> str:
-    """Return how long a replay takes at its rate."""
+    """Return a line about how long a replay takes at its rate."""
     return f"at {rate:,} events a second it takes {timedelta(seconds=math.ceil(seconds))} or longer"
 
 
 def replays_table(replays: Sequence[Replay]) -> Table:
-    """Return the replays, one line each."""
+    """Return a table of replays, one line for each."""
     table = Table(["id", "state", "batches", "sent", "events", "%", "events/s", "done in"])
     for one in replays:
         notes = [
@@ -130,7 +130,7 @@ def print_replay(out: Console, one: Replay, keys: Sequence[str] | None) -> None:
 
 
 def share(one: Replay) -> float:
-    """Return the share of events that were sent, in per cent."""
+    """Return the percentage of the events that were sent."""
     return 100.0 if one.events_total == 0 else 100.0 * one.events_sent / one.events_total
 
 
@@ -142,7 +142,7 @@ def _filter(one: Replay) -> str:
 
 
 def _cell(value: object) -> str | datetime | None:
-    """Return an id as text: a number would get separators between its digits."""
+    """Return ids as text, because a number would get separators between its digits."""
     return value if value is None or isinstance(value, datetime) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""The form of a replay's progress record. Kafka commits it together with the replay's events, so that no retry sends a row twice
+"""The form of a replay's progress record. Kafka commits the record together with the replay's events, so that no retry sends a row twice
 (delivery.py). Pure.
 """
 
@@ -15,8 +15,8 @@ from contract.cursor import Cursor
 from contract.progress import NO_TOTALS, Totals, cursor, number, text
 
 PARTITIONS = 16
-"""Partitions of the replays' progress topic. An open transaction hides later records only from the replays of its partition."""
-# With more topics they are packed: a record of some ten thousand would be larger than a topic takes by default.
+"""The number of partitions of the replays' progress topic. An open transaction hides later records only from replays of its partition."""
+# Above this number of topics, they are packed: a record with some ten thousand would be larger than a topic accepts by default.
 _LEGIBLE_TOPICS = 1_000
 _MOST_TOPICS_BYTES = 256 << 20
 
@@ -25,7 +25,7 @@ _MOST_TOPICS_BYTES = 256 << 20
 class ReplayProgress:
     """The progress of a replay after its transaction number `seq`. `rows`, `events` and `skipped` count from its beginning.
 
-    `cursor`: all rows up to it have been sent or left out, and its batch has `commit_id`. `topics`: the ids of the topics written so far.
+    `cursor`: all rows up to it were sent or left out. `commit_id`: of the cursor's batch. `topics`: the ids of the topics written so far.
     """
 
     outbox_uuid: UUID
@@ -41,16 +41,16 @@ class ReplayProgress:
 
     @property
     def total(self) -> Totals:
-        """Zero: replays have separate counters."""
+        """Zero, because replays have separate counters."""
         return NO_TOTALS
 
     @property
     def resumed(self) -> str | None:
-        """None: no command moves a replay."""
+        """None, because no command moves a replay."""
         return None
 
     def encode(self) -> bytes:
-        """Return the record's value, a JSON object. Version 2 has its topics packed."""
+        """Return the record's value, a JSON object. In version 2 the topics are packed."""
         packed = len(self.topics) > _LEGIBLE_TOPICS
         return orjson.dumps(
             {
@@ -70,7 +70,7 @@ class ReplayProgress:
 
     @classmethod
     def decode(cls, value: bytes) -> "ReplayProgress":
-        """Read a record's value. Raises ValueError when it is not a progress record this code knows."""
+        """Parse a record's value. Raises ValueError if it is not a progress record that this code knows."""
         try:
             fields: dict[str, Any] = orjson.loads(value)
             if fields["version"] not in (1, 2):
@@ -101,7 +101,7 @@ class ReplayProgress:
 
 
 def progress_key(replay_uuid: UUID) -> bytes:
-    """Return the key of a replay's records: its uuid, because a restored database may use its number again."""
+    """Return the key of a replay's records. It is the uuid, because a restored database may use the replay's number again."""
     return str(replay_uuid).encode()
 
 

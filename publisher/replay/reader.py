@@ -22,9 +22,9 @@ from publisher.replay.store import Replay
 
 _REPLAYS = queries("publisher", "replays")
 
-# Rows listed at once.
+# The most rows that are listed at once.
 LISTED_ROWS = 10_000
-# Batches searched at once: as many as the narrowest partition holds.
+# The batches that are searched at once: as many as the smallest partition holds.
 WINDOW_BATCHES = 10_000
 
 
@@ -35,7 +35,7 @@ class _ListedRow(NamedTuple):
 
 
 class ReplayChunk(NamedTuple):
-    """The rows after the cursor, the cursor after them and the commit id of its batch."""
+    """The rows after the cursor, the cursor after these rows, and the commit id of that cursor's batch."""
 
     rows: list[Row]
     end: Cursor
@@ -43,7 +43,7 @@ class ReplayChunk(NamedTuple):
 
 
 class ReplayReader:
-    """Reads the rows of one replay. After a lost connection its list is no longer valid: create a new reader."""
+    """Reads the rows of one replay. After the connection is lost its list is no longer valid, and a new reader is needed."""
 
     def __init__(self, replay: Replay, outgoing: Outgoing, at: Cursor, remediation: Remediation) -> None:
         self._replay = replay
@@ -95,7 +95,7 @@ class ReplayReader:
         self._listed = Cursor(upper) if last is None else Cursor(last.batch_id, last.session_key)
 
     def _fetch(self, cursor: psycopg.Cursor[Any], limits: ChunkLimits) -> tuple[list[Row], Cursor]:
-        """Take rows off the list until a limit is met; return them and the cursor after them."""
+        """Take rows off the list until a limit is reached; return them, and the cursor after them."""
         rows: list[Row] = []
         size, events, first = 0, 0, self._taken
         full = False
@@ -124,7 +124,7 @@ class ReplayReader:
     def _rows(
         self, cursor: psycopg.Cursor[Any], listed: list[_ListedRow], most_bytes: int
     ) -> tuple[dict[tuple[int, str], Row], list[_ListedRow]]:
-        """Fetch as many of the listed rows as `most_bytes` allow, one at least; return them, and their part of the list."""
+        """Fetch as many of the listed rows as `most_bytes` allows, at least one; return them, and their part of the list."""
         wanted = [row for row in listed if not row.parked]
         if not wanted:
             return {}, listed

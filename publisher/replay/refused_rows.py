@@ -13,7 +13,7 @@ _log = structlog.get_logger()
 
 
 def explain_refused(replay_id: int, row: RowKey, refusal: Refusal) -> str:
-    """Return why a replay stopped at a row. `outbox.erase_traces` searches this text for the key, which is therefore quoted as JSON."""
+    """Return why a replay stopped at a row. The key is quoted as JSON, because `outbox.erase_traces` searches this text for it."""
     quoted = json.dumps(row.session_key, ensure_ascii=False)
     return (
         f"the target refuses the row of batch {row.batch_id}, session key {quoted}, for itself ({refusal.reason}): {refusal.detail}. "
@@ -23,7 +23,8 @@ def explain_refused(replay_id: int, row: RowKey, refusal: Refusal) -> str:
 
 
 class RefusedRows:
-    """The exclusion policy of one replay: a refused row stops it, unless refused rows are to be skipped; a missing topic stops it."""
+    """The exclusion policy of one replay. A refused row stops the replay, unless refused rows are to be skipped. A missing topic stops
+    it."""
 
     def __init__(self, replay_id: int, *, skip_refused: bool) -> None:
         self._replay_id = replay_id

@@ -30,11 +30,11 @@ class End(StrEnum):
 
 
 def run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
-    """Work until the end, or `context.stop`, which ends it at a transaction boundary.
+    """Work until the replay ends, or until `context.stop` ends it at a transaction boundary.
 
     Raises StoppedError, LeaseLostError, UnavailableError.
     """
-    # Every log line names the replay; the header `outbox-replay` of its records has the uuid.
+    # Every log line has the replay's number and uuid; its records have the uuid in the header `outbox-replay`.
     with structlog.contextvars.bound_contextvars(replay=replay_id, replay_uuid=str(delivery.replay_uuid)):
         return _run(context, delivery, replay_id)
 
@@ -76,14 +76,14 @@ def _run(context: Context, delivery: ReplayDelivery, replay_id: int) -> End:
 def _wait_or_give_up(
     context: Context, error: Exception, replay_id: int, backoff: Backoff, worked_at: float
 ) -> None:
-    """Wait for the next attempt, or raise. `worked_at`: when the replay last sent something, or waited because of its rate."""
+    """Wait for the next attempt, or raise. `worked_at`: when the replay last sent rows, or waited because of its rate."""
     reason = f"Kafka: {error.args[0].str()}" if isinstance(error, KafkaException) else reason_of(error)
     if time.monotonic() - worked_at > _PATIENCE_S:
         raise UnavailableError(
             f"nothing was sent for {_PATIENCE_S:.0f} s: {reason}. The replay keeps its place: `publisher replay go-on "
             f"{replay_id}`"
         ) from error
-    # The first failure is not logged: a new topic has no leader for a moment.
+    # The first failure is not logged, because a new topic has no leader for a moment.
     if backoff.failures == 1 and not context.stop.is_set():
         _log.warning("retrying", replay=replay_id, reason=reason)
     context.stop.wait(backoff.next())

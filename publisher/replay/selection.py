@@ -1,4 +1,4 @@
-"""Decides what a replay sends: its filters, the batches that they select, and how much these hold.
+"""Decides what a replay sends: its filters, the batches that they select, and the contents of these batches.
 
 Only batches that every lane has delivered are selected, so a replay never overtakes live publishing.
 Rows are counted in short statements, so that vacuum is not held back.
@@ -24,7 +24,7 @@ _MOST_BATCHES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """A row must match all of them. Batches are inclusive; `since` <= a batch's commit < `until`; None: no such filter."""
+    """The filters, all of which a row must match. Batches are inclusive; `since` <= a batch's commit < `until`; None: no such filter."""
 
     from_batch: int | None = None
     to_batch: int | None = None
@@ -40,7 +40,7 @@ class Filters:
         return all(filter_ is None for filter_ in asked)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the filters for `outbox.replay`, with the number of the keys: the keys have their own table."""
+        """Return the filters for `outbox.replay`, with only the number of the keys, which have their own table."""
         found: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("from_batch", "to_batch")
@@ -61,10 +61,9 @@ class Filters:
 
 
 class ReplayRange(NamedTuple):
-    """Batches `first` to `last`, inclusive; none if `first` is the greater. `notes`: the parts of the requested range that are left out,
-    and why.
+    """Batches `first` to `last`, inclusive; none if `first` > `last`. `notes`: which parts of the requested range are left out, and why.
 
-    `holes`: first and last of each run of batches in between whose rows retention has dropped.
+    `holes`: first and last batch of each gap in between whose rows retention has dropped.
     """
 
     first: int
@@ -74,12 +73,12 @@ class ReplayRange(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether no batch is left."""
+        """Whether the range has no batch."""
         return self.first > self.last
 
 
 class TopicCount(NamedTuple):
-    """The outputs of one topic that are sent."""
+    """The outputs for one topic that are sent."""
 
     rows: int
     events: int
@@ -88,7 +87,7 @@ class TopicCount(NamedTuple):
 
 @dataclass(slots=True)
 class Count:
-    """The contents of a replay. `sessions` are those of the rows; `bytes` those of the values."""
+    """The contents of a replay. `sessions`: the sessions of the rows; `bytes`: the bytes of the values."""
 
     topics: dict[str, TopicCount] = field(default_factory=dict)
     rows: int = 0
@@ -97,7 +96,7 @@ class Count:
     bytes: int = 0
 
     def add(self, topic: str, part: TopicCount, rows: int, sessions: int) -> None:
-        """Add one topic of one window; `rows` and `sessions`: those not yet counted for another topic of the window."""
+        """Add one topic of one window. `rows`, `sessions`: those that no other topic of the window has counted."""
         before = self.topics.get(topic, TopicCount(0, 0, 0))
         self.topics[topic] = TopicCount(*(old + new for old, new in zip(before, part, strict=True)))
         self.rows += rows
@@ -107,7 +106,7 @@ class Count:
 
 
 def resolve(connection: psycopg.Connection[Any], filters: Filters) -> ReplayRange:
-    """Turn the filters into batches that every lane has delivered, so that a replay never overtakes live publishing."""
+    """Resolve the filters to batches that every lane has delivered, so that a replay never overtakes live publishing."""
     parameters = _moment("since", filters.since) | _moment("until", filters.until)
     row = connection.execute(_REPLAYS["range"], parameters).fetchone()
     newest, delivered, partitions, since, until = row if row is not None else (0, 0, [], None, None)
@@ -139,7 +138,7 @@ def resolve(connection: psycopg.Connection[Any], filters: Filters) -> ReplayRang
 
 
 def holes_of(partitions: Sequence[Sequence[int]], first: int, last: int) -> list[tuple[int, int]]:
-    """Return the batches from `first` to `last` between two partitions. Partitions: first batch and end, exclusive, in order."""
+    """Return the batches from `first` to `last` that lie between two partitions. Partitions: first batch and exclusive end, in order."""
     found = []
     for (_, end), (begin, _) in pairwise(partitions):
         missing = (max(first, end), min(last, begin - 1))
@@ -154,7 +153,7 @@ def count(
     filters: Filters,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Count:
-    """Count the rows of the batches that match the filters; `tick` is called with the number of batches counted so far."""
+    """Count the rows of the batches that match the filters. `tick` is called with the number of batches that were counted so far."""
     found = Count()
     for first, last in _windows(batches):
         rows = connection.execute(
@@ -165,7 +164,7 @@ def count(
                 "keys": None if filters.keys is None else list(filters.keys),
                 "topics": None if filters.topics is None else list(filters.topics),
             },
-            # A plan for all parameters could not use the index on the keys.
+            # A generic plan could not use the index on the keys.
             prepare=False,
         ).fetchall()
         for topic, *part, new_rows, new_sessions in rows:
@@ -175,7 +174,7 @@ def count(
 
 
 def unknown_keys(connection: psycopg.Connection[Any], batches: ReplayRange, filters: Filters) -> list[str]:
-    """Return the session keys of the filter that have no row in the batches."""
+    """Return the named session keys that have no row in the batches."""
     if filters.keys is None:
         return []
     unknown = list(filters.keys)
@@ -189,7 +188,7 @@ def unknown_keys(connection: psycopg.Connection[Any], batches: ReplayRange, filt
 
 
 def _windows(batches: ReplayRange) -> Iterator[tuple[int, int]]:
-    """Cut the range into windows that take about half a second each."""
+    """Cut the range into windows, each of which takes about half a second."""
     first, size = batches.first, 16
     while first <= batches.last:
         last = min(batches.last, first + size - 1)

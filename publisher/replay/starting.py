@@ -38,11 +38,11 @@ class ReplayRequest:
     from_archive: bool = False
 
     def kafka(self, settings: Settings) -> KafkaSettings:
-        """Return how to reach the target. Raises SettingsError."""
+        """Return the settings for the target cluster. Raises SettingsError."""
         return kafka_settings(settings, self.to_config, self.to_servers)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the part that is stored. It is only shown: anybody who may write to the database can change it."""
+        """Return the part of the request that is stored. It is only shown, because anybody who may write to the database can change it."""
         kept: dict[str, Any] = {"filter": self.filters.as_json()}
         if self.to_config is not None:
             kept["to_config"] = str(self.to_config.resolve())
@@ -53,19 +53,19 @@ class ReplayRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """The outputs that a request would send."""
+    """What a request would send."""
 
     request: ReplayRequest
     batches: ReplayRange
     count: Count
     unknown_keys: list[str]
-    """Session keys that were named and have no row in these batches."""
+    """The named session keys that have no row in these batches."""
     manifests: list[bytes] = field(default_factory=list)
     """The archived partitions that were counted."""
 
     @property
     def only_unknown_keys(self) -> bool:
-        """Whether keys were named, and none of them has a row."""
+        """Whether session keys were named and none of them has a row."""
         return self.request.filters.keys is not None and len(self.unknown_keys) == len(
             self.request.filters.keys
         )
@@ -77,7 +77,7 @@ class ReplayPlan:
 
     @property
     def seconds_at_rate(self) -> float | None:
-        """The shortest time that the rate allows; None if there is no rate."""
+        """The least time that the replay takes at its rate; None without a rate."""
         return None if self.request.rate is None else self.count.events / self.request.rate
 
     def as_json(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def make_plan(
 ) -> ReplayPlan:
     """Find the batches and count their rows. `counting` shows the progress.
 
-    For the archive: raises SettingsError, ArchiveDamagedError, UnavailableError.
+    With the archive it raises SettingsError, ArchiveDamagedError, UnavailableError.
     """
     if request.from_archive:
         return _plan_of_archive(connection, settings, request, counting)
@@ -134,9 +134,9 @@ def _plan_of_archive(
 
 
 def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context) -> Replay:
-    """Insert the replay; from then on retention keeps its rows. Raises ContinuityError if some were dropped before."""
+    """Insert the replay; from then on retention keeps its rows. Raises ContinuityError if some rows were dropped before."""
     batches, request = plan.batches, plan.request
-    # A retention that has already decided could otherwise drop rows after the check below.
+    # Without this, a retention that has already decided could drop rows after the check below.
     hold_off_retention(connection)
     replay = store.create(
         connection,
@@ -173,7 +173,7 @@ def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context)
 
 @contextmanager
 def answering(kafka: KafkaSettings) -> Iterator[None]:
-    """Turn a target Kafka that does not answer into UnavailableError."""
+    """Raise UnavailableError if the target cluster does not answer in the block."""
     try:
         yield
     except KafkaException as error:

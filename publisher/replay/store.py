@@ -1,4 +1,4 @@
-"""Reads and writes the rows of `outbox.replay`, and the lease of the process that works on a replay."""
+"""Reads and writes the rows of `outbox.replay`, and the lease of the process that runs a replay."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A row of `outbox.replay`. Batches are inclusive; `held`: a living process works on the replay."""
+    """A row of `outbox.replay`. Batches are inclusive. `held`: whether a living process runs the replay."""
 
     replay_id: int
     replay_uuid: UUID
@@ -62,14 +62,14 @@ class Replay:
 
     @property
     def shown_state(self) -> str:
-        """The state as people see it: a running replay without a living process is `stopped` (with a reason) or `interrupted`."""
+        """The state for people. A running replay without a living process is `stopped` if it has a reason, else `interrupted`."""
         if self.state != "running" or self.held:
             return self.state
         return "interrupted" if self.reason is None else "stopped"
 
     @property
     def eta(self) -> datetime | None:
-        """The time at which the replay ends at its present speed; None if it does not run or its speed is not known yet."""
+        """When the replay ends at its present speed; None if it does not run, or its speed is not known yet."""
         if self.state != "running" or not self.held or not self.measured_rate:
             return None
         return datetime.now(UTC) + timedelta(
@@ -148,7 +148,7 @@ def change(connection: Connection, replay_id: int, state: str) -> Replay:
 
 
 def set_rate(connection: Connection, replay_id: int, rate: int | None) -> None:
-    """Change the rate, None: no limit. The new rate applies the next time the replay starts."""
+    """Change the rate (None: no limit). The new rate applies the next time the replay starts."""
     with connection.transaction():
         connection.execute(_REPLAYS["set_rate"], {"replay_id": replay_id, "events_per_second": rate})
         operations.record(
@@ -162,7 +162,7 @@ def _rows(connection: Connection, replay_id: int | None, all_states: bool) -> li
 
 
 class ReplayLease:
-    """A held lease on a replay, with the mirror as of the claim. For liveness only: Kafka fences."""
+    """A held lease on a replay, with the mirror at the time of the claim. It serves liveness only; Kafka fences."""
 
     def __init__(self, replay_id: int, seconds: float, row: tuple[Any, ...]) -> None:
         self._parameters = {"replay_id": replay_id, "lease_token": row[0], "lease_s": seconds}
@@ -173,7 +173,7 @@ class ReplayLease:
     def claim(
         cls, connection: Connection, replay_id: int, holder: str, seconds: float, *, paused_too: bool
     ) -> "ReplayLease | None":
-        """Claim the lease if the replay is running (or paused, with `paused_too`: a person continues it) and no living process holds it."""
+        """Claim the lease if the replay is running and no living process holds the lease. `paused_too`: also if the replay is paused."""
         parameters = {"replay_id": replay_id, "holder": holder, "lease_s": seconds, "paused_too": paused_too}
         with connection.transaction():
             row = connection.execute(_REPLAYS["claim"], parameters).fetchone()
@@ -188,11 +188,11 @@ class ReplayLease:
         return self._state(connection, _REPLAYS["renew"], self._parameters)
 
     def still_held(self, connection: Connection) -> bool:
-        """Extend the lease; False if it expired or another process holds it: then the rows that were read may have been erased."""
+        """Extend the lease; return False if it has expired or another process holds it. Rows that were read may then have been erased."""
         return connection.execute(_REPLAYS["hold"], self._parameters).rowcount == 1
 
     def mirror(self, connection: Connection, progress: ReplayProgress, rate: float | None) -> str:
-        """Move the mirror after Kafka's commit; return the replay's state. Raises LeaseLostError."""
+        """Update the mirror after Kafka's commit; return the replay's state. Raises LeaseLostError."""
         return self._state(
             connection,
             _REPLAYS["mirror"],
@@ -209,14 +209,14 @@ class ReplayLease:
         )
 
     def finish(self, connection: Connection, reason: str | None) -> bool:
-        """Mark the replay as done; False if it was paused, cancelled or taken over meanwhile."""
+        """Mark the replay as done; return False if it was paused, cancelled or taken over meanwhile."""
         parameters = self._parameters | {"reason": reason}
         return connection.execute(_REPLAYS["finish"], parameters).rowcount == 1
 
     def release(self, connection: Connection, reason: str | None, *, may_be_open: bool) -> None:
-        """Give the lease back if this process still holds it, and record the reason, if any.
+        """Give the lease back if this process still holds it, and record the reason, if there is one.
 
-        `may_be_open`: a transaction may still be committed, so an erasure waits until the lease has passed.
+        `may_be_open`: a transaction may still be committed, so an erasure must wait until the lease has expired.
         """
         query = _REPLAYS["leave"] if may_be_open else _REPLAYS["release"]
         connection.execute(query, self._parameters | {"reason": reason})

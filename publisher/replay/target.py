@@ -1,4 +1,4 @@
-"""Opens and checks the Kafka cluster that a replay sends to: the outbox's own or another one."""
+"""Opens and checks the Kafka cluster that a replay sends to: the outbox's own, or another one."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,8 @@ from service.settings.section import read_toml
 
 
 def kafka_settings(settings: Settings, to_config: Path | None, to_servers: str | None) -> KafkaSettings:
-    """Return how to reach the target: the [kafka] table of `to_config`, plain `to_servers`, else the outbox's own. Raises SettingsError."""
+    """Return the settings for the target: the [kafka] table of `to_config`, or `to_servers` alone, or the outbox's own. Raises
+    SettingsError."""
     if to_config is not None and to_servers is not None:
         raise SettingsError("--to-config and --to-servers both name the target cluster: give one of them")
     if to_servers is not None:
@@ -59,7 +60,7 @@ def open_target(
     holder: str,
     create_topics: bool,
 ) -> Context:
-    """Return a replay's context, once the target answers. Raises SettingsError, UnavailableError, StoppedError."""
+    """Return the context of a replay once the target answers. Raises SettingsError, UnavailableError, StoppedError."""
     check_options(kafka, settings.publisher.transaction_timeout_ms)
     topics = Topics(
         kafka_client.admin_client(kafka),
@@ -86,7 +87,7 @@ def open_target(
 
 
 def check_target(context: Context, replay: Replay) -> None:
-    """Raise StoppedError unless this is still the cluster that the replay was made for."""
+    """Raise StoppedError unless this is still the cluster for which the replay was created."""
     found = context.topics.cluster_id()
     if found != replay.target_cluster_id:
         raise StoppedError(
@@ -98,8 +99,8 @@ def check_target(context: Context, replay: Replay) -> None:
 
 
 def allowed_topics(replay: Replay, publisher: PublisherSettings) -> OutputTopics:
-    """Return the topics that the replay may send to: those that a person has named, and those of the settings for outputs that keep
-    their own topic.
+    """Return the topics that the replay may send to: the topics that a person has named, and the topics of the settings for outputs that
+    keep their own topic.
     """
     targets = replay.targets
     named = targets.named if targets.every is not None or publisher.output_topics else ()
@@ -108,17 +109,17 @@ def allowed_topics(replay: Replay, publisher: PublisherSettings) -> OutputTopics
 
 
 class WrittenTopics:
-    """The ids of the topics that a replay has written to so far, which its progress record carries. One for each `open`."""
+    """The ids of the topics that a replay has written to so far. Its progress record carries them. One object for each `open`."""
 
     def __init__(self, topics: Topics, replay_id: int, ids: dict[str, str]) -> None:
         self._topics = topics
         self._replay_id = replay_id
         self.ids = ids
-        """Topic -> its id."""
+        """{topic: its id}"""
 
     def check(self, ids: Mapping[str, str]) -> None:
-        """Raise StoppedError unless every topic written so far has its former id; add new topics."""
-        # All topics written so far, not only those of this chunk: rows sent to them count as sent.
+        """Raise StoppedError unless every topic written so far still has its id; add new topics."""
+        # Checks all topics written so far, not only those of this chunk, because rows sent to them count as sent.
         described = self._topics.describe(self.ids)
         now = {name: topic.topic_id for name, topic in described.items()} | dict(ids)
         for name, known in self.ids.items():
@@ -132,7 +133,7 @@ class WrittenTopics:
 
 
 def check_topics(context: Context, names: Iterable[str]) -> None:
-    """Raise StoppedError if a topic is missing, UnavailableError if one cannot be written for now, KafkaException."""
+    """Raise StoppedError if a topic is missing, UnavailableError if a topic cannot be written at the moment, KafkaException."""
     try:
         context.topics.describe(names)
     except StoppedError as error:
@@ -140,7 +141,8 @@ def check_topics(context: Context, names: Iterable[str]) -> None:
 
 
 def explained(error: Exception, context: Context) -> Exception:
-    """Return a delivery's failure as a replay's: StoppedError if another attempt cannot succeed before somebody acts."""
+    """Return a delivery's failure as a replay raises it: StoppedError if somebody must act first, UnavailableError for a stop that may end
+    by itself, else the error itself."""
     if not isinstance(error, StoppedError):
         return _unauthorised(error) or error
     if isinstance(error, TopicMissingError):

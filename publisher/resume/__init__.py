@@ -1,4 +1,4 @@
-"""Moves lanes on request, when the histories of Kafka and Postgres differ.
+"""Moves lanes on request, if the histories of Kafka and Postgres differ.
 
 - survey.py: reads the facts. decision.py: decides where a lane continues, and what that repeats or skips.
 - planner.py: the plan for all lanes, which a person confirms. Lanes that agree are left alone.

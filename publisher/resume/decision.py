@@ -1,4 +1,4 @@
-"""Decides where `publisher resume` lets a lane continue, and what that repeats or skips. Pure."""
+"""Decides where `publisher resume` lets a lane continue, and which rows that repeats or skips. Pure."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -26,9 +26,10 @@ class Way(StrEnum):
 class LaneSurvey:
     """The state of one lane in Kafka and Postgres.
 
-    `newest`: the newest record that this outbox may have written; `foreign`: why a newer one is not this outbox's, None if there is
-    none. `shared`: the newest progress record that this ledger shares; `from_start`: Kafka shows that the lane began at its epoch's start.
-    `later`: records of lane epochs that this ledger does not have, None for those that are not this outbox's. `epoch_end`: as in LaneChunk.
+    `newest`: the newest record that this outbox may have written. `foreign`: why a still newer record is not this outbox's, None if there
+    is no such record. `shared`: the newest progress record that agrees with this ledger. `from_start`: whether Kafka shows that the lane
+    began at its epoch's start. `later`: records of lane epochs that this ledger does not have, None for each that is not this outbox's.
+    `epoch_end`: as in LaneChunk.
     """
 
     epoch: Epoch
@@ -41,7 +42,7 @@ class LaneSurvey:
     mirror: Mirror
     mirror_total: Totals
     mirror_sound: bool
-    """Whether the ledger's row at the mirror's cursor is the one that was delivered."""
+    """Whether the ledger's row at the mirror's cursor is the row that was delivered."""
     stopped: bool
     start_commit_id: UUID | None = None
     foreign: str | None = None
@@ -53,19 +54,19 @@ class LaneSurvey:
 
     @property
     def kafka(self) -> Cursor | None:
-        """The cursor up to which Kafka has this ledger's rows, None if it does not show one."""
+        """The cursor up to which Kafka has this ledger's rows, None if Kafka shows none."""
         if self.shared is not None:
             return self.shared.cursor
         return self.start if self.from_start or self._fresh else None
 
     @property
     def postgres(self) -> Cursor:
-        """The cursor up to which Postgres recorded deliveries."""
+        """The cursor up to which Postgres has recorded deliveries."""
         return self.mirror.cursor if self.mirror.seq > 0 else self.start
 
     @property
     def known_seq(self) -> int:
-        """The greatest known number of a transaction of this lane."""
+        """The greatest number that any known transaction of this lane has."""
         return max(
             self.newest.seq if self.newest is not None else 0, self.mirror.seq, self.mirror.last_delivery
         )
@@ -76,7 +77,7 @@ class LaneSurvey:
 
 
 class ResendRange(NamedTuple):
-    """Rows after the first cursor, up to and including the second; empty if that is not beyond the first."""
+    """Rows after the first cursor, up to and including the second cursor. Empty if the second is not beyond the first."""
 
     after: Cursor
     to: Cursor
@@ -84,10 +85,10 @@ class ResendRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """How one lane continues. `again`: rows that are sent again; `skipped`: rows that were never sent, and will not be.
+    """How one lane continues. `again`: rows that are sent again. `skipped`: rows that were never sent, and will not be.
 
-    `trusted`: left out because Postgres says that they were delivered, though Kafka does not show it.
-    `unknown`: what Kafka has after the two histories diverged.
+    `trusted`: rows that are left out because Postgres recorded them as delivered, though Kafka does not show it.
+    `unknown`: what Kafka has from after the point at which the histories diverged.
     """
 
     found: LaneSurvey
@@ -99,12 +100,12 @@ class Move:
 
     @property
     def delivered(self) -> Cursor:
-        """The cursor up to which this ledger's rows are known to be delivered, by Kafka or by Postgres."""
+        """The cursor up to which Kafka or Postgres shows that this ledger's rows were delivered."""
         return self.again.to
 
 
 def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> DeliveryPosition | None:
-    """Return the cursor after which the lane would continue by itself, None if it would stop."""
+    """Return the position after which the lane would continue by itself, None if it would stop."""
     if found.foreign is not None:
         return None
     commit_id = found.start_commit_id if found.newest is None else None
@@ -119,9 +120,9 @@ def healthy(identity: Identity, found: LaneSurvey, newest_epoch: int) -> Deliver
 
 
 def target(found: LaneSurvey, way: Way, batch: int, position: DeliveryPosition | None) -> Cursor:
-    """Return the cursor to continue after. `batch`: the first to send, for the ways that name one; `position`: see `healthy`.
+    """Return the cursor after which to continue. `batch`: the first batch to send, for the ways that name one; `position`: see `healthy`.
 
-    Raises ContinuityError if this way does not exist for the lane.
+    Raises ContinuityError if this way is not possible for the lane.
     """
     if way in (Way.KAFKA, Way.MIRROR) and position is not None:
         return position.cursor
@@ -142,7 +143,7 @@ def target(found: LaneSurvey, way: Way, batch: int, position: DeliveryPosition |
 
 
 def move(found: LaneSurvey, to: Cursor) -> Move:
-    """Return the move to `to`: what it repeats and skips."""
+    """Return the move to `to`, with the rows that it repeats and skips."""
     by_kafka = found.kafka or found.start
     delivered = max(by_kafka, found.postgres)
     unknown = NO_TOTALS

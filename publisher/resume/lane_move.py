@@ -1,4 +1,4 @@
-"""Moves one lane for `publisher resume`: the steps of publisher/delivery, with a transaction that carries no rows."""
+"""Moves one lane for `publisher resume`, with the steps of publisher/delivery. The transaction carries no rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,13 +30,13 @@ _RESUMES = queries("publisher", "resumes")
 
 
 class LaneMove:
-    """Moves one lane, by the steps of the protocol (publisher/delivery):
+    """Moves one lane, with the steps of the protocol (publisher/delivery):
 
     1. take the lease, even if another process holds it;
     2. fence the lane's publisher;
-    3. and 4. read Kafka again, and plan again. If the plan has changed, a person is asked, and the steps begin again;
-    5. mark the lane in Postgres, for retention, and send one progress record, numbered beyond everything that is known;
-    6. record the mirror and a delivery of kind `resume` in one statement, which takes the mark away.
+    3. and 4. read Kafka again, and plan again. If the plan has changed, ask a person, and begin again with step 1;
+    5. mark the lane in Postgres, for retention, and send one progress record, whose number is above every known one;
+    6. record the mirror and a delivery of kind `resume` in one statement, which removes the mark.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class LaneMove:
         lane: LanePlan,
         moved_meanwhile: Callable[[LanePlan], bool],
     ) -> None:
-        """`connection`: the command's own. `moved_meanwhile`: called if the lane no longer matches its plan; returns whether to continue
-        with the new plan.
+        """`connection`: the command's own. `moved_meanwhile` is called if the lane no longer matches its plan; it returns whether to
+        continue with the new plan.
         """
         publisher = context.settings.publisher
         timeout_ms = publisher.transaction_timeout_ms
@@ -65,9 +65,9 @@ class LaneMove:
         self._sender = Sender(context, Outgoing(), "publisher resume", no_rows, timeout_ms)
 
     def run(self) -> LanePlan:
-        """Move the lane; return its plan as it was carried out.
+        """Move the lane; return the plan that was carried out.
 
-        Raises ContinuityError if the lane has moved and its new plan was not accepted, LeaseLostError, StoppedError, KafkaException,
+        Raises ContinuityError if the lane has moved and the new plan was not accepted, LeaseLostError, StoppedError, KafkaException,
         psycopg.Error.
         """
         while True:
@@ -84,7 +84,7 @@ class LaneMove:
             if settled:
                 lease.release(self._connection)
                 return self._lane
-            # The answer may have taken longer than the lease lasts: a publisher may have fenced this command, and moved the lane.
+            # The person's answer may have taken longer than the lease: a publisher may have fenced this command and moved the lane.
 
     def _move(self, lease: Lease) -> bool:
         """Do steps 2 to 6; return False if a person had to be asked after step 4."""
@@ -93,7 +93,7 @@ class LaneMove:
         planned = self._planner.fenced(self._plan, self._lane)
         reach("delivery.after_progress")
         if planned is None:
-            return True  # the lane has reached that position by itself
+            return True  # the lane has reached this position by itself
         announced, self._lane = self._lane, planned
         if not planned.same_as(announced):
             if not self._moved_meanwhile(planned):
@@ -135,7 +135,7 @@ class LaneMove:
         size = batch_bytes(settings.kafka)
         self._sender.fence(self._transactional_id, size)
         for stale in self._lane.move.found.later:
-            # Fence the lanes of epochs that this ledger no longer has: no transaction of theirs may be committed later.
+            # Fence the lanes of epochs that this ledger no longer has, so that no transaction of theirs can be committed later.
             fencing_producer(
                 settings.kafka,
                 context.topics,
@@ -146,7 +146,7 @@ class LaneMove:
             ).purge()
 
     def _record_missing(self, lease: Lease) -> None:
-        """Record a transaction that the fenced holder committed in Kafka only. No later step records it."""
+        """Record a transaction that the fenced holder committed only in Kafka. No later step records it."""
         found = self._lane.move.found
         last = found.newest if found.newest is found.shared else None
         if last is None or not is_unrecorded(last, found.mirror.seq):
@@ -182,7 +182,7 @@ class LaneMove:
     def _mark(self, lease: Lease) -> None:
         """Mark the lane as resuming.
 
-        The lane may move back in Kafka before the mirror does; without the mark, retention would trust the mirror.
+        The lane may move back in Kafka before the mirror does. Without the mark, retention would trust the mirror.
         """
         reason = (
             f"{StopReason.RESUMING}: `publisher resume {self._plan.request}` was moving this lane to {self._lane.move.to} and was "
@@ -192,7 +192,7 @@ class LaneMove:
             marked = self._connection.execute(_RESUMES["mark_lane"], lease.parameters | {"reason": reason})
             if marked.rowcount != 1:
                 raise LeaseLostError(f"lane {self._number} was taken over by another publisher")
-            # Before Kafka's commit: no lane is moved there without its row in the operator log.
+            # Before Kafka's commit, so that no lane is moved in Kafka without its row in the operator log.
             operations.record(
                 self._connection, "publisher resume", self._plan.request.asked(), self._outcome()
             )
@@ -208,7 +208,7 @@ class LaneMove:
         }
 
     def _send(self, progress: Progress) -> None:
-        """Send the progress record. The same transaction writes tombstones for the progress records of stale epochs."""
+        """Send the progress record, and in the same transaction tombstones for the progress records of stale epochs."""
         topic = self._context.progress_topic
         stale = [
             ProgressRecord(topic, None, progress_key(epoch, lane), lane)

@@ -1,4 +1,4 @@
-"""Plans `publisher resume` without changing anything."""
+"""Plans a resume. Changes nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _EPOCHS = queries("publisher", "epochs")
 
 
 class ResumeRequest(NamedTuple):
-    """The command's options. `batch`: the first to send, with Way.BATCH. `lanes`: only these; empty: all."""
+    """The command's options. `batch`: the first batch to send, with Way.BATCH. `lanes`: only these lanes, all if empty."""
 
     way: Way
     batch: int = 0
@@ -27,7 +27,7 @@ class ResumeRequest(NamedTuple):
     accepted: AcceptedRebinding = AcceptedRebinding()
 
     def asked(self) -> dict[str, Any]:
-        """The options, for the operator log."""
+        """Return the options, for the operator log."""
         return {
             "from": self.way,
             "batch": self.batch or None,
@@ -43,7 +43,7 @@ class ResumeRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class LanePlan:
-    """One lane's move with its counts, (sessions, events) each."""
+    """One lane's move, with its counts: (sessions, events) each."""
 
     move: Move
     again: tuple[int, int]
@@ -51,7 +51,7 @@ class LanePlan:
     trusted: tuple[int, int]
 
     def same_as(self, other: "LanePlan") -> bool:
-        """Whether both show the same to the person who was asked."""
+        """Whether both plans look the same to the person who is asked."""
         return self._said() == other._said()
 
     def _said(self) -> tuple[Any, ...]:
@@ -60,7 +60,8 @@ class LanePlan:
 
 @dataclass(frozen=True)
 class ResumePlan:
-    """The plan of a resume. `in_step`: lanes that continue by themselves and are left alone. `first_batch`: the first that is sent."""
+    """The plan of a resume. `in_step`: lanes that continue by themselves and are left alone. `first_batch`: the first batch that is
+    sent."""
 
     request: ResumeRequest
     binding: Binding
@@ -71,7 +72,7 @@ class ResumePlan:
 
     @property
     def dropped(self) -> list[tuple[int, int]]:
-        """Batches that a lane passes although their rows are gone: ranges with both ends."""
+        """The batches that a lane passes although their rows are gone, as inclusive ranges."""
         firsts = [lane.move.to.batch_id + (lane.move.to.session_key is None) for lane in self.lanes]
         named = [] if self.first_batch is None else [self.first_batch]
         return self.ledger.dropped(max(1, min(firsts + named))) if firsts else []
@@ -83,7 +84,7 @@ class ResumePlan:
 
 
 class Planner:
-    """Reads the facts for a resume, and decides."""
+    """Reads the facts for a resume, and decides where each lane continues."""
 
     def __init__(self, connection: psycopg.Connection[Any], settings: Settings, topics: Topics) -> None:
         self._connection = connection
@@ -93,7 +94,7 @@ class Planner:
     def plan(
         self, request: ResumeRequest, surveyed: Callable[[int, int], None] = lambda done, total: None
     ) -> ResumePlan:
-        """Survey all lanes and plan; `surveyed` is called with the number of lanes done and of all lanes.
+        """Survey all lanes and plan. `surveyed` is called with the number of lanes done and the number of all lanes.
 
         Raises ContinuityError if this `--from` cannot be used, SettingsError, KafkaException, psycopg.Error.
         """
@@ -126,7 +127,7 @@ class Planner:
             found = survey.lane(of, lane, newest)
             plan = self._lane(survey, request, binding, ledger, found, first)
             if plan is not None and request.way in (Way.KAFKA, Way.MIRROR):
-                # A running publisher may be between Kafka's commit and Postgres', but it makes progress.
+                # A running publisher may be between the commits in Kafka and in Postgres, but then it makes progress.
                 again = survey.lane(of, lane, newest)
                 moving = again.known_seq > found.known_seq
                 plan = None if moving else self._lane(survey, request, binding, ledger, again, first)
@@ -137,16 +138,16 @@ class Planner:
         return ResumePlan(request, binding, ledger, lanes, in_step, first)
 
     def fenced(self, plan: ResumePlan, lane: LanePlan) -> LanePlan | None:
-        """Return a lane's plan after its publisher was fenced; None if the lane has reached that position by itself.
+        """Return a lane's plan after its publisher was fenced; None if the lane has reached the planned position by itself.
 
-        Raises ContinuityError if the lane epochs are no longer those of the plan, and as `plan`.
+        Raises ContinuityError if the lane epochs have changed since the plan, and as `plan`.
         """
         survey = self.survey(plan.binding, fenced=True)
         found = lane.move.found
         of = next(of for of in plan.ledger.epochs if of.epoch == found.epoch)
         now = survey.lane(of, found.lane, plan.ledger.epochs[-1].epoch)
-        # Read after Kafka: an epoch is in the ledger before it has records there. With the plan's epochs, records of a newer epoch would
-        # be taken for remains of a lost ledger, and removed.
+        # The ledger is read after Kafka, because an epoch is in the ledger before it has records in Kafka. With the plan's epochs, records
+        # of a newer epoch would be taken for the remains of a lost ledger, and removed.
         if read_ledger(self._connection).epochs != plan.ledger.epochs:
             raise ContinuityError(
                 f"the lanes were changed while you were asked (`publisher lanes` shows them). Lane {found.lane} of epoch "
@@ -178,7 +179,7 @@ class Planner:
         return next(of for of in ledger.epochs if of.epoch.epoch == number)
 
     def _epochs(self, ledger: Ledger, first: int | None) -> list[LaneEpoch]:
-        """Return the epochs whose lanes may have to move: all from the current one, or from that of the first batch."""
+        """Return the epochs whose lanes may have to move: all from the current epoch, or from the epoch of the first batch."""
         begin = self._current(ledger).epoch.epoch
         if first is not None:
             holding = [of.epoch.epoch for of in ledger.epochs if of.epoch.from_batch <= first]
@@ -194,7 +195,7 @@ class Planner:
         found: LaneSurvey,
         first: int | None,
     ) -> LanePlan | None:
-        """Return the lane's move, None if it continues by itself from the same position."""
+        """Return the lane's plan, None if the lane continues by itself from the same position."""
         identity = Identity(binding.found.outbox_uuid, binding.cluster_id)
         position = healthy(identity, found, ledger.epochs[-1].epoch.epoch)
         to = target(found, request.way, first or 0, position)

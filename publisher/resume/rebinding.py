@@ -18,7 +18,7 @@ _IDENTITY = queries("publisher", "identity")
 
 
 class AcceptedRebinding(NamedTuple):
-    """The flags that accept another server, cluster or topic."""
+    """Which changes a person has accepted: of the cluster, the server, and topics."""
 
     cluster: bool = False
     server: bool = False
@@ -27,7 +27,7 @@ class AcceptedRebinding(NamedTuple):
 
 @dataclass(frozen=True)
 class Binding:
-    """`found`: the recorded binding; the rest: the binding to record. `replaced`: {topic: present id} that nobody accepted."""
+    """`found`: the recorded binding. The other fields: the binding to record. `replaced`: {topic: present id} that nobody accepted."""
 
     found: OutboxIdentity
     cluster_id: str
@@ -53,8 +53,8 @@ def read_binding(
 ) -> Binding:
     """Compare the recorded binding with the present one.
 
-    Raises StoppedError for another cluster, server or prefix that was not accepted, SettingsError for an accepted topic
-    that was never written, KafkaException.
+    Raises StoppedError for another cluster, server or prefix that was not accepted, SettingsError for an accepted topic to which the outbox
+    has never written, KafkaException.
     """
     found = read_identity(connection)
     if not accepted.server:
@@ -72,7 +72,7 @@ def read_binding(
                 f"--accept-new-topic {name}: this outbox never delivered to that topic. It knows: {known}"
             )
     if found.cluster_id != cluster_id:
-        # Topics of another cluster have other ids; the new ones are recorded at their first produce.
+        # Topics of another cluster have other ids, which are recorded at their first produce.
         recorded = {}
     present = topics.ids(recorded)
     replaced = {name: there for name, there in present.items() if there != recorded[name]}
@@ -91,7 +91,8 @@ def read_binding(
 
 
 def rebind(connection: psycopg.Connection[Any], binding: Binding, asked: Mapping[str, Any]) -> None:
-    """Record the new binding; `asked`: for the operator log. Raises ContinuityError if the recorded one has changed since it was read."""
+    """Record the new binding. `asked`: for the operator log. Raises ContinuityError if the recorded binding has changed since it was
+    read."""
     with connection.transaction():
         changed = _rebind(connection, binding)
         operations.record(connection, "publisher resume", asked, changed)

@@ -1,7 +1,7 @@
-"""Moves lanes on request, when Kafka and Postgres no longer tell one history.
+"""Moves lanes on request, if the histories of Kafka and Postgres differ.
 
-The plan (planner.py) changed nothing. `act` then moves each lane by the steps of the delivery protocol (lane_move.py). A crash anywhere
-leaves a lane either unchanged or at the position of the record; running the command again is always safe.
+The plan (planner.py) has changed nothing. `act` then moves each lane with the steps of the delivery protocol (lane_move.py). A crash at any
+point leaves each lane either unchanged or at the position in the progress record; running the command again is always safe.
 """
 
 import os
@@ -30,7 +30,7 @@ _RESUMES = queries("publisher", "resumes")
 
 
 class Resume:
-    """One use of the command."""
+    """One run of the command."""
 
     def __init__(self, connection: psycopg.Connection[Any], settings: Settings, topics: Topics) -> None:
         self._connection = connection
@@ -41,10 +41,11 @@ class Resume:
     def act(
         self, plan: ResumePlan, moved_meanwhile: Callable[[LanePlan], bool], done: Callable[[LanePlan], None]
     ) -> None:
-        """Carry out the plan. `moved_meanwhile`: called if a lane no longer matches it; returns whether to continue with the new plan.
+        """Carry out the plan. `moved_meanwhile` is called if a lane no longer matches the plan; it returns whether to continue with the new
+        one.
 
-        Raises ContinuityError if it returns False, FencedError while another resume is at work, LeaseLostError when a publisher took a
-        lane over, and as `plan`.
+        Raises ContinuityError if `moved_meanwhile` returns False, FencedError while another resume is at work, LeaseLostError if a
+        publisher has taken a lane over, and as `plan`.
         """
         self._alone()
         hold_off_retention(self._connection)
@@ -61,13 +62,13 @@ class Resume:
         reach("resume.before_binding")
         if plan.binding.changed:
             rebind(self._connection, plan.binding, plan.request.asked())
-        # Publishers check stopped lanes only now and then; make them check now.
+        # Publishers check stopped lanes only now and then, so make them check now.
         wake_publishers(self._connection)
 
     def _alone(self) -> None:
-        """Let no second resume act until this connection ends: each would take the other's lanes and record its own binding."""
+        """Keep a second resume from acting until this connection ends: each would take the other's lanes and record its own binding."""
         try:
-            # It waits, because the connection of a command that died just now may still be open.
+            # Waits for the lock, because the connection of a command that has just died may still be open.
             self._connection.execute(_RESUMES["lock"])
         except psycopg.errors.LockNotAvailable as error:
             refuse_strangers(self._connection, "outbox.resume")

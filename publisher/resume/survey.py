@@ -27,18 +27,18 @@ _RESUMES = queries("publisher", "resumes")
 _ROWS = queries("publisher", "rows")
 
 _MOST_TOMBSTONED = 100 * MOST_LATER
-"""Lanes in a partition with a tombstone, of which a resume writes at most MOST_LATER. Others may write any number."""
+"""The most lanes in a partition that may have a tombstone. A resume writes at most MOST_LATER; others may write any number."""
 
 
 class LaneEpoch(NamedTuple):
-    """A lane epoch, and its last batch; None for the newest."""
+    """A lane epoch with its last batch, None for the newest epoch."""
 
     epoch: Epoch
     end: int | None
 
 
 class Ledger(NamedTuple):
-    """The extent of the outbox. `kept`: the batches whose rows retention has kept, as ranges with both ends, oldest first."""
+    """The extent of the outbox. `kept`: the batches whose rows retention has kept, as inclusive ranges, oldest first."""
 
     epochs: list[LaneEpoch]
     end: int
@@ -50,7 +50,8 @@ class Ledger(NamedTuple):
         return max(1, self.kept[0][0]) if self.kept else 1
 
     def dropped(self, first: int) -> list[tuple[int, int]]:
-        """Return the batches from `first` on whose rows are gone, as ranges with both ends. A refused partition may stay between them."""
+        """Return the batches from `first` on whose rows are gone, as inclusive ranges. Partitions that retention could not drop may lie
+        between them."""
         ranges = []
         for begin, last in [*self.kept, (self.end + 1, self.end)]:
             if first < min(begin, self.end + 1):
@@ -60,14 +61,14 @@ class Ledger(NamedTuple):
 
 
 def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
-    """Read the extent."""
+    """Read the extent of the outbox."""
     epochs = [LaneEpoch(Epoch(*row[:3]), row[3]) for row in connection.execute(_EPOCHS["ranges"]).fetchall()]
     kept = connection.execute(_ROWS["kept_ranges"]).fetchall()
     return Ledger(epochs, newest_batch(connection), kept)
 
 
 class ResumeSurvey:
-    """Reads lanes. The publishers may run meanwhile; `Resume` reads each lane that it moves again once it has fenced it."""
+    """Reads the state of lanes. Publishers may run meanwhile: `Resume` reads each lane that it moves again once it has fenced the lane."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class ResumeSurvey:
         *,
         fenced: bool,
     ) -> None:
-        """`fenced`: every open transaction has been ended, so the reads wait for all records."""
+        """`fenced`: every open transaction of the lanes has been ended, so the reads wait for all records."""
         self._fenced = fenced
         self._connection = connection
         self._settings = settings
@@ -89,7 +90,7 @@ class ResumeSurvey:
     def lane(self, of: LaneEpoch, lane: int, newest: Epoch) -> LaneSurvey:
         """Return the state of a lane. `newest`: the ledger's newest epoch.
 
-        Raises StoppedError if another program fills the topic, KafkaException, psycopg.Error.
+        Raises StoppedError if another program floods the topic, KafkaException, psycopg.Error.
         """
         epoch = of.epoch
         row = self._connection.execute(_RESUMES["lane"], {"epoch": epoch.epoch, "lane": lane}).fetchone()
@@ -131,7 +132,7 @@ class ResumeSurvey:
         )
 
     def can_follow(self, cursor: Cursor) -> bool:
-        """Whether a lane can continue after this cursor: that needs the ledger's row of its batch."""
+        """Whether a lane can continue after this cursor: the ledger must have the row of the cursor's batch."""
         return cursor.batch_id == 0 or commit_id_at(self._connection, cursor.batch_id) is not None
 
     def parked_up_to(self, epoch: int, lane: int, cursor: Cursor) -> int:
@@ -139,7 +140,7 @@ class ResumeSurvey:
         return parked_up_to(self._connection, epoch, lane, cursor)
 
     def count(self, lane: int, rows: ResendRange) -> tuple[int, int]:
-        """Return sessions and events of a lane's rows in a range."""
+        """Return how many sessions and events a lane's rows have in a range."""
         if rows.to <= rows.after:
             return 0, 0
         from_batch, from_key = rows.after.exclusive_bound()
@@ -190,7 +191,7 @@ class ResumeSurvey:
                         if self._shares(record, mirror):
                             found.shared = record
                             return found
-                        # If Postgres knows a transaction, the ledger has the lane's first one, which would be shared.
+                        # If Postgres knew a transaction, the ledger would have the lane's first one, and it would be shared.
                         if record.after == start and record.resumed is None and mirror.seq == 0:
                             found.from_start = self.can_follow(start)
                             return found
@@ -213,7 +214,7 @@ class ResumeSurvey:
         return found
 
     def _add_later(self, later: dict[LaneId, Progress | None], lane_id: LaneId, value: bytes) -> None:
-        """Add a lane's newest record; None for one that is not this outbox's, which is removed like the others."""
+        """Add a lane's newest record; None for a record that is not this outbox's, which is removed like the others."""
         if lane_id in later:
             return
         if len(later) == MOST_LATER:
@@ -224,7 +225,7 @@ class ResumeSurvey:
         later[lane_id] = record if isinstance(record, Progress) else None
 
     def _note_tombstone(self, tombstoned: set[LaneId], lane_id: LaneId) -> None:
-        """Note that the older records of a lane were deleted."""
+        """Note that a tombstone deletes the older records of a lane."""
         if len(tombstoned) == _MOST_TOMBSTONED:
             raise self._flooded(lane_id, f"tombstones of over {_MOST_TOMBSTONED:,} lanes")
         tombstoned.add(lane_id)
@@ -239,7 +240,7 @@ class ResumeSurvey:
 
     def _records(self, partition: int) -> Generator[tuple[LaneId, bytes | None]]:
         """Yield ((epoch, lane), value or None for a tombstone), newest first."""
-        # The reader would wait until the broker ends a transaction that a dead process left open.
+        # Otherwise the reader would wait until the broker ends a transaction that a dead process left open.
         without_waiting = not self._fenced
         with progress_records(
             self._settings.kafka,
@@ -254,7 +255,7 @@ class ResumeSurvey:
                     yield lane_id, value
 
     def _decoded(self, value: bytes) -> Progress | str:
-        """Return the record, or why it is not one of this outbox."""
+        """Return the record, or why it is not a record of this outbox."""
         try:
             record = Progress.decode(value)
         except ValueError as error:
@@ -264,9 +265,9 @@ class ResumeSurvey:
         return record
 
     def _shares(self, record: Progress, mirror: Mirror) -> bool:
-        """Whether this ledger has the batch that was delivered last, and Postgres the rows parked up to that batch."""
+        """Whether this ledger has the batch that was delivered last, and Postgres has the rows that were parked up to that batch."""
         if record.commit_id is None:
-            # Anybody could have written it (protocol/history_check.py), unless Postgres has it, too.
+            # Anybody could have written this record (protocol/history_check.py), unless Postgres has it, too.
             at_mirror = (record.seq, record.cursor) == (mirror.seq, mirror.cursor)
             return record.cursor.batch_id == 0 and (at_mirror or self._is_recorded(record))
         if commit_id_at(self._connection, record.cursor.batch_id) != record.commit_id:
@@ -281,7 +282,7 @@ class ResumeSurvey:
 
 @dataclass
 class _LaneRecords:
-    """The records of a lane in a partition, as in LaneSurvey."""
+    """The records of a lane in its partition, as in LaneSurvey."""
 
     newest: Progress | None = None
     shared: Progress | None = None
@@ -291,7 +292,7 @@ class _LaneRecords:
 
 
 def _is_ahead(record: Progress, mirror: Mirror, total: Totals) -> bool:
-    """Whether a record counts more than any lane can have done since: the next numbers would not fit into Postgres' columns."""
+    """Whether a record's counts exceed what any lane can have done since: the numbers after them would not fit into Postgres' columns."""
     ahead = (
         record.seq - mirror.seq,
         record.total.sessions - total.sessions,

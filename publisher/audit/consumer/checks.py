@@ -1,7 +1,7 @@
 """The audit of a consumer: spreads its rows over the buckets of outputs and records, and compares them.
 
-1. The topics are read up to their frozen ends, the outbox beyond them (`readback`).
-2. Only then is each consumer read, in one snapshot. Outputs that it consumed beyond those ends are only counted.
+1. The topics are read up to their frozen ends. The outbox is read further than that (`readback`).
+2. Only then each consumer is read, in one snapshot. Outputs that it consumed beyond the ends are only counted.
 So the consumer, the publisher and the job may run during the audit.
 """
 
@@ -40,7 +40,7 @@ _AT_ONCE = 10_000
 
 
 class ReadBack(NamedTuple):
-    """The outputs and records that were read. `rule`: as in `Comparison`."""
+    """The outputs and records that the audit has read. `rule`: see `Comparison`."""
 
     state: AuditState
     folder: Path
@@ -57,7 +57,7 @@ class ConsumerAudit(NamedTuple):
 
 
 class _Consumer(NamedTuple):
-    """A consumer as it was read. `rows`: the outputs that it remembers, None if it has no tables."""
+    """What was read of one consumer. `rows`: the outputs that it remembers, None if it has no tables."""
 
     name: str
     positions: list[ConsumerPosition]
@@ -68,7 +68,7 @@ class _Consumer(NamedTuple):
 def check_consumed(
     consumed: str, read: ReadBack, broker: Broker, phase: Callable[[str, int], Callable[[int], None]]
 ) -> ConsumerAudit:
-    """Compare the consumers of a database, or a group's offsets. Raises SettingsError, UnavailableError."""
+    """Compare the consumers of a database, or the offsets of a group. Raises SettingsError, UnavailableError."""
     findings = _Findings(read.state)
     consumers = (
         _of_database(consumed, read, phase, findings.unreadable)
@@ -88,7 +88,8 @@ def _of_database(
     phase: Callable[[str, int], Callable[[int], None]],
     unreadable: Callable[[str, str], None],
 ) -> Iterator[_Consumer]:
-    """Yield each consumer of a database. No transaction stays open there: Postgres would end one that is idle for long."""
+    """Yield each consumer of a database. No transaction stays open in the database, because Postgres would end one that is idle for
+    long."""
     state = read.state
     with consumer_tables(consumed, "publisher audit") as tables:
         names = list(dict.fromkeys(each.consumer for each in tables.positions() or ()))
@@ -163,7 +164,7 @@ def _spill(rows: Iterable[ConsumerRow], spill: Spill, seed: bytes, advance: Call
 
 
 class _Order:
-    """The outputs that were consumed in their turn, in ranges of offsets. Each range fits in memory."""
+    """The outputs that were consumed in their turn, spread over ranges of offsets. Each range fits in memory."""
 
     def __init__(self, folder: Path, state: AuditState) -> None:
         total = sum(
@@ -239,7 +240,8 @@ class _Findings:
     def ranges(
         self, positions: Iterable[ConsumerPosition], topic_ids: Mapping[str, str | None]
     ) -> dict[Partition, Range]:
-        """Return the consumed offsets of each partition of the present topics; count offsets that were deleted unconsumed."""
+        """Return the range of offsets that was consumed in each partition of the present topics. Count offsets that were deleted
+        unconsumed."""
         found = {}
         topics = {name: number for number, name in enumerate(self._state.topics)}
         for each in positions:

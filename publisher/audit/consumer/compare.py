@@ -1,7 +1,7 @@
 """Compares the outputs that a consumer remembers with the delivered ones, bucket by bucket. Pure.
 
-An output was delivered if its topic has a record of it, or if its lane has passed its row. Memory holds a bucket's outputs in the outbox
-and their records; other outputs that a consumer remembers are only counted.
+An output counts as delivered if its topic has a record of it, or if its lane has passed its row. Memory holds the outputs of one bucket in
+the outbox, and their records. Other outputs that a consumer remembers are only counted.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ Key = tuple[int, int, int]
 
 
 class Remembered(NamedTuple):
-    """A consumer's memory of an output: it consumed this record, or set it aside."""
+    """What a consumer remembers of an output: the record that it consumed or set aside."""
 
     identity: bytes
     input_partition: int
@@ -53,11 +53,11 @@ class Remembered(NamedTuple):
 
 
 ONCE, RETRIED, SET_ASIDE = range(3)
-"""Kinds: consumed in its turn, consumed later by `retry`, not consumed."""
+"""The kinds: consumed in its turn, consumed later by `retry`, not consumed."""
 
 
 class Visited(NamedTuple):
-    """An output that was consumed in its turn, from a record that is there."""
+    """An output that was consumed in its turn, from a record that its topic still has."""
 
     topic: int
     partition: int
@@ -74,11 +74,11 @@ class Range(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerComparison:
-    """The result of the buckets for one consumer. `rule` is asked about each output that no audited row explains.
+    """The result of the buckets for one consumer. `rule` decides about each output that no audited row explains.
 
-    `ends`: for each topic number, the end offsets of its partitions when the audit began; a partition that is not there was added later.
-    `forgotten`: input partition -> end of the last session with forgotten outputs. `remembers`: whether the consumer has tables; if not,
-    all records below its position count as consumed.
+    `ends`: for each topic number, the end offsets of its partitions when the audit began; a partition without an entry was added later.
+    `forgotten`: {input partition: end of the last session with forgotten outputs}. `remembers`: whether the consumer has tables. Without
+    tables, all records below its position count as consumed.
     """
 
     positions: Mapping[Partition, Range]
@@ -93,7 +93,7 @@ class ConsumerComparison:
     set_aside: FindingTally[Remembered] = field(default_factory=FindingTally)
     behind: dict[Partition, int] = field(default_factory=lambda: defaultdict(int))
     expired: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Topic number -> number of outputs that the topic has deleted and the consumer does not remember in this revision."""
+    """{topic number: how many outputs the topic has deleted while the consumer does not remember this revision of them}."""
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def compare_bucket(
@@ -149,7 +149,7 @@ class ConsumerComparison:
                 self._demand(copy, consumed.get(key), aside)
 
     def compare_order(self, visits: Iterable[Visited], newest: int) -> int:
-        """Compare the order in which outputs of a partition were consumed with their offsets. `newest`: the newest time at lower offsets.
+        """Check that outputs of a partition were consumed in the order of their offsets. `newest`: the newest time at lower offsets.
 
         Return the newest time so far.
         """
@@ -185,7 +185,7 @@ class ConsumerComparison:
     def _demand(
         self, copy: ReceivedOutput, consumed: Remembered | None, aside: set[tuple[int, int, int]]
     ) -> None:
-        """Count a record as missing unless it, or another record of its output, was consumed or need not be."""
+        """Count a record as missing, unless it or another record of its output was consumed or need not be consumed."""
         position = self.positions.get((copy.topic, copy.partition))
         if position is None or copy.offset < position.first:
             self.counted["records_not_subscribed_to"] += 1
@@ -200,7 +200,7 @@ class ConsumerComparison:
                 name = "replays" if copy.replayed else "repetitions"
                 self.counted[f"{name}_dropped"] += 1
         elif (copy.topic, copy.partition, copy.offset) in aside:
-            pass  # counted with the others that were set aside
+            pass  # the outputs that were set aside are counted elsewhere
         elif copy.input_offset <= self.forgotten.get(copy.input_partition, NONE):
             self.counted["forgotten_by_the_consumer"] += 1
         else:

@@ -1,6 +1,6 @@
 """Reads a consumer's rows in the form in which the audit compares them.
 
-The tables are the consumer's own, and a column of SQLite holds anything: a row that cannot be read is a finding, and the audit continues.
+The tables belong to the consumer, and a column of SQLite holds anything. A row that cannot be read is a finding, and the audit continues.
 """
 
 import struct
@@ -18,7 +18,7 @@ Unreadable = Callable[[str], None]
 
 
 class ConsumerRow(NamedTuple):
-    """An output that a consumer remembers, packed with CONSUMED. `session`: decides its bucket."""
+    """An output that a consumer remembers, packed with CONSUMED. `session`: the position that decides its bucket."""
 
     session: bytes
     packed: bytes
@@ -52,7 +52,7 @@ def remembered(
 def forgotten(
     tables: ConsumerTables, consumer: str, state: AuditState, unreadable: Unreadable
 ) -> dict[int, int]:
-    """Return for each input partition the end of the last session with outputs that a consumer has forgotten."""
+    """Return {input partition: end of the last session with outputs that a consumer has forgotten}."""
     numbers = _numbers(state)
     found = {}
     for source, end in tables.forgotten(consumer):
@@ -65,7 +65,7 @@ def forgotten(
 
 
 def is_readable(position: ConsumerPosition) -> bool:
-    """Whether partition and offsets are numbers."""
+    """Whether the partition and the offsets are numbers."""
     numbers: tuple[Any, ...] = (position.partition, position.first_offset, position.next_offset)
     return all(isinstance(number, int) for number in numbers)
 
@@ -80,7 +80,7 @@ def _stored(
     at_us: int,
     kind: int,
 ) -> ConsumerRow | None:
-    """Return the row of an output that was consumed or set aside; None if `text` is no outbox-id, or a value does not fit."""
+    """Return the row of an output that was consumed or set aside; None if `text` is not an outbox-id, or a value does not fit."""
     outbox_id = _parsed(text)
     if not isinstance(outbox_id, OutboxId):
         return None

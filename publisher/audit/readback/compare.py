@@ -1,10 +1,10 @@
-"""Decides what is lost, duplicated, altered or out of order: compares the outbox with the topics, bucket by bucket.
+"""Decides what is lost, duplicated, altered or out of order. Compares the outbox with the topics, bucket by bucket.
 
-A bucket holds all outputs of its sessions, so one comparison decides all but the order of a key's sessions. While a bucket is compared,
-memory holds all its outputs and at most `MOST_COPIES` records of each. Unexplained records are only counted, and the first ones kept as
-examples. For the order of a key's sessions, the audit writes one `Visit` for each session and topic partition into buckets by session
-key; a second round compares these. Compacted topics need a separate round, by record key: Kafka keeps the newest record of a key there,
-so only that one must be found.
+A bucket holds all outputs of its sessions, so comparing one bucket decides everything but the order of a key's sessions. While a bucket is
+compared, memory holds all its outputs and at most `MOST_COPIES` records of each. Records that no output explains are counted, and the first
+ones are kept as examples. To check the order of a key's sessions, the audit writes one `Visit` for each session and topic partition into
+buckets by session key; a second round compares these. Compacted topics need another round, by record key: Kafka keeps only the newest
+record of a key there, so only that record must be found.
 
 An output is lost if its lane's mirror has passed it (`Mark.DEMANDED`), its topic has no record of it, and it is not skipped, expired or
 undecidable.
@@ -24,12 +24,12 @@ from publisher.audit.readback.unexpected import UnexpectedRecordRule
 VISIT = Struct("<8sHiqiiqq")
 
 MOST_COPIES = 1_000
-"""At most this many records of one outbox-id are kept in memory; resumes and replays send fewer."""
+"""The most records of one outbox-id that are kept in memory. Resumes and replays send fewer."""
 
 
 class Visit(NamedTuple):
-    """The records of one session in one topic partition, without replayed copies: the numbers of its first and last output, the lowest and
-    highest offset."""
+    """The records of one session in one topic partition, without replayed copies: the numbers of its first and last output, and the lowest
+    and highest offset."""
 
     session_key: bytes
     topic: int
@@ -42,7 +42,7 @@ class Visit(NamedTuple):
 
 
 class Disorder(NamedTuple):
-    """Two outputs of a session key whose records have the opposite order. `former`, `later`: (batch id, output number)"""
+    """Two outputs of a session key whose records are in the opposite order. `former`, `later`: (batch id, output number)."""
 
     topic: int
     partition: int
@@ -53,7 +53,7 @@ class Disorder(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """A record that differs from its output. `fields`: the differing fields, as far as the digests show them."""
+    """A record that differs from its output. `fields`: the fields that differ, as far as the digests show it."""
 
     expected: ExpectedOutput
     found: ReceivedOutput
@@ -61,12 +61,12 @@ class Alteration(NamedTuple):
 
 
 EventsAt = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
-"""(session key, batch, topic, partition) -> (event, offset) of the records that are no replayed copies"""
+"""{(session key, batch, topic, partition): [(event, offset) of each record that is not a replayed copy]}."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """The result of the buckets. `rule` is asked about each record that no output explains; `on_lost` gets the lost outputs of each
+    """The result of the buckets. `rule` decides about each record that no output explains. `on_lost` receives the lost outputs of each
     bucket that a replay may send again. `compacted`: numbers of the compacted topics. `shared`: numbers of the topics that also hold
     records of other writers, or of erased outputs."""
 
@@ -133,8 +133,8 @@ class Comparison:
         return self._visits(events_at), of_compacted
 
     def compare_compacted(self, outputs: Iterable[ExpectedOutput]) -> None:
-        """Compare all outputs of some record keys. An output is lost if it is the newest of its record key and nothing can have superseded
-        it. No command sends it again: a replay sends whole rows, and could write older values of other keys after newer ones."""
+        """Compare all outputs of some record keys. An output is lost if it is the newest of its record key and no other record can have
+        superseded it. No command sends it again: a replay sends whole rows, and could write older values of other keys after newer ones."""
         of_keys: dict[tuple[int, bytes], list[ExpectedOutput]] = {}
         for output in outputs:
             of_keys.setdefault((output.topic, output.record_key), []).append(output)
@@ -221,7 +221,7 @@ class Comparison:
                 self.counted["records_out_of_scope"] += 1
                 continue
             if parked is not None and (sent < parked.copies or (sent and record.replayed)):
-                # The row was sent; a resume then moved the lane back before it, and only then did Kafka refuse it.
+                # The row was sent. Then a resume moved the lane back to before the row, and only the second time Kafka refused it.
                 self.counted["records_sent_before_parking"] += 1
                 sent += not record.replayed
                 continue
@@ -241,7 +241,7 @@ class Comparison:
         copies: list[ReceivedOutput],
         events_at: EventsAt,
     ) -> None:
-        """`parked`: the parked original of this output, if its row is a requeued copy."""
+        """Compare the records of an output. `parked`: the parked original, if the output's row is a requeued copy."""
         originals = (
             [copy for copy in copies if not copy.replayed]
             if len(copies) > 1 or copies[0].replayed
@@ -267,7 +267,7 @@ class Comparison:
                 self.altered.add(Alteration(output, copy, fields))
 
     def _replayed(self, output: ExpectedOutput, copies: list[ReceivedOutput]) -> None:
-        """Count records beyond the first of each replay as duplicates."""
+        """Count all records of a replay after its first one as duplicates."""
         sent: dict[bytes, list[ReceivedOutput]] = {}
         for copy in copies:
             if copy.replayed:
@@ -278,14 +278,14 @@ class Comparison:
 
 
 def _is_there(output: ExpectedOutput, copies: list[ReceivedOutput]) -> bool:
-    """Whether the output's topic has a record of it: a copy that a replay sent to another topic does not count."""
+    """Whether the output's topic has a record of it. A copy that a replay sent to another topic does not count."""
     return any(not copy.replayed or copy.topic == output.topic for copy in copies)
 
 
 def _kept_by_compaction(
     output: ExpectedOutput, copies: list[ReceivedOutput], is_missing: bool
 ) -> ExpectedOutput:
-    """Return an output with the marks of its records for `compare_compacted`."""
+    """Return the output with the marks of its records that `compare_compacted` needs."""
     marks = output.marks | (Mark.MISSING if is_missing else 0)
     if any(copy.replayed and copy.topic == output.topic for copy in copies):
         marks |= Mark.REPLAYED
@@ -298,7 +298,7 @@ def _order(output: ExpectedOutput) -> tuple[int, int]:
 
 
 def _differences(output: ExpectedOutput, record: ReceivedOutput) -> tuple[str, ...]:
-    """Return which fields differ. A replayed copy may be meant for another topic, partition and time."""
+    """Return the names of the fields that differ. A replayed copy may have been sent to another topic, partition or time on purpose."""
     fields = []
     if output.content != record.content:
         fields.append("content")

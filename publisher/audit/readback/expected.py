@@ -35,7 +35,7 @@ _FETCH_ROWS = 500
 _DELIVERIES_AT_ONCE = 500
 SAVE_S = 5.0
 _MOST_MALFORMED = 100
-"""Findings that are kept."""
+"""How many findings are kept."""
 
 
 class ExpectedReader:
@@ -47,7 +47,7 @@ class ExpectedReader:
         self._folder = folder
         self._spill = spill
         self._topics = {name: number for number, name in enumerate(state.topics)}
-        # Topics that occur only in rows have no deliveries yet.
+        # Topics that occur only in rows have no entry in `lows`, because no delivery used them yet.
         self._lows = dict(zip(state.topics, state.lows or [], strict=False))
         self._reached: dict[tuple[int, int], tuple[int, SentOffsets]] = {}
         self._seed = bytes.fromhex(state.seed)
@@ -116,7 +116,7 @@ class ExpectedReader:
         try:
             outputs = list(records(row))
         except ValueError:
-            # The publisher parks such a row when it reaches it; a row that its lane has passed was damaged later.
+            # The publisher parks such a row when it reaches it. So if its lane has passed this row, the row was damaged later.
             if marks & Mark.DEMANDED:
                 self._state.counted["unreadable_rows"] = self._state.counted.get("unreadable_rows", 0) + 1
             return
@@ -171,12 +171,12 @@ class ExpectedReader:
         return Mark.PARKED | Mark.REQUEUED_ELSEWHERE
 
     def retained(self, topic: str, partition: int, bounds: SentOffsets | None, before: SentOffsets) -> Mark:
-        """Return EXPIRED or BOUNDARY if the topic has or may have deleted an output. `bounds`: first and last offsets of its delivery."""
+        """Return EXPIRED or BOUNDARY if the topic has deleted, or may have deleted, an output. `bounds`: the offsets of its delivery."""
         lows = self._lows.get(topic)
         if not lows or not any(lows.values()):
             return Mark(0)
         if bounds is None or topic not in bounds:
-            # The delivery's offsets are unknown, but above those of the lane's earlier deliveries.
+            # The delivery's offsets are unknown, but they are above those of the lane's earlier deliveries.
             sent = before.get(topic, {})
             partitions = {str(partition)} & lows.keys() or lows.keys()
             safe = all(lows[p] == 0 or (p in sent and sent[p][1] >= lows[p]) for p in partitions)
@@ -196,8 +196,8 @@ class ExpectedReader:
 
 
 class Passed:
-    """Reads the deliveries of a lane beside its rows, both in order. `seq`: the delivery of the last row. `before`: the newest offsets of
-    earlier deliveries in each topic partition."""
+    """Reads the deliveries of a lane alongside its rows, both in order. `seq`: the delivery of the last row. `before`: the newest offset
+    that earlier deliveries wrote in each topic partition."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ def _deliveries(
 
 
 def _resumed(marks: Mark, resume: RecordedResume, epoch: int, lane: int, row: Cursor) -> Mark:
-    """Return an output's marks after a resume. One that moves the lane back demands outputs again that an earlier resume skipped."""
+    """Return an output's marks after a resume. A resume that moves the lane back demands again what an earlier resume skipped."""
     if (resume.epoch, resume.lane) != (epoch, lane):
         return marks
     if resume.to < row <= resume.after:

@@ -1,4 +1,4 @@
-"""Describes the findings in words. Reads outputs and records again, for the examples only."""
+"""Describes the findings for people. Reads outputs and records again, only for the examples."""
 
 from collections.abc import Sequence
 from itertools import islice

@@ -1,4 +1,5 @@
-"""Collects the rows with lost outputs, in a file because their number has no bound, and builds the command that sends them again."""
+"""Collects the rows with lost outputs, and builds the command that sends them again. The rows are kept in a file, because their number is
+unbounded."""
 
 import shlex
 import sqlite3
@@ -24,13 +25,13 @@ _KEYS_IN_COMMAND = 10
 
 
 class LostRows:
-    """Rows with lost outputs, by (batch, lane, number of the row), in a database file of its own."""
+    """Rows with lost outputs, identified by (batch, lane, number of the row), in a separate database file."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "lost.sqlite"
         path.unlink(missing_ok=True)
         self._path = path
-        # SQLite would take the mode from the umask. It gives its journal the mode of the database file.
+        # SQLite would take the file's mode from the umask. SQLite gives its journal the mode of the database file.
         with open(path, "xb", opener=private):
             pass
         self._database = sqlite3.connect(path)
@@ -58,7 +59,7 @@ class LostRows:
         return first, last
 
     def keys(self, connection: psycopg.Connection[Any]) -> Iterator[str]:
-        """Yield each row's session key, in the order of the batches; a key may come several times."""
+        """Yield each row's session key, in the order of the batches. A key may come several times."""
         rows = self._database.execute("SELECT batch, lane, row FROM lost ORDER BY batch, lane, row")
         for (batch_id, lane), numbers in groupby(rows, key=lambda row: (row[0], row[1])):
             keys = row_keys(connection, batch_id, lane)
@@ -87,7 +88,7 @@ def mending_command(
 ) -> str | None:
     """Return the `publisher replay start` that sends the lost outputs once more, None if nothing is lost.
 
-    Many keys are written to `keys_file`, one a line, except keys that a line cannot hold. If every row of the batches is lost, the
+    Many keys are written to `keys_file`, one per line, except keys that do not fit on a line. If every row of the batches is lost, the
     command names no keys.
     """
     count = lost.count()
@@ -98,7 +99,7 @@ def mending_command(
     if _kept_rows(connection, first, last) != count:
         keys = sorted(set(lost.keys(connection)))
         named = keys if len(keys) <= _KEYS_IN_COMMAND else [key for key in keys if not is_line(key)]
-        # One word with the option, because a key may begin with a dash.
+        # Option and key are one word, because a key may begin with a dash.
         command += [f"--key={key}" for key in named]
         if len(named) < len(keys):
             text = file_text((key for key in keys if key not in set(named)), keys_file)
@@ -110,7 +111,7 @@ def mending_command(
 
 
 def _written(keys_file: Path, text: str) -> Path:
-    """Write the keys to the file, or else to a temporary one: the audit may have read for hours. Raises SettingsError, OSError."""
+    """Write the keys to the file, or to a temporary one if that fails: the audit may have run for hours. Raises SettingsError, OSError."""
     try:
         write_private(keys_file, text, "--keys-file")
     except SettingsError:
@@ -129,7 +130,7 @@ def _kept_rows(connection: psycopg.Connection[Any], first: int, last: int) -> in
 
 
 def shell_word(text: str) -> str:
-    """Quote a word for bash. Characters that do not print become escapes: a terminal would act on them, and a paste would lose them."""
+    """Quote a word for bash. Unprintable characters are escaped: a terminal would interpret them, and a paste would lose them."""
     if text.isprintable():
         return shlex.quote(text)
     escaped = "".join(

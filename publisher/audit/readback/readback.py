@@ -1,10 +1,11 @@
-"""The audit of the topics: read them back, read the outbox, compare bucket by bucket.
+"""The audit of the topics: reads them back, reads the outbox, and compares both bucket by bucket.
 
-1. `Scope` freezes each lane's position: the rows that the lane has passed must be in Kafka, unless parked or skipped by a resume.
-2. The end offsets of the topics are read: the records of those rows are below them.
+1. `Scope` freezes each lane's position. The rows that the lane has passed must be in Kafka, unless they are parked or a resume skipped
+them.
+2. The end offsets of the topics are read. The records of those rows are below them.
 3. The id of the newest batch is read. Every record below the end offsets belongs to that batch or to an older one.
-So publishing may continue during the audit. The low watermarks are read again after the records: a record that a topic deleted before
-then is not counted as lost.
+So publishing may continue during the audit. The low watermarks are read again after the records, so that a record that a topic deleted
+meanwhile does not count as lost.
 """
 
 from collections.abc import Callable
@@ -42,7 +43,7 @@ _MOST_BUCKETS = 20_000
 _ORDER_BUCKETS = 64
 
 Phase = Callable[[str, int], Callable[[int], None]]
-"""Begins a phase of that many steps on the progress bar; returns a function that gets the number of steps done since its last call."""
+"""Begins a phase with this many steps on the progress bar. Returns a function that takes the number of steps done since its last call."""
 
 
 class KafkaAudit(NamedTuple):
@@ -61,7 +62,7 @@ def begin(
     asked: dict[str, Any],
     events: int,
 ) -> AuditState:
-    """Freeze what is compared: steps 1 to 3. `events`: the approximate number of outputs."""
+    """Freeze what the audit compares: steps 1 to 3. `events`: the approximate number of outputs."""
     broker = Broker(settings.kafka)
     cluster = broker.cluster_id()
     if identity.cluster_id is not None and cluster != identity.cluster_id:
@@ -93,7 +94,8 @@ def begin(
 
 
 def buckets_for(events: int, records: int) -> int:
-    """Return the number of buckets for these outputs and records. Others may write to the topics, so there may be more records."""
+    """Return the number of buckets for these outputs and records. There may be more records than outputs, because others may write to the
+    topics."""
     return min(_MOST_BUCKETS, 1 + max(events, records) // _EVENTS_A_BUCKET)
 
 
@@ -110,7 +112,7 @@ def first_offsets(
     unknown = connection.execute(_DELIVERIES["unknown_offsets"], bounds).fetchone()
     moved = any(max(resume.after, resume.to).batch_id >= scope.first for resume in scope.resumes)
     if unknown is None or unknown[0] or moved:
-        # A resume may have accepted a new topic: offsets recorded before it belong to the former one.
+        # A resume may have accepted a new topic; offsets recorded before that belong to the former topic.
         return [dict(offsets) for offsets in lows]
     first: dict[tuple[str, str | None], int] = {
         (topic, partition): offset

@@ -47,11 +47,11 @@ class ReceivedReader:
         self._topics = {name: number for number, name in enumerate(state.topics)}
         self._inputs = {topic_id.encode(): number for number, topic_id in enumerate(state.inputs)}
         self._seed = bytes.fromhex(state.seed)
-        # After this time, Kafka itself has ended every transaction that was open below the ends.
+        # After this time, Kafka has ended every transaction that was open below the ends.
         self._patience_s = settings.publisher.transaction_timeout_ms / 1000 + settings.kafka.request_timeout_s
 
     def run(self, advance: Advance) -> None:
-        """Read everything. Raises UnavailableError when Kafka stops answering."""
+        """Read all partitions up to their ends. Raises UnavailableError if Kafka stops answering."""
         state = self._state
         ranges = {
             (state.topics[topic], int(partition)): (state.next_offsets[topic][partition], end)
@@ -85,7 +85,7 @@ class ReceivedReader:
             self._keep(self._topics[message.topic() or ""], message, message.offset() or 0)
 
     def _advanced(self, reader: RangeReader) -> int:
-        """Note the position in each partition; return the number of offsets passed since the last call."""
+        """Note the position in each partition; return how many offsets were passed since the last call."""
         passed = 0
         for (name, partition), position in reader.positions.items():
             offsets = self._state.next_offsets[self._topics[name]]

@@ -1,7 +1,7 @@
-"""Records of one size, spread over files by a hash, so that records that belong together can be compared in bounded memory.
+"""Records of one size, spread over files by a hash, so that records that belong together can be compared in limited memory.
 
-Appending survives kill -9: a later process truncates each file to the size that the last saved `flush` returned, so no record is stored
-twice.
+Appending survives kill -9: the next process truncates each file to the size that the last saved `flush` returned, so that no record is
+stored twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _READ_RECORDS = 10_000
 
 
 class Spill:
-    """`buckets` files of `record`s in `folder`. Not thread-safe."""
+    """`buckets` files in `folder`, each with records of the form `record`. Not thread-safe."""
 
     def __init__(self, folder: Path, name: str, record: Struct, buckets: int) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,9 +29,9 @@ class Spill:
         self.buckets = buckets
 
     def restore(self, sizes: Sequence[int]) -> None:
-        """Truncate the files to `sizes`, as a flush returned them; [] empties them.
+        """Truncate the files to `sizes`, which a flush returned; [] empties them.
 
-        Raises OutboxError when a file is shorter than it was.
+        Raises OutboxError if a file is shorter than its size.
         """
         for bucket, path in enumerate(self._paths):
             size = sizes[bucket] if sizes else 0

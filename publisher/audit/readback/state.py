@@ -16,26 +16,26 @@ _VERSION = 6
 
 @dataclass(slots=True)
 class AuditState:
-    """The values frozen at the beginning, and the progress of the two scans. Offsets by topic number and partition."""
+    """The values frozen at the beginning, and the progress of the two scans. Offsets are by topic number and partition."""
 
     asked: dict[str, Any]
-    """Outbox, cluster and limits: a state is of no use to another audit."""
+    """Outbox, cluster and limits. An audit with other values cannot use the state."""
     scope: dict[str, Any]
     known_to: int
-    """The newest batch, read after the ends: no record below the ends is of a later batch."""
+    """The newest batch, read after the ends: no record below the ends belongs to a later batch."""
     topics: list[str]
     buckets: int
     replaced: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     compacted: list[str] = field(default_factory=list)
-    """Topics that were compacted before or after they were read."""
+    """Topics that were compacted before or after the audit read them."""
     foreign: list[str] = field(default_factory=list)
-    """Topics with records that are not of this outbox: others write to them."""
+    """Topics with records that are not of this outbox, because others write to them."""
     begins: list[dict[str, int]] = field(default_factory=list)
     ends: list[dict[str, int]] = field(default_factory=list)
     next_offsets: list[dict[str, int]] = field(default_factory=list)
     lows: list[dict[str, int]] | None = None
-    """Low watermarks after the topics were read; None before."""
+    """Low watermarks after the topics were read; None until then."""
     next_batch: int = 0
     found_sizes: list[int] = field(default_factory=list)
     expected_sizes: list[int] = field(default_factory=list)
@@ -51,7 +51,8 @@ class AuditState:
 def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
     """Return the state that a killed audit left; None if there is none.
 
-    Raises SettingsError if it is another audit's, or if the folder or file is another user's, their link, or writable by others.
+    Raises SettingsError if the state belongs to another audit, or if the folder or file is a link or another user's, or others may write to
+    it.
     """
     path = folder / "state.json"
     found = [each.stat() for each in (folder, path) if each.exists()]
@@ -89,7 +90,7 @@ def make_folder(folder: Path) -> None:
 
 
 def save(folder: Path, state: AuditState) -> None:
-    """Save the state: after a crash the directory has the whole former state or this one."""
+    """Save the state. After a crash the directory has either the complete former state or this one."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = folder / "state.json.new"
     with open(written, "wb", opener=private) as file:
@@ -101,7 +102,7 @@ def save(folder: Path, state: AuditState) -> None:
 
 def forget(folder: Path) -> None:
     """Remove the state and the files of a finished audit."""
-    # Only names that Spill gives: the user may keep other files in the folder.
+    # Only files with names that Spill gives: the user may keep other files in the folder.
     spills = (
         f"{name}-{'[0-9]' * 5}"
         for name in ("found", "expected", "order", "emitted", "compacted", "consumed", "visited")

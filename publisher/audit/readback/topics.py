@@ -1,4 +1,4 @@
-"""Asks Kafka which output topics exist, and between which offsets they are read."""
+"""Asks Kafka which output topics exist, and between which offsets the audit reads them."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -18,7 +18,7 @@ from service.settings import KafkaSettings
 
 T = TypeVar("T")
 
-# The leader of a partition is unknown just after its topic was created, and while it moves.
+# The leader of a partition is unknown just after its topic was created, and while the leader moves.
 _MOVING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -36,7 +36,7 @@ Offsets = list[dict[str, int]]
 
 
 class Topic(NamedTuple):
-    """An output topic as Kafka describes it now; `topic_id` None: it does not exist."""
+    """An output topic as Kafka describes it now. `topic_id`: None if the topic does not exist."""
 
     name: str
     topic_id: str | None
@@ -44,7 +44,7 @@ class Topic(NamedTuple):
 
 
 class Broker:
-    """Questions to the cluster that the outputs went to. Raises UnavailableError if it does not answer, RefusedError if it refuses."""
+    """Queries the cluster that the outputs went to. Raises UnavailableError if it does not answer, RefusedError if it refuses."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -58,7 +58,7 @@ class Broker:
             raise failure_of(self._settings, error) from error
 
     def describe(self, names: Sequence[str]) -> list[Topic]:
-        """Describe topics, also those that are gone."""
+        """Describe topics, including those that no longer exist."""
         try:
             found = existing_topics(self._admin, names, self._settings.request_timeout_s)
         except KafkaException as error:
@@ -87,7 +87,7 @@ class Broker:
         return self._settled(lambda _: self._offsets(topics, "earliest"), _MOVING)
 
     def group_positions(self, group: str, names: Sequence[str]) -> list[ConsumerPosition]:
-        """Return how far a consumer group has committed in these topics, as they are now."""
+        """Return the offsets that a consumer group has committed in these topics as they are now."""
         topics = {topic.name: topic for topic in self.describe(names)}
         partitions = [
             TopicPartition(name, partition)
@@ -103,10 +103,10 @@ class Broker:
         ]
 
     def _committed(self, group: str, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Return the committed offsets, asking as a consumer.
+        """Return the committed offsets. Asks with a consumer.
 
-        librdkafka ends the process if a broker answers an administrative client that it is not the group's coordinator, as it does for
-        a new cluster's first group (librdkafka issue 5040).
+        librdkafka ends the process if a broker answers an administrative client that it is not the group's coordinator. A new cluster
+        answers so to its first group (librdkafka issue 5040).
         """
         options = QUIET | self._settings.client() | {"group.id": group, "enable.auto.commit": False}
         consumer = Consumer(logged_in(options))
@@ -123,7 +123,7 @@ class Broker:
             consumer.close()
 
     def _settled(self, ask: Callable[[float], T], moving: Collection[int]) -> T:
-        """Ask again while Kafka answers that a leader or coordinator moves. `ask` gets the seconds that are left."""
+        """Ask again while Kafka answers that a leader or coordinator is moving. `ask` gets the number of seconds left."""
         deadline = time.monotonic() + self._settings.request_timeout_s
         while True:
             try:

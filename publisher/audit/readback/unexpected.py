@@ -7,7 +7,7 @@ from publisher.audit.readback.digest import ReceivedOutput, partition_number
 from publisher.audit.scope import Scope
 
 UnexpectedRecordRule = Callable[[ReceivedOutput], str | None]
-"""Returns the counter of a record that no audited row explains; None: the record is unexpected."""
+"""Returns the name of the counter for a record that no audited row explains; None if the record is unexpected."""
 
 
 def unexpected_record_rule(
@@ -20,7 +20,7 @@ def unexpected_record_rule(
     """Return the rule of a scope. `inputs`: ids of the input topics by number.
 
     If earlier batches were pruned or left out, a record is unexpected only if it has this `revision` and its session ends at or above all
-    `bounds` of its partition; another record may belong to a batch outside the audit. If later batches were left out, no record is
+    `bounds` of its partition. Any other record may belong to a batch outside the audit. If later batches were left out, no record is
     unexpected.
     """
     lower: dict[int, int] = {}

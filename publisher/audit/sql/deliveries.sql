@@ -4,7 +4,8 @@
 SELECT l.epoch, l.lane, l.cursor_batch, l.cursor_key FROM outbox.lane l ORDER BY l.epoch, l.lane
 
 -- name: resumes
--- For each resume, where the lane was before and after it. If the first is not recorded, both are equal, so that it excuses no repetition.
+-- For each resume, where the lane was before it and after it. If the former is not recorded, both are equal, so that the resume excuses no
+-- repetition.
 SELECT d.epoch, d.lane, d.seq, coalesce(d.after_batch, d.to_batch), CASE WHEN d.after_batch IS NULL THEN d.to_key ELSE d.after_key END,
        d.to_batch, d.to_key, coalesce(d.note, '')
 FROM outbox.delivery d
@@ -21,7 +22,7 @@ WHERE d.to_batch >= %(from_batch)s AND coalesce(d.after_batch, 0) <= %(to_batch)
 ORDER BY d.epoch, d.lane, d.seq
 
 -- name: counts
--- Deliveries that end in a range of batches and differ from the rows of their cursor range that were not parked.
+-- Deliveries that end in a range of batches and whose counts differ from the rows of their cursor range, without parked rows.
 SELECT d.epoch, d.lane, d.seq, d.sessions, d.events, d.row_sessions, d.row_events, d.after_batch, d.after_key, d.to_batch, d.to_key
 FROM outbox.check_delivery_counts(%(from_batch)s, %(to_batch)s) d
 WHERE (d.sessions, d.events) IS DISTINCT FROM (d.row_sessions, d.row_events)
@@ -36,7 +37,7 @@ ORDER BY d.seq
 LIMIT %(deliveries)s
 
 -- name: first_offsets
--- Where the deliveries of the batches from one on begin in each topic partition. What no publisher writes begins at 0, or has no partition.
+-- Where the deliveries from one batch on begin in each topic partition. Malformed offsets count as 0, or have no partition.
 SELECT t.topic, CASE WHEN p.partition ~ '^[0-9]{1,9}$' THEN p.partition END,
        min(CASE WHEN jsonb_typeof(p.bounds) = 'array' AND p.bounds ->> 0 ~ '^[0-9]{1,18}$' THEN (p.bounds ->> 0)::bigint ELSE 0 END)
 FROM outbox.delivery d
@@ -46,7 +47,7 @@ WHERE d.to_batch >= %(from_batch)s
 GROUP BY 1, 2
 
 -- name: unknown_offsets
--- Deliveries of the batches from one on without offsets, and lanes whose deliveries of these batches are pruned.
+-- Deliveries from one batch on without offsets, and lanes whose deliveries from that batch on are pruned.
 SELECT (SELECT count(*) FROM outbox.delivery d WHERE d.to_batch >= %(from_batch)s AND d.events > 0 AND d.kafka_offsets IS NULL)
      + (SELECT count(*)
         FROM outbox.lane_position p

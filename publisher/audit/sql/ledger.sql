@@ -1,7 +1,7 @@
 -- The audit's queries on the ledger.
 
 -- name: scope
--- The ledger, and the first and the last batch of each partition whose rows are kept: retention drops whole ones.
+-- The ledger, and the first and last batch of each partition whose rows are kept. Retention drops whole partitions.
 SELECT (SELECT min(b.batch_id) FROM outbox.batch b),
        (SELECT max(b.batch_id) FROM outbox.batch b),
        (SELECT coalesce(array_agg(ARRAY[p.from_batch, p.to_batch] ORDER BY p.from_batch), '{}') FROM outbox.output_partition p WHERE NOT p.detaching),
@@ -12,7 +12,7 @@ SELECT (SELECT min(b.batch_id) FROM outbox.batch b),
 SELECT e.epoch, e.from_batch, e.lanes FROM outbox.lane_epoch e ORDER BY e.epoch
 
 -- name: ranges
--- The ledger, to cut it into ranges of limited size.
+-- The ledger's rows, from which ranges of limited size are cut.
 SELECT b.batch_id, b.sessions FROM outbox.batch b
 WHERE b.batch_id >= %(from_batch)s AND b.batch_id <= %(to_batch)s
 ORDER BY b.batch_id
@@ -48,7 +48,7 @@ LEFT JOIN LATERAL (
 ) f ON true
 
 -- name: gaps
--- Batch ids are dense: each gap, as the first and the last id that are missing.
+-- Batch ids are dense. Returns each gap, as the first and the last missing id.
 SELECT greatest(l.first_missing, %(from_batch)s), l.last_missing
 FROM outbox.audit_ledger l
 WHERE l.problem = 'missing' AND l.last_missing >= %(from_batch)s AND l.batch_id <= %(to_batch)s
@@ -67,7 +67,7 @@ WHERE l.problem IN ('offsets', 'time') AND l.batch_id >= %(from_batch)s AND l.ba
 ORDER BY l.batch_id
 
 -- name: batch_counts
--- The counts of each batch by the ledger and by its rows, where these differ. Either side may be missing.
+-- The counts of each batch by the ledger and by its rows, if they differ. Either side may be missing.
 SELECT c.batch_id, NOT c.in_ledger, c.ledger_sessions, c.ledger_events, c.ledger_bytes, c.row_sessions, c.row_events, c.row_bytes
 FROM outbox.check_batch_counts(%(from_batch)s, %(to_batch)s) c
 ORDER BY c.batch_id

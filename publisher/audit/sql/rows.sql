@@ -1,4 +1,4 @@
--- The audit's queries on the rows, and on parked ones.
+-- The audit's queries on the rows, including parked ones.
 
 -- name: of_lane
 -- A lane's rows as the publisher reads them, with the state of the parked ones.
@@ -21,7 +21,7 @@ LEFT JOIN outbox.parked p ON p.session_key = o.session_key AND p.batch_id = o.ba
 WHERE p.batch_id IS NULL
 
 -- name: missing_partitions
--- Partitions with undelivered rows that are not there.
+-- Missing partitions that should hold undelivered rows.
 SELECT k.partition, k.from_batch, k.to_batch, k.sessions
 FROM outbox.check_rows_kept k
 ORDER BY k.from_batch
@@ -32,13 +32,13 @@ FROM outbox.check_stray_rows(%(from_batch)s, %(to_batch)s) r
 ORDER BY r.batch_id, r.session_key
 
 -- name: emitted_twice
--- Sessions emitted more than once for a revision, in one statement: the two may be any number of batches apart.
+-- Sessions emitted more than once for a revision, in one statement: the two rows may be any number of batches apart.
 SELECT t.session_key, t.topic_id, t.partition, t.end_offset, t.times, t.first_batch, t.last_batch
 FROM outbox.check_emitted_twice(%(from_batch)s, %(to_batch)s) t
 ORDER BY t.last_batch, t.session_key
 
 -- name: parked
--- Parked rows, and what is wrong with rows that were parked once.
+-- Parked rows, and the damage to rows that were parked once.
 SELECT p.batch_id, p.session_key, p.state = 'parked', p.requeued_batch, c.detail
 FROM outbox.parked p
 LEFT JOIN outbox.check_parked_rows(%(from_batch)s, %(to_batch)s) c ON c.session_key = p.session_key AND c.batch_id = p.batch_id

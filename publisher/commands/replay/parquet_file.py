@@ -1,7 +1,7 @@
-"""`--to-file PATH.parquet`: rows with the columns of the archive, so that one query reads both.
+"""`--to-file PATH.parquet`: rows with the columns of the archive, so that one query can read both.
 
-A row has only the outputs that a replay would send, under the topics that they would go to, and everything else as it is stored. Headers
-include `outbox-id`: with outputs left out, its number can no longer be counted from the row.
+A row has only the outputs that a replay would send, under their target topics; everything else is as it is stored. The headers include
+`outbox-id`, because the index in it cannot be derived from the row once outputs are left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from publisher.protocol.stored_row import StoredRow
 
 @contextmanager
 def parquet_file(file: BinaryIO, outgoing: Outgoing) -> Iterator[Callable[[StoredRow], int]]:
-    """A FileFormat (file.py). Raises ArchiveDamagedError where a value does not fit its column, OSError."""
+    """A FileFormat (file.py). Raises ArchiveDamagedError if a value does not fit its column, OSError."""
     group = RowGroup()
     with FileWriter(file) as writer:
 
@@ -41,7 +41,8 @@ def parquet_file(file: BinaryIO, outgoing: Outgoing) -> Iterator[Callable[[Store
 
 
 def sent_part(row: StoredRow, outgoing: Outgoing) -> StoredRow:
-    """Return a row with the outputs that a replay would send. Raises ValueError if it cannot be read, or the ledger has no such batch."""
+    """Return the row with only the outputs that a replay would send. Raises ValueError if the row cannot be read, or the ledger lacks its
+    batch."""
     if row.committed_at is None:
         raise ValueError("the ledger does not have the batch: `publisher audit` shows what is missing")
     records = list(outgoing.records(row.row()))
@@ -63,7 +64,7 @@ def _kept(values: list[Any] | None, selected: Sequence[bool]) -> list[Any] | Non
 
 
 def _stored(headers: Sequence[Header]) -> str:
-    """Return headers as rows store them: [[name, text, {"base64": …} or null], …]."""
+    """Return headers in their stored form: [[name, text, {"base64": …} or null], …]."""
     return orjson.dumps(
         [
             [name, header_values.stored(value) if isinstance(value, bytes) else value]

@@ -1,1 +1,1 @@
-"""Conditions that need a person, named as the alerts of Prometheus are, each with its section of the runbook."""
+"""Conditions that need a person. They have the names of the Prometheus alerts, and each has its section of the runbook."""

@@ -1,4 +1,4 @@
-"""Decides which conditions need a person, from one read of the tables: those of the alerts, without their durations. Pure."""
+"""Decides from one read of the tables which conditions need a person: the conditions of the alerts, without their durations. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -23,17 +23,17 @@ NOT_SEEN = {
     "OutboxFenced": "Processes that take work from each other show only in the metrics.",
     "OutboxPostgresDisk": "Postgres does not know how much room its disk has.",
 }
-"""Alerts whose condition is not in the tables, and why."""
+"""{alert whose condition is not in the tables: why}."""
 SEEN_IN_PART = {
     "OutboxNotReady": "Known of a publisher that serves this page, of no other process.",
     "OutboxLate": "Of a sample of the last five minutes.",
     "OutboxRetentionBlocked": "By age; how long a partition has been detaching is only in the metrics.",
 }
-"""Alerts whose condition is only partly in the tables."""
+"""{alert whose condition is only partly in the tables: which part is}."""
 
 
 class ConsoleFinding(NamedTuple):
-    """`level`: bad (delivery or the job is stalled), warning (somebody must decide), or note.
+    """A condition that needs a person. `level`: bad (delivery or the job is stalled), warning (somebody must decide), or note.
 
     `alert`: the alert with this condition, empty if there is none.
     """
@@ -46,7 +46,7 @@ class ConsoleFinding(NamedTuple):
 
 
 def findings(seen: Observed) -> list[ConsoleFinding]:
-    """Return the findings, the worst first."""
+    """Return the findings, worst first."""
     found = [
         *_lanes(seen),
         *_services(seen),
@@ -61,7 +61,7 @@ def findings(seen: Observed) -> list[ConsoleFinding]:
 
 
 def not_observable(seen: Observed) -> dict[str, str]:
-    """Return the alerts that these observations cannot judge, and why."""
+    """Return {alert that these observations cannot decide: why}."""
     found = dict(NOT_SEEN)
     hidden = "The console's login may not read it."
     if seen.services is None:
@@ -157,7 +157,7 @@ def _services(seen: Observed) -> Iterable[ConsoleFinding]:
                 command=f"{each['service']} status",
             )
         if each["detail"] and each["state"] == "running":
-            # Only the job has one: why it is held back.
+            # Only the job has a reason in its heartbeat: why it is held back.
             yield ConsoleFinding(
                 "warning",
                 f"{each['service']} is {each['detail']}",

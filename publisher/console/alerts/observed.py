@@ -1,4 +1,4 @@
-"""Reads the observations behind the conditions: some bounded queries of Postgres, repeated every second while a page is open."""
+"""Reads the observations that the conditions need, with a few bounded queries, which are repeated every second while a page is open."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ _PARKED = queries("publisher", "parked")
 _SIGNS = queries("publisher.console", "signs")
 
 COUNT_LIMIT = 10_000
-"""Rows and letters are counted up to this many."""
+"""The most rows and letters that are counted."""
 DEAD_LETTERS_S, RESTARTS_S = 600, 900
-"""The ranges of the alerts OutboxDeadLetters and OutboxRestarts."""
+"""The time ranges of the alerts OutboxDeadLetters and OutboxRestarts."""
 _LATENCY = {"deliveries": 40, "rows": 50, "span_s": 300}
 
 NotReady = Callable[[], Sequence[str]]
@@ -29,7 +29,7 @@ NotReady = Callable[[], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One set of observations. None: the login may not read it, or there is no such figure."""
+    """One set of observations. None: the login may not read the value, or there is none."""
 
     lanes: Sequence[LaneStatus]
     services: Sequence[Mapping[str, Any]] | None
@@ -38,7 +38,7 @@ class Observed:
     letters: Mapping[str, int] | None
     interrupted_replays: Sequence[int]
     not_ready: Sequence[str] = ()
-    """Why `/readyz` of the process that serves the console says 503."""
+    """Why `/readyz` of the process that serves the console returns 503."""
     new_letters: Mapping[str, int] | None = None
     """Open letters of the last `DEAD_LETTERS_S`, by reason."""
     failed_runs: int | None = None
@@ -46,14 +46,14 @@ class Observed:
     end_to_delivered_s: float | None = None
     """99 of 100 sessions of the last five minutes were delivered this soon after their end event."""
     delivered_s_ago: float | None = None
-    """Since the newest delivery of any lane."""
+    """Seconds since the newest delivery of any lane."""
     largest_open: float | None = None
-    """Open bytes of the partition that has most, as a share of `[session] max_open_bytes`."""
+    """The most bytes that an input partition holds open, as a share of `[session] max_open_bytes`."""
     oldest_partition_s: float | None = None
     keep_s: float | None = None
     """`[retention] keep_s` of this process."""
     retention_failed: str | None = None
-    """Why the newest run of retention could not end in order."""
+    """Why the newest run of retention failed."""
 
 
 def observe(connection: Connection, settings: Settings, not_ready: NotReady) -> tuple[Observed, PageData]:
@@ -90,7 +90,7 @@ def _latency(connection: Connection) -> PageData:
         connection, _FLOW["latency_range"], deliveries=_LATENCY["deliveries"], span_s=_LATENCY["span_s"]
     )[0]
     last = span["to_batch"] or 0
-    # Of a delivery over very many batches, the newest ones are read.
+    # If a delivery covers very many batches, only the newest are read.
     first = max(span["from_batch"] or 0, last - windows.BATCHES)
     return read(connection, _FLOW["latency"], **_LATENCY, from_batch=first, to_batch=last)[0]
 

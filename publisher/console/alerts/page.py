@@ -1,4 +1,4 @@
-"""The page of the alerts: which hold now by the tables, and what the runbook says of each."""
+"""The page of the alerts: which hold now according to the tables, and what the runbook says about each."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ POSTGRES_UNREACHABLE = "OutboxPostgresUnreachable"
 
 
 class AlertState(NamedTuple):
-    """An alert. `state`: "holds", "does not hold" or "not seen here". `said`: the reason."""
+    """An alert. `state`: "holds", "does not hold" or "not seen here". `said`: the reason for the state."""
 
     section: RunbookSection
     state: str

@@ -1,4 +1,4 @@
-"""docs/runbook.md as the console shows it: a section for each alert, out of the copy in this package (`make docs` makes it)."""
+"""docs/runbook.md as the console shows it, one section for each alert. Reads the copy in this package (`make docs` writes it)."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _SPAN = re.compile(r"`([^`]+)`|\[([^\]]+)\]\(([^)]+)\)")
 
 
 class RunbookSpan(NamedTuple):
-    """A stretch of a paragraph. `kind`: text, code, alert (`to` is the anchor of its section), or page (`to` is the path of a document)."""
+    """A span of a paragraph. `kind`: text, code, alert (`to`: the anchor of its section), or page (`to`: the path of a document)."""
 
     kind: str
     text: str
@@ -18,7 +18,7 @@ class RunbookSpan(NamedTuple):
 
 
 class RunbookPart(NamedTuple):
-    """A paragraph (`spans`), or commands (`kind` sh) or SQL (`kind` sql) as `code`."""
+    """A part of a section: a paragraph (`spans`), or `code`, which is commands (`kind` sh) or SQL (`kind` sql)."""
 
     kind: str
     spans: tuple[RunbookSpan, ...] = ()

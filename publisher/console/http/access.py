@@ -1,4 +1,4 @@
-"""Decides who may open the console, logs requests, and adds the headers that keep a page from loading or sending anything elsewhere."""
+"""Decides who may open the console, logs requests, and adds headers that keep a page from loading or sending anything elsewhere."""
 
 import hashlib
 import hmac
@@ -26,7 +26,7 @@ SECURITY: Mapping[str, str] = {
         "base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    # An address may hold a session key.
+    # Addresses may contain a session key.
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -63,8 +63,8 @@ class Access:
         try:
             await (refusal or self._app)(scope, receive, with_headers)
         finally:
-            # Only requests that show data, because strangers can send any number of others; without the query, which may hold a session
-            # key.
+            # Logs only requests that show data, because strangers can send any number of others. Without the query, which may contain a
+            # session key.
             if refusal is None and not scope["path"].startswith(_OPEN):
                 _log.info(
                     "console_request",
@@ -100,7 +100,8 @@ class Access:
         return RedirectResponse(f"{self._settings.path_prefix}/login", 303)
 
     def _is_known_host(self, host: str) -> bool:
-        """Whether the host name is the console's. Without a login, another site's page must not use a name of its own for this host."""
+        """Whether the host name is the console's. Without a login, another site's page must not reach the console through its own host
+        name."""
         if self._settings.token is not None:
             return True
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -109,7 +110,7 @@ class Access:
 
 
 def is_still_let_in(settings: ConsoleSettings, headers: Headers) -> bool:
-    """Whether the login of a request that was let in still holds: its cookie may have expired, or the token changed."""
+    """Whether the login of an admitted request still holds. Its cookie may have expired, or the token may have changed."""
     if settings.token is None or _has_cookie(settings, headers):
         return True
     return settings.is_token(_bearer(headers) or "")
@@ -129,21 +130,21 @@ def _bearer(headers: Headers) -> str | None:
 
 
 def _is_embedded_elsewhere(headers: Headers) -> bool:
-    """Whether another site's page caused the request, other than by a link that a person follows. Each answer costs queries, and that page
-    can measure their time.
+    """Whether another site's page caused the request, except through a link that a person follows. Each answer costs queries, and the page
+    could measure their time.
     """
     asked = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
     return headers.get("sec-fetch-site") == "cross-site" and asked != ("navigate", "document")
 
 
 def client_of(scope: Scope) -> str:
-    """Return the client's address; behind a proxy, the proxy's."""
+    """Return the client's address; behind a proxy, the proxy's address."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 def too_many_wrong_tokens() -> PlainTextResponse:
-    """Answer a token that was not checked."""
+    """Return the answer to a token that was not checked."""
     return PlainTextResponse("too many wrong tokens: try again\n", 429, headers={"Retry-After": "1"})
 
 
@@ -154,7 +155,7 @@ def new_cookie(settings: ConsoleSettings, now: float) -> tuple[str, int]:
 
 
 def is_valid(settings: ConsoleSettings, value: str, now: float) -> bool:
-    """Whether this console made the cookie with the present token, and it has not expired."""
+    """Whether this console made the cookie with the present token, and the cookie has not expired."""
     until, _, signature = value.partition(".")
     if not (until.isascii() and until.isdigit() and len(until) < 12):
         return False

@@ -11,17 +11,17 @@ from service.observability.connection_limit import ConnectionLimit
 
 MOST_CONNECTIONS = 64
 REQUEST_S = 5.0
-"""Seconds within which a connection must send a complete request with its body, and after each response the next one."""
-# Connections accepted before the limit closes one count too: both numbers together bound the console's descriptors.
+"""The seconds that a connection has for a complete request with its body, and after each response for the next request."""
+# uvicorn may accept this many connections before the limit closes one. Together with the limit they bound the console's descriptors.
 _ACCEPTED_AT_ONCE = 32
 _BACKLOG = 1_024
 
 
 class LimitedServer(uvicorn.Server):
-    """uvicorn, with a bound on connections and on their silence."""
+    """uvicorn with a limit on connections, and on how long they may be silent."""
 
     def __init__(self, app: Any, **options: Any) -> None:
-        """`options`: of uvicorn."""
+        """`options`: the options of uvicorn."""
         limit = ConnectionLimit(MOST_CONNECTIONS)
         protocol: Any = partial(_Connection, limit)
         super().__init__(uvicorn.Config(app, http=protocol, backlog=_ACCEPTED_AT_ONCE, **options))
@@ -43,12 +43,12 @@ class _Connection(H11Protocol):
 
     @property
     def address(self) -> str:
-        """Behind a proxy, the proxy's."""
+        """The client's address; behind a proxy, the proxy's address."""
         return str(self.client[0]) if self.client else ""
 
     @property
     def rank(self) -> int:
-        """0: no complete request; 1: a request awaits its response; 2: the response has begun (a page, or its live updates)."""
+        """0: no complete request; 1: a request waits for its response; 2: the response has begun (a page, or its live updates)."""
         return 0 if self._is_silent() else 1 + self.cycle.response_started
 
     def drop(self) -> None:
@@ -80,7 +80,7 @@ class _Connection(H11Protocol):
         super().on_response_complete()
 
     def _is_silent(self) -> bool:
-        """Whether no request is complete and unanswered."""
+        """Whether the client owes a request: none is complete and unanswered."""
         return self.cycle is None or bool(self.cycle.response_complete or self.cycle.more_body)
 
     def _wait_for_request(self) -> None:

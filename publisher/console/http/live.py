@@ -1,4 +1,4 @@
-"""Server-sent events: an open page receives its content again when it has changed. Watchers share each read of Postgres."""
+"""Server-sent events: an open page receives its content again when it has changed. All watchers share each read of Postgres."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ _BEAT_S = 10.0
 
 
 class LivePage:
-    """One page, the same for all its watchers. Used by one event loop."""
+    """One page, with the same content for all its watchers. Used by one event loop."""
 
     def __init__(self, render: Callable[[], Awaitable[tuple[str, str]]], refresh_s: float) -> None:
         """`render` returns the kind of event, `page` or `trouble`, and its text."""
@@ -43,7 +43,7 @@ class LivePage:
 
 
 class Watchers:
-    """The number of watchers."""
+    """Counts the watchers."""
 
     def __init__(self) -> None:
         self.count = 0

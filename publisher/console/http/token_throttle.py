@@ -1,4 +1,4 @@
-"""Answers wrong tokens late and only some a second, so that nobody can try many. A right token never waits for wrong ones."""
+"""Answers wrong tokens late, and only a few a second, so that nobody can try many. A right token never waits for wrong ones."""
 
 import asyncio
 import time
@@ -10,19 +10,19 @@ from service.settings import ConsoleSettings
 _log = structlog.get_logger()
 
 WRONG_S = 0.5
-"""Seconds until a wrong token is answered. A right one is answered at once, however many wrong ones wait."""
+"""Seconds until a wrong token is answered. A right token is answered at once, however many wrong ones wait."""
 MOST_A_SECOND = 200
-"""Wrong tokens a second. Connections wait for their answers, so all of them together send fewer."""
+"""The most wrong tokens a second. Connections wait for their answers, so that all of them together send fewer."""
 _MOST_KNOWN = 64
 _LOG_S = 1.0
 
 
 class TooManyWrongTokensError(Exception):
-    """For a moment, only addresses that have logged in before can log in. Open logins continue."""
+    """At this moment only addresses that have logged in before can log in. Existing logins continue."""
 
 
 class _Budget:
-    """The number of wrong tokens that are still answered; refills within a second."""
+    """The number of wrong tokens that are still answered. It refills within a second."""
 
     def __init__(self, now: float) -> None:
         self._left = float(MOST_A_SECOND)
@@ -38,12 +38,12 @@ class _Budget:
 
 
 class TokenThrottle:
-    """Used by one event loop. Strangers share one budget of wrong tokens; an address that has given the right one has its own."""
+    """Used by one event loop. All strangers share one budget of wrong tokens; an address that has given the right token has its own."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._settings = settings
         self._strangers = _Budget(time.monotonic())
-        self._known: dict[str, _Budget] = {}  # the last to log in is last
+        self._known: dict[str, _Budget] = {}  # ordered by the last login, newest last
         self._wrong = 0
         self._logged_at = -_LOG_S
 

@@ -1,4 +1,4 @@
-"""Templates and how they write numbers, times and sizes. All text is escaped."""
+"""The templates, and how they write numbers, times and sizes. All text is escaped."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -17,7 +17,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 class Rendering:
-    """Makes pages for one console."""
+    """Renders the pages of one console."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self._base = settings.path_prefix
@@ -27,7 +27,7 @@ class Rendering:
     def page(
         self, template: str, found: PageData, *, path: str, live: bool = False, part: bool = False
     ) -> str:
-        """Return a page; `part`: only the middle, to update a page that is already open."""
+        """Return a page. `part`: only its middle, for a page that is already open."""
         values = {
             "layout": FRAGMENT if part else WHOLE,
             "base": self._base,
@@ -42,7 +42,7 @@ class Rendering:
 
 @cache
 def environment() -> Environment:
-    """Return the templates of the package."""
+    """Return the environment with the package's templates."""
     made = Environment(
         loader=PackageLoader("publisher.console"),
         autoescape=True,
@@ -67,17 +67,17 @@ def environment() -> Environment:
 
 
 def count(value: int | None) -> str:
-    """1234567 -> 1,234,567."""
+    """Format a number: 1234567 -> 1,234,567."""
     return "" if value is None else f"{value:,}"
 
 
 def rate(value: float) -> str:
-    """A rate per second, with a decimal if it is small."""
+    """Format a rate per second, with one decimal if it is small."""
     return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:,.1f}"
 
 
 def seconds(value: float | None) -> str:
-    """A duration."""
+    """Format a duration."""
     if value is None:
         return ""
     value = float(value)
@@ -91,7 +91,7 @@ def seconds(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes."""
+    """Format a number of bytes."""
     if value is None:
         return ""
     unit = 0
@@ -102,7 +102,7 @@ def size(value: float | None) -> str:
 
 
 def moment(value: datetime | None) -> Markup | str:
-    """A time in UTC."""
+    """Format a time in UTC."""
     if value is None:
         return ""
     utc = value.astimezone(UTC)
@@ -120,12 +120,12 @@ def of_ms(value: int) -> Markup | str:
 
 
 def query(values: dict[str, Any]) -> str:
-    """Parameters of an address."""
+    """Format the parameters of an address."""
     return urlencode(values)
 
 
 def bars(values: list[float], label: str) -> Markup:
-    """A row of bars as SVG, for which no style and no script is needed."""
+    """Draw a row of bars as SVG, without any style or script."""
     most = max(values, default=0) or 1
     drawn = [
         Markup('<rect x="{}" y="{}" width="1.6" height="{}"/>').format(

@@ -1,4 +1,4 @@
-"""Masks events, and messages that may quote them, for the console. Pure."""
+"""Masks events, and messages that may quote them, before the console shows them. Pure."""
 
 import re
 from typing import Any
@@ -6,19 +6,19 @@ from typing import Any
 _MOST_SHOWN = 4_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _TIME = re.compile(r"( is (?:not a|no) time: ).*")
-"""A time that is a number is quoted without quotation marks."""
+"""Messages quote a time that is a number without quotation marks."""
 _EXCEPTION = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([A-Za-z_][\w.]*)(?=:|\n|\Z)")
-"""The first exception of a traceback. Every line after its name may be any text, even another traceback."""
+"""The first exception of a traceback. The lines after its name may be any text, even another traceback."""
 _RAISED = re.compile(r"([A-Za-z_]\w*): ")
-"""The exception that a consumer's block raised; its message may be any text."""
+"""The exception that a consumer's block raised. Its message may be any text."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 HIDDEN = "…"
 
 
 def shown_bytes(value: bytes | None, *, show: bool, size: int | None = None) -> str:
-    """Return the value or key of a record, with bytes that are no text escaped; only its size unless `show`.
+    """Return the value or key of a record, with bytes that are no text escaped. Without `show`, only its size.
 
-    `size`: of the whole value, if this is only its beginning.
+    `size`: the size of the whole value, if `value` is only its beginning.
     """
     if value is None:
         return "null"
@@ -36,20 +36,21 @@ def shown_text(text: str) -> str:
 
 
 def shown_key(key: bytes | None, session_key: str, *, show: bool, size: int | None = None) -> str:
-    """Return a record's key: the session's own is no secret to a person who found the session by it."""
+    """Return a record's key. A key that equals the session key is shown even without `show`: the person found the session by it."""
     return session_key if key == session_key.encode() else shown_bytes(key, show=show, size=size)
 
 
 def shown_headers(headers: list[Any] | None, *, show: bool) -> str:
-    """Return a transform's own headers; only their names unless `show`."""
+    """Return a transform's own headers. Without `show`, only their names."""
     pairs = [(str(each[0]), each[1]) for each in headers or [] if isinstance(each, list) and len(each) == 2]
     return ", ".join(f"{name}={value}" if show else name for name, value in pairs)
 
 
 def shown_detail(detail: str, reason: str, *, show: bool) -> str:
-    """Return why a letter was written or a row parked, on one line; unless `show`, without its quotes of events.
+    """Return, on one line, why a letter was written or a row parked. Without `show`, quotes of events are removed.
 
-    Of a failed transform the last line of the traceback, or only the first exception's name: a message may be any text, of several lines.
+    For a failed transform it is the last line of the traceback; without `show` only the name of the first exception, because a message may
+    be any text, of several lines.
     """
     lines = detail.rstrip("\n").splitlines() or [""]
     if reason == "transform_failed":
@@ -60,13 +61,13 @@ def shown_detail(detail: str, reason: str, *, show: bool) -> str:
     text = " ".join(lines)
     if show:
         return text[:_MOST_SHOWN]
-    if len(text) > 2 * _MOST_SHOWN:  # each quotation mark may be searched to the end of it
+    if len(text) > 2 * _MOST_SHOWN:  # every quotation mark may be searched to the end of the text
         return f"{HIDDEN} ({len(text):,} characters)"
     return _QUOTED.sub(HIDDEN, _TIME.sub(rf"\1{HIDDEN}", text))[:_MOST_SHOWN]
 
 
 def shown_reason(reason: str, *, show: bool) -> str:
-    """Return why a consumer set an output aside; unless `show`, only the name of the exception that its block raised."""
+    """Return why a consumer set an output aside. Without `show`, only the name of the exception that its block raised."""
     if show:
         return shown_text(reason)
     raised = _RAISED.match(reason)
@@ -74,5 +75,5 @@ def shown_reason(reason: str, *, show: bool) -> str:
 
 
 def shown_traceback(detail: str, *, show: bool) -> str | None:
-    """Return a traceback whole, None unless `show`."""
+    """Return the whole traceback, None unless `show`."""
     return detail[: 4 * _MOST_SHOWN] if show and "\n" in detail.rstrip("\n") else None

@@ -1,6 +1,7 @@
-"""Decodes values whose schema is in the registry of `[schema_registry]`; shows the others as bytes, with the reason.
+"""Decodes values whose schema is in the registry of `[schema_registry]`. Other values are shown as bytes, with the reason.
 
-No page waits for the registry for longer than PAGE_S, whatever it does: a thread of its own asks, and pages wait for that thread.
+No page waits for the registry for longer than PAGE_S, whatever the registry does: a separate thread sends the requests, and the pages wait
+for that thread.
 """
 
 import time
@@ -23,20 +24,20 @@ from service.settings import SchemaRegistrySettings
 _log = structlog.get_logger()
 
 PAGE_S = 3.0
-"""Seconds that all values of a page may wait for the registry."""
+"""How many seconds all values of a page together may wait for the registry."""
 AGAIN_S = 10.0
-"""Seconds after which a registry that did not answer, or refused, is asked again, and so is an id for which there was no schema."""
+"""Seconds until the registry is asked again, after it did not answer, refused, or had no schema for an id."""
 MOST_VALUE_BYTES = 64 << 10
 MOST_PAGE_BYTES = 1 << 20
-"""Bytes read of one value; bytes decoded of all values of a page. They bound a page's time and memory."""
+"""The most bytes that are read of one value, and that are decoded of all values of a page. They bound a page's time and memory."""
 _ANSWER_S = 2.0
 _UNUSABLE_CHARS = 4_000
-"""What an answer without a usable schema counts in the cache, in characters."""
+"""The size of an answer without a usable schema in the cache, in characters."""
 _KINDS = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "JSON": "JSON Schema"}
 
 
 class SchemaAnswer(NamedTuple):
-    """The registry's answer for an id. `trouble`: why there is none; `until`: when to ask again (time.monotonic)."""
+    """The registry's answer for an id. `trouble`: why there is no schema; `until`: when to ask again (time.monotonic)."""
 
     schema: WriterSchema | UnusableSchema | None
     subjects: str = ""
@@ -45,22 +46,22 @@ class SchemaAnswer(NamedTuple):
 
 
 class SchemaLookup:
-    """The registry's schemas and their names, each asked for once. Thread-safe."""
+    """The registry's schemas and their names. Each is requested once. Thread-safe."""
 
     def __init__(self, settings: SchemaRegistrySettings) -> None:
-        """Nothing is asked, and no thread runs before the first `find`."""
+        """Sends no request and starts no thread before the first `find`."""
         self._settings = settings
         self._schemas: RegistrySchemas | None = None
         self._answers: SchemaCache[int, SchemaAnswer] = SchemaCache()
         self._away: SchemaAnswer | None = None
-        """The answer for every id while the registry does not answer, or refuses."""
+        """The answer for every id while the registry does not answer or refuses."""
         self._asked: SimpleQueue[int | None] = SimpleQueue()
         self._waiting: set[int] = set()
         self._changed = Condition()
         self._thread: Thread | None = None
 
     def find(self, schema_id: int, wait_s: float) -> SchemaAnswer:
-        """Return the registry's answer; wait for it at most `wait_s`."""
+        """Return the registry's answer. Waits at most `wait_s` for it."""
         with self._changed:
             if (known := self._known(schema_id)) is not None:
                 return known
@@ -76,7 +77,7 @@ class SchemaLookup:
         return SchemaAnswer(None, trouble="the schema registry has not answered yet: load the page again")
 
     def close(self) -> None:
-        """Make the thread answer what was asked before, then close the client and end."""
+        """Let the thread answer the questions asked before, then close the client and end."""
         self._asked.put(None)
 
     def _known(self, schema_id: int) -> SchemaAnswer | None:
@@ -114,7 +115,7 @@ class SchemaLookup:
                 return SchemaAnswer(schema, until=time.monotonic() + AGAIN_S)
             return SchemaAnswer(schema, self._subjects(schema_id))
         except (RegistryAwayError, RegistryRefusedError, SettingsError, ModuleNotFoundError) as error:
-            self._close_client()  # a new client reads the present secrets and certificates
+            self._close_client()  # the next client reads the present secrets and certificates
             away = SchemaAnswer(None, trouble=str(error), until=time.monotonic() + AGAIN_S)
             with self._changed:
                 self._away = away
@@ -125,7 +126,7 @@ class SchemaLookup:
             return SchemaAnswer(None, trouble=trouble, until=time.monotonic() + AGAIN_S)
 
     def _subjects(self, schema_id: int) -> str:
-        """Return the subjects under which the schema is registered; "" if the registry cannot say."""
+        """Return the subjects under which the schema is registered; "" if the registry does not tell."""
         assert self._schemas is not None
         try:
             found = self._schemas.client.get_schema_versions(schema_id)
@@ -138,14 +139,14 @@ class SchemaLookup:
 
 
 class ShownValue(NamedTuple):
-    """`schema`: the schema that decoded the value, or why none did; "" if the value does not look like one with a schema."""
+    """A value as it is shown. `schema`: the schema that decoded it, or why none did; "" if it does not look like a value with a schema."""
 
     text: str
     schema: str = ""
 
 
 class ShownValues:
-    """The values of one page. Not thread-safe."""
+    """Shows the values of one page. Not thread-safe."""
 
     def __init__(self, *, show: bool, lookup: SchemaLookup | None = None) -> None:
         self.show = show
@@ -154,7 +155,7 @@ class ShownValues:
         self._wait_left_s = PAGE_S
 
     def of(self, value: bytes | None, size: int | None = None) -> ShownValue:
-        """Return what the page shows of the value of a record. `size`: of the whole value, if `value` is only its beginning."""
+        """Return what the page shows of a record's value. `size`: the size of the whole value, if `value` is only its beginning."""
         shown = shown_bytes(value, show=self.show, size=size)
         if value is None or not self.show or self._lookup is None:
             return ShownValue(shown)

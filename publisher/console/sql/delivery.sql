@@ -23,7 +23,7 @@ ORDER BY r.replay_id DESC
 LIMIT %(rows)s
 
 -- name: operations
--- Each login writes its own, with any text and any JSON: as lines of text, and of each no more than a page shows.
+-- Each login may write any text and any JSON into its own rows. They are returned as text, and no more of each than a page shows.
 SELECT o.operation_id, o.at, o.login, host(o.client) AS client, left(o.os_user, 200) AS os_user, left(o.host, 200) AS host,
        left(o.command, 200) AS command, n.arguments, n.result
 FROM outbox.audit_operation o
@@ -37,7 +37,7 @@ WHERE o.operation_id < %(before)s
 LIMIT %(rows)s
 
 -- name: parked
--- As `publisher parked list`: by batch. Parked rows are an exception; the table is read whole.
+-- As `publisher parked list`, in the order of batches. Parked rows are exceptional, so the whole table is read.
 SELECT p.batch_id, p.session_key, p.epoch, p.lane, p.reason, p.detail, p.state, p.requeued_batch, p.created_at
 FROM outbox.parked p
 WHERE (p.batch_id, p.session_key) < (%(batch_id)s, %(key)s) AND (%(state)s = 'all' OR p.state = %(state)s)
@@ -45,7 +45,7 @@ ORDER BY p.batch_id DESC, p.session_key DESC
 LIMIT %(rows)s
 
 -- name: letters
--- By number, newest first; of one reason only by the index of the open ones.
+-- By number, newest first. For one reason, only the index of open letters is read.
 SELECT d.dead_letter_id, d.reason, d.state, d.session_key, d.detail, d.topic, d.partition, d.first_offset, d.last_offset, d.event_count, d.batch_id,
        d.resolved_batch, d.created_at
 FROM outbox.dead_letter d
@@ -79,7 +79,7 @@ LEFT JOIN LATERAL (
 ORDER BY n.letters DESC, r.reason
 
 -- name: letter
--- With its first events, and of each value no more than a page shows or decodes.
+-- The letter with its first events, and no more of each value than a page shows or decodes.
 SELECT d.dead_letter_id, d.reason, d.state, d.session_key, d.detail, d.topic, d.partition, d.first_offset, d.last_offset, d.closing_offset,
        d.event_count, d.batch_id, d.resolved_batch, d.created_at, cardinality(d.event_values) AS kept_events,
        d.event_offsets[1:%(rows)s] AS event_offsets, d.event_times_ms[1:%(rows)s] AS event_times_ms, d.event_types[1:%(rows)s] AS event_types,

@@ -1,7 +1,8 @@
--- The flow at a glance. Every query here is repeated every second while a page is open: by index, and of the last two minutes only.
+-- The flow at a glance. Every query here is repeated every second while a page is open, so it uses an index and reads only the last two
+-- minutes.
 
 -- name: committed
--- The job's commits, in steps of seconds; `step` counts back from now.
+-- The job's commits in steps of seconds. `step` counts back from now.
 SELECT floor(extract(epoch FROM now() - b.created_at) / %(step_s)s)::integer AS step, sum(b.input_events)::bigint AS input_events,
        sum(b.sessions)::bigint AS sessions, sum(b.output_events)::bigint AS output_events, sum(b.dead_letters)::bigint AS dead_letters
 FROM outbox.batch b
@@ -30,7 +31,7 @@ LIMIT 100
 SELECT r.replay_id FROM outbox.audit_replay r WHERE r.state = 'interrupted' ORDER BY r.replay_id LIMIT 20
 
 -- name: latency_range
--- The batches of the deliveries that `latency` reads.
+-- The batches in the deliveries that `latency` reads.
 SELECT min(d.after_batch) AS from_batch, max(d.to_batch) AS to_batch
 FROM (
     SELECT n.after_batch, n.to_batch FROM outbox.delivery n
@@ -39,8 +40,8 @@ FROM (
 ) d
 
 -- name: latency
--- From a session's end event until its outputs were delivered, of up to %(rows)s rows of each of the newest deliveries; by the index of the lane's
--- cursor. `ended`: the end event's time as the job read it; a time of the future, or of another day, is no measure.
+-- The time from a session's end event until its outputs were delivered, for up to %(rows)s rows of each of the newest deliveries, from the
+-- index on the lane's cursor. `ended`: the end event's time as the job read it; a time in the future, or on another day, is not used.
 SELECT count(*) AS sessions,
        percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY m.delivered_s) AS delivered_s,
        percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY m.ended_s) FILTER (WHERE m.ended_s BETWEEN -5 AND 86400) AS ended_s,
@@ -53,7 +54,7 @@ FROM (
 CROSS JOIN LATERAL (
     SELECT o.batch_id, o.session_ended_ms
     FROM outbox.session_output o
-    -- batch_id twice: the row comparison begins in the index where the delivery did, the plain one prunes partitions.
+    -- batch_id is compared twice: the row comparison starts in the index where the delivery began, the plain one prunes partitions.
     WHERE o.lane = d.lane AND o.batch_id >= d.after_batch AND o.batch_id <= d.to_batch
       AND o.batch_id >= %(from_batch)s AND o.batch_id <= %(to_batch)s
       AND (o.batch_id, o.session_key) > (d.after_batch + (d.after_key IS NULL)::integer, coalesce(d.after_key, ''))

@@ -22,14 +22,14 @@ ORDER BY s.savepoint_id DESC
 LIMIT %(rows)s
 
 -- name: assembly
--- The assembly description of the newest generation: the rules for sessions.
+-- The assembly description of the newest generation: its rules for sessions.
 SELECT a.key AS name, a.value::text AS value
 FROM (SELECT g.assembly FROM outbox.generation g ORDER BY g.generation DESC LIMIT 1) g
 CROSS JOIN LATERAL jsonb_each(g.assembly) AS a (key, value)
 ORDER BY a.key
 
 -- name: open_after
--- The open state after a batch, over all partitions.
+-- The open state after a batch, summed over all partitions.
 SELECT coalesce(sum((p.value ->> 'sessions')::bigint), 0)::bigint AS sessions, coalesce(sum((p.value ->> 'bytes')::bigint), 0)::bigint AS bytes
 FROM outbox.batch b
 CROSS JOIN LATERAL jsonb_each(b.open_state) AS t (topic_id, partitions)
@@ -37,7 +37,7 @@ CROSS JOIN LATERAL jsonb_each(t.partitions) AS p (partition, value)
 WHERE b.batch_id = %(batch_id)s
 
 -- name: batches
--- The last delivery that reached a batch says when all of it was delivered, once every lane has passed it.
+-- A batch counts as delivered once every lane has passed it. The time is that of the last delivery that reached the batch.
 SELECT b.batch_id, b.kind, b.generation, b.run_id, b.spark_batch, b.input_events, b.sessions, b.output_events, b.dead_letters, b.output_bytes, b.created_at,
        d.delivered_at, extract(epoch FROM d.delivered_at - b.created_at)::double precision AS delivered_s,
        b.batch_id <= p.through_batch AS is_delivered
@@ -60,7 +60,7 @@ FROM outbox.batch b
 WHERE b.batch_id = %(batch_id)s
 
 -- name: batch_latency
--- As `latency` of the flow, of one batch.
+-- As `latency` of the flow, for one batch.
 SELECT count(*) AS sessions,
        percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY m.delivered_s) AS delivered_s,
        percentile_cont(ARRAY[0.5, 0.99]) WITHIN GROUP (ORDER BY m.ended_s) FILTER (WHERE m.ended_s BETWEEN -5 AND 86400) AS ended_s,
@@ -70,7 +70,7 @@ FROM (
 ) o
 JOIN outbox.batch b ON b.batch_id = o.batch_id
 CROSS JOIN LATERAL (
-    -- OFFSET 0: by the index of batches alone; by lane, too, every delivery of the lane would be read.
+    -- OFFSET 0 makes Postgres use the index of batches alone; with the lane as well, it would read every delivery of the lane.
     SELECT min(d.committed_at) AS committed_at
     FROM (SELECT * FROM outbox.delivery n WHERE int8range(LEAST(n.after_batch, n.to_batch), n.to_batch, '[]') @> o.batch_id OFFSET 0) d
     WHERE d.lane = o.lane AND d.kind = 'delivery'
@@ -84,7 +84,7 @@ CROSS JOIN LATERAL (
 WHERE d.committed_at IS NOT NULL
 
 -- name: batch_sessions
--- Rows of a batch lane by lane, as the index has them.
+-- The rows of a batch, lane by lane, in the order of the index.
 SELECT r.lane, r.session_key, r.topic_id, r.partition, r.start_offset, r.end_offset, r.events, r.outputs
 FROM (
     SELECT o.lane, o.session_key, s.*
@@ -103,14 +103,15 @@ ORDER BY r.lane, r.session_key, r.end_offset
 LIMIT %(rows)s
 
 -- name: findings
--- The findings of `audit_reconciliation` in a range of batches.
+-- The findings of `audit_reconciliation` for a range of batches.
 SELECT r.check_name, r.severity, r.epoch, r.lane, r.batch_id, r.session_key, r.detail
 FROM outbox.audit_reconcile(%(from_batch)s, %(to_batch)s) r
 LIMIT %(rows)s
 
 -- name: last_restore
--- The newest generation that a person's restore opened, and its results; both counts up to %(batches)s batches.
--- `earlier`: the outputs after the savepoint, which a reissue computes again. A savepoint's name may have been used before.
+-- The newest generation that a person's restore opened, and its results. Both counts cover at most %(batches)s batches.
+-- `earlier`: the outputs between the savepoint and the restore, which a reissue computes again. A savepoint's name may have been used
+-- before.
 WITH restore AS (
     SELECT g.generation, g.reason, g.policy, g.revision, g.created_at, g.from_generation, g.from_batch, g.savepoint, g.explanation,
            (SELECT min(b.batch_id) FROM outbox.batch b WHERE b.generation = g.generation AND b.kind = 'stream') AS first_batch,

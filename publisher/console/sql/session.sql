@@ -1,7 +1,8 @@
 -- The settings of a connection of the console.
 
 -- name: set
--- Nothing can be written, however a query of the console is wrong. Compiling would take longer than these queries.
+-- The session is read-only, so that no query of the console can write, even a wrong one. JIT compiling would take longer than these
+-- queries.
 SELECT set_config('default_transaction_read_only', 'on', false), set_config('statement_timeout', %(timeout)s, false),
        set_config('lock_timeout', %(timeout)s, false), set_config('idle_in_transaction_session_timeout', %(idle)s, false),
        set_config('jit', 'off', false), set_config('TimeZone', 'UTC', false)

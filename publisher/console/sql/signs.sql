@@ -1,7 +1,8 @@
--- Signs of trouble that are not on a page of their own. Each query is repeated every second while a page is open: by index, and bounded.
+-- Signs of trouble that have no page of their own. Each query is repeated every second while a page is open, so it is bounded and uses an
+-- index.
 
 -- name: open_letters
--- By reason, counted up to a limit; of the last seconds only, or all.
+-- Open letters by reason, counted up to a limit: of the last seconds only, or all.
 SELECT r.reason, (SELECT count(*) FROM (
     SELECT FROM outbox.dead_letter d
     WHERE d.state = 'open' AND d.reason = r.reason
@@ -9,7 +10,7 @@ SELECT r.reason, (SELECT count(*) FROM (
 FROM unnest(ARRAY['malformed', 'no_start', 'restarted', 'timed_out', 'too_large', 'transform_failed']) AS r (reason)
 
 -- name: of_delivery
--- The age of a partition is that of its newest batch, as for retention.
+-- The age of a partition is the age of its newest batch, as for retention.
 SELECT (SELECT r.failed FROM outbox.retention r) AS retention_failed,
        extract(epoch FROM now() - (SELECT d.committed_at FROM outbox.delivery d ORDER BY d.committed_at DESC LIMIT 1))::double precision AS delivered_s_ago,
        extract(epoch FROM now() - (
@@ -18,7 +19,7 @@ SELECT (SELECT r.failed FROM outbox.retention r) AS retention_failed,
            ORDER BY b.batch_id DESC LIMIT 1))::double precision AS oldest_partition_s
 
 -- name: of_job
--- `stopped`: the run ended because somebody asked for it.
+-- `stopped`: whether the run ended because somebody asked for it.
 SELECT (SELECT count(*) FROM (SELECT r.ended_at, r.ended_because FROM outbox.run r ORDER BY r.number DESC LIMIT 20) n
         WHERE n.ended_because <> 'stopped' AND n.ended_at > now() - make_interval(secs => %(span_s)s)) AS failed_runs,
        (SELECT max((p.value ->> 'bytes')::bigint)

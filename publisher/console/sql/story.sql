@@ -1,4 +1,4 @@
--- One session key's whole story, by its key's indexes; queries of outputs read some partitions at a time.
+-- The whole story of one session key, from the indexes on the key. Queries of outputs read a few partitions at a time.
 
 -- name: sessions
 SELECT s.*, extract(epoch FROM s.delivered_at - s.committed_at)::double precision AS delivered_s,
@@ -14,7 +14,7 @@ WHERE h.session_key = %(key)s AND h.batch_id >= %(from_batch)s AND h.batch_id <=
 ORDER BY h.at DESC LIMIT %(rows)s
 
 -- name: values
--- The contents of the outputs of some batches, in order; of a key and a value no more than a page shows or decodes.
+-- The contents of the outputs of some batches, in order. No more of a key or a value than a page shows or decodes.
 SELECT e.outbox_id, e.revision, e.batch_id, substring(e.key FROM 1 FOR %(bytes)s) AS key, octet_length(e.key) AS key_bytes,
        substring(e.value FROM 1 FOR %(bytes)s) AS value, octet_length(e.value) AS value_bytes, e.headers
 FROM outbox.event e
