@@ -56,7 +56,14 @@ def delivered_batches(connection: Connection, settings: Settings, outbox_uuid: U
     """
     try:
         delivered = newest_delivered(settings, outbox_uuid)
-        if not delivered and _has_delivered(connection):
+        bound = None if delivered else _delivers_to(connection)
+        if bound is not None and bound != _cluster_id(settings, _topic(settings, outbox_uuid)):
+            log.warning(
+                "delivered_unknown",
+                because=f"the outputs are in another Kafka cluster than the input: {bound}",
+            )
+            return []
+        if bound is not None:
             raise UnavailableError(
                 f"the progress topic {_topic(settings, outbox_uuid)} is gone or has no record, and the outbox has deliveries: "
                 "`publisher status` shows how its lanes stopped, `publisher resume` writes the records again"
@@ -74,10 +81,19 @@ def delivered_batches(connection: Connection, settings: Settings, outbox_uuid: U
     return delivered
 
 
-def _has_delivered(connection: Connection) -> bool:
-    row = connection.execute(_LEDGER["has_delivered"]).fetchone()
-    assert row is not None
-    return bool(row[0])
+def _delivers_to(connection: Connection) -> str | None:
+    """Return the id of the cluster that the publishers deliver to, None if they have delivered nothing yet."""
+    row = connection.execute(_LEDGER["delivers_to"]).fetchone()
+    return None if row is None else row[0]
+
+
+def _cluster_id(settings: Settings, topic: str) -> str:
+    admin = admin_client(settings.kafka)
+    try:
+        # `describe_cluster` could end this process: see publisher/kafka/clients.py, `cluster`.
+        return str(admin.ask(lambda client: client.list_topics(topic, timeout=_TIMEOUT_S)).cluster_id)
+    except KafkaException as error:
+        raise UnavailableError(no_answer(settings.kafka, error.args[0])) from error
 
 
 def _topic(settings: Settings, outbox_uuid: UUID) -> str:

@@ -81,9 +81,9 @@ SELECT (SELECT min(batch_id) FROM outbox.batch) AS first, (SELECT max(batch_id) 
     (SELECT jsonb_agg(a) FROM outbox.generation g CROSS JOIN LATERAL jsonb_array_elements(g.accepted_deliveries) a) AS accepted,
     (SELECT min(epoch) FROM outbox.lane_epoch) AS first_epoch
 
--- name: has_delivered
--- Whether a publisher has recorded a transaction of any lane.
-SELECT EXISTS (SELECT FROM outbox.lane WHERE seq > 0)
+-- name: delivers_to
+-- The Kafka cluster of the publishers, once one of them has recorded a transaction of any lane.
+SELECT cluster_id FROM outbox.identity WHERE EXISTS (SELECT FROM outbox.lane WHERE seq > 0)
 
 -- name: backlog_bounds
 -- The last batch that every lane has finished, and the newest batch. A lane that no publisher has run yet stands before its epoch's first batch.
