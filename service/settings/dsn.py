@@ -58,11 +58,15 @@ Dsn = Annotated[SecretStr, AfterValidator(_usable)]
 
 
 def read_secret(file: Path, name: str) -> str:
-    """Return the content of a setting's file, without the spaces around it. Raises ValueError."""
+    """Return the content of a setting's file, without the spaces around it. Raises ValueError, also if there is none."""
     try:
-        return file.read_text("utf-8-sig").strip()
+        content = file.read_text("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{name} {str(file)!r} cannot be read: {error}") from None
+    if not content:
+        # A file that is being written may be empty. That is neither a console without a login nor libpq's own defaults.
+        raise ValueError(f"{name} {str(file)!r} is empty")
+    return content
 
 
 def dsn_from(file: Path, name: str) -> SecretStr:

@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     TypeAdapter,
     ValidationError,
 )
@@ -34,7 +35,8 @@ def _without_login(value: str) -> str:
 
 def _empty_is_none(given: object) -> object:
     # If a template names an environment variable, the variable is never absent: an empty one means none.
-    return None if given == "" else given
+    text = given.get_secret_value() if isinstance(given, SecretStr) else given
+    return None if isinstance(text, str) and not text.strip() else given
 
 
 def require_address(url: str) -> None:

@@ -61,13 +61,9 @@ class PostgresSettings(Section):
         if self.dsn_file is None:
             return self
         try:
-            found = dsn_from(self.dsn_file, "dsn_file")
+            return self.model_copy(update={"dsn": dsn_from(self.dsn_file, "dsn_file")})
         except ValueError as error:
             raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r}: {error}") from None
-        if not found.get_secret_value():
-            # A file that is being written may be empty, which libpq would take as its own defaults.
-            raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r} is empty")
-        return self.model_copy(update={"dsn": found})
 
     def logged_in_by(
         self, dsn: SecretStr | None, dsn_file: Path | None = None, section: str = "postgres"

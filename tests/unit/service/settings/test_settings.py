@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from service import private_file
 from service.errors import SecretUnreadableError, SettingsError, UnavailableError
-from service.settings import PostgresSettings, RetentionSettings, known_keys, load_settings
+from service.settings import ConsoleSettings, PostgresSettings, RetentionSettings, known_keys, load_settings
 from service.settings.loading import REMOVED
 
 
@@ -313,6 +313,36 @@ def test_postgres_must_not_end_a_start_that_waits_for_kafka(monkeypatch: pytest.
         load_settings()
     monkeypatch.setenv("OUTBOX_KAFKA__REQUEST_TIMEOUT_S", "29")
     load_settings()
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        (ConsoleSettings, "token"),
+        (ConsoleSettings, "dsn"),
+        (ConsoleSettings, "consumer_dsn"),
+        (RetentionSettings, "dsn"),
+        (PostgresSettings, "dsn"),
+    ],
+)
+def test_an_empty_file_of_a_secret_is_no_absent_setting(
+    section: type[BaseModel], key: str, tmp_path: Path
+) -> None:
+    """The console would have no login, and each other its former one or libpq's own."""
+    file = tmp_path / "secret"
+    file.write_text(" \n", "utf-8")
+    given = {key: "postgresql://auditor@host/outbox"} if key in section.model_fields else {}
+    with pytest.raises(ValidationError, match=f"{key}_file '.*' is empty"):
+        section.model_validate({f"{key}_file": file, **given})
+
+
+def test_a_variable_that_a_template_leaves_empty_is_an_absent_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("CONSOLE__TOKEN", "CONSOLE__DSN", "RETENTION__DSN"):
+        monkeypatch.setenv(f"OUTBOX_{name}", " ")
+    settings = load_settings()
+    assert (settings.console.token, settings.console.dsn, settings.retention.dsn) == (None, None, None)
 
 
 def test_a_dsn_file_is_read_for_each_connection(tmp_path: Path) -> None:
