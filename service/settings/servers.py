@@ -18,6 +18,7 @@ from service.settings.section import (
     EmptyIsNone,
     LoggedAddress,
     Milliseconds,
+    OptionText,
     Section,
     secret_options,
 )
@@ -93,7 +94,7 @@ class KafkaSettings(Section):
     """librdkafka's options (`security.protocol`, `compression.type`, …)."""
     secret_options_file: Path | None = None
     """A TOML file with more options, for passwords; wins over `options`."""
-    java_options: dict[str, str] = Field(default={}, repr=False)
+    java_options: dict[OptionText, OptionText] = Field(default={}, repr=False)
     """More options of Spark's Kafka client, which also gets TLS and SASL of `options`; these win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for one administrative request."""

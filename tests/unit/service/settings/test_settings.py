@@ -10,7 +10,14 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from service import private_file
 from service.errors import SecretUnreadableError, SettingsError, UnavailableError
-from service.settings import ConsoleSettings, PostgresSettings, RetentionSettings, known_keys, load_settings
+from service.settings import (
+    ConsoleSettings,
+    KafkaSettings,
+    PostgresSettings,
+    RetentionSettings,
+    known_keys,
+    load_settings,
+)
 from service.settings.loading import REMOVED
 
 
@@ -204,17 +211,20 @@ def test_secret_options_that_are_none_are_refused(text: str) -> None:
             options()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'secret_options_file = "a\\u0000b"',
-        '"options" = {"ssl.certificate.location" = "\\u0000", "ssl.key.location" = "a"}',
-    ],
-)
-def test_a_path_that_cannot_be_one_is_refused(text: str) -> None:
-    kafka = load_settings(written(f"[kafka]\n{text}\n")).kafka
+def test_a_path_that_cannot_be_one_is_refused() -> None:
+    kafka = load_settings(written('[kafka]\nsecret_options_file = "a\\u0000b"\n')).kafka
     with pytest.raises(SettingsError, match="cannot be read: embedded null byte"):
         kafka.java()
+
+
+@pytest.mark.parametrize("option", ['a = "none\\u0000"', '"a\\u0000" = "none"'])
+@pytest.mark.parametrize("table", ["kafka.options", "kafka.java_options", "schema_registry.options"])
+def test_an_option_that_a_client_in_c_would_read_otherwise_is_refused(option: str, table: str) -> None:
+    with pytest.raises(SettingsError, match="has a NUL"):
+        load_settings(written(f"[{table}]\n{option}\n"))
+    Path("secret.toml").write_text(option, "utf-8")
+    with pytest.raises(SecretUnreadableError, match=r"neither text \(without NUL\) nor a number"):
+        KafkaSettings(secret_options_file=Path("secret.toml")).client()
 
 
 @pytest.mark.guarantee(125)
