@@ -77,8 +77,7 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> Con
             raise
     except psycopg.Error as error:
         release_frames(error)
-        if not _names_service(settings):
-            name_unprotected_postgres(settings.dsn, libpq_options(settings.dsn))
+        name_unprotected_postgres(settings.dsn)
         if _is_missing(settings, error, login):
             raise DatabaseMissingError(
                 f"Postgres at {settings.address()} cannot be used: it has no database {settings.database()!r}. Correct "
@@ -88,28 +87,20 @@ def connect(settings: PostgresSettings, application: str, **options: Any) -> Con
             f"Postgres at {settings.address()} cannot be used: {str(error).strip()}. "
             f"Check {settings.named}{_of_tls(settings, error)}; `devstack status` shows a local one."
         ) from error
-    # Uses the connection's own parameters: resolving a service in the DSN would change the environment, which other threads read.
-    name_unprotected_postgres(settings.dsn, connection.info.get_parameters())
+    name_unprotected_postgres(settings.dsn)
     return connection
 
 
 def _no_clear_password(settings: PostgresSettings) -> dict[str, Any]:
     """Return options that keep libpq from sending a password in clear text to another machine, which might not be the server.
 
-    They are empty for a DSN with sslmode=require or stricter, with its own `require_auth`, or with a connection service; also for an old
-    libpq.
+    They are empty for a DSN with sslmode=require or stricter, or with its own `require_auth`; also for an old libpq.
     """
-    if _names_service(settings):
-        return {}
     options = libpq_options(settings.dsn)
     is_plain = is_remote(options) and ssl_mode(options) in PLAIN_MODES
     if not is_plain or "require_auth" in options or psycopg.pq.version() < _REQUIRES_AUTH:
         return {}
     return {"require_auth": NO_CLEAR_PASSWORD}
-
-
-def _names_service(settings: PostgresSettings) -> bool:
-    return "service" in conninfo_to_dict(settings.dsn.get_secret_value())
 
 
 def _of_tls(settings: PostgresSettings, error: psycopg.Error) -> str:

@@ -8,17 +8,22 @@ from uuid import UUID
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
-def remove_cache(root: str, outbox_uuid: UUID) -> int:
-    """Remove the cached files of an outbox; return how many there were. A running job reads its open sessions again from Kafka. Raises
-    OSError.
+def cache_of(root: str, outbox_uuid: UUID) -> Path:
+    """Return the absolute path of an outbox's cache below `[job] cache`, which may be relative to the working directory."""
+    return (Path(root).expanduser() / str(outbox_uuid)).absolute()
+
+
+def remove_cache(cache: Path) -> int | None:
+    """Remove the cached files of an outbox; return how many there were, None if there is no such cache. A running job reads its open
+    sessions again from Kafka. Raises OSError, also for a folder that another user owns or may write to: the job uses none either.
 
     Works with descriptors: even if somebody replaces one of these folders with a link, the link's target is not emptied.
     """
     removed = 0
     try:
-        folder = os.open(Path(root).expanduser() / str(outbox_uuid), _FOLDER)
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
+        folder = _opened(cache, forbidden=0o022)
+    except FileNotFoundError:
+        return None
     try:
         for name in [each.name for each in os.scandir(folder) if each.is_dir(follow_symlinks=False)]:
             with suppress(FileNotFoundError):  # the job was faster
@@ -30,7 +35,7 @@ def remove_cache(root: str, outbox_uuid: UUID) -> int:
 
 def _empty(name: str, inside: int) -> int:
     removed = 0
-    folder = os.open(name, _FOLDER, dir_fd=inside)
+    folder = _opened(name, forbidden=0o077, inside=inside)
     try:
         for each in os.listdir(folder):
             with suppress(FileNotFoundError):
@@ -39,3 +44,12 @@ def _empty(name: str, inside: int) -> int:
     finally:
         os.close(folder)
     return removed
+
+
+def _opened(path: Path | str, *, forbidden: int, inside: int | None = None) -> int:
+    folder = os.open(path, _FOLDER, dir_fd=inside)
+    found = os.fstat(folder)
+    if found.st_uid != os.geteuid() or found.st_mode & forbidden:
+        os.close(folder)
+        raise PermissionError(f"{str(path)!r} must be a folder of this user alone (mode 0700)")
+    return folder

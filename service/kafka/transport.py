@@ -61,9 +61,9 @@ def name_unprotected_archive(retention: RetentionSettings) -> None:
     _name_each(_archive(retention))
 
 
-def name_unprotected_postgres(dsn: SecretStr, options: Mapping[str, str]) -> None:
-    """Log the server if it is reached by such a connection. `options`: what libpq has made of the DSN."""
-    _name_each(_postgres(dsn, options))
+def name_unprotected_postgres(dsn: SecretStr) -> None:
+    """Log the server if it is reached by such a connection."""
+    _name_each(_postgres(dsn))
 
 
 def name_open_cluster(master: str, options: Mapping[str, str]) -> None:
@@ -93,7 +93,7 @@ def unprotected(settings: Settings) -> Iterator[Unprotected]:
     consumers = _consumer_dsn(settings)
     for login in (settings.postgres.dsn, settings.retention.dsn, settings.console.dsn, consumers):
         if login is not None:
-            yield from _postgres(login, libpq_options(login))
+            yield from _postgres(login)
     yield from _registry(settings.schema_registry)
     yield from _archive(settings.retention)
     collector = settings.tracing.endpoint or ""
@@ -205,7 +205,8 @@ def _kafka_client(options: Mapping[str, object]) -> str | None:
     return None if unverified_by(options) is None else _UNVERIFIED
 
 
-def _postgres(login: SecretStr, options: Mapping[str, str]) -> Iterator[Unprotected]:
+def _postgres(login: SecretStr) -> Iterator[Unprotected]:
+    options = libpq_options(login)
     mode = ssl_mode(options)
     if is_remote(options):
         if mode in PLAIN_MODES:

@@ -6,8 +6,6 @@ db/connection.py reads a password in `dsn_file` again for each connection.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from psycopg.conninfo import conninfo_to_dict
-
 from service.errors import SettingsError, UnavailableError
 from service.logins import aws, azure, google, plugin, shown
 from service.settings import PostgresSettings
@@ -28,11 +26,6 @@ def by_login(settings: PostgresSettings) -> dict[str, Any]:
     """
     if settings.login is None:
         return {}
-    if conninfo_to_dict(settings.dsn.get_secret_value()).get("service"):
-        # A service's options can be read only by changing the environment, which other threads read.
-        raise SettingsError(
-            f"[postgres] login = {settings.login!r} needs a dsn with its host and user in it, instead of a service"
-        )
     options = libpq_options(settings.dsn)
     host, user = options.get("host", ""), options.get("user", "")
     if not host or "," in host or not user:

@@ -3,12 +3,12 @@
 import hmac
 import ipaddress
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from service.settings.dsn import Dsn, dsn_from, read_secret
-from service.settings.section import Section
+from service.settings.section import EmptyIsNone, Section
 
 _LEAST_TOKEN = 16
 
@@ -18,7 +18,7 @@ class ConsoleSettings(Section):
     """TCP port on which `publisher run` serves the console (docs/console.md); 0: none."""
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on. Any but loopback needs `token` or `behind_proxy`."""
-    token: SecretStr | None = None
+    token: Annotated[SecretStr | None, EmptyIsNone] = None
     """Token to log in with, at least 16 characters; scripts send it as `Authorization: Bearer`. Empty: no login."""
     token_file: Path | None = None
     """A file with the token, read again for each request; wins over `token`."""
@@ -28,7 +28,7 @@ class ConsoleSettings(Section):
     """Name in the `Host` that the proxy passes on; all others but local ones need a token."""
     path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path that the proxy strips, for instance `/outbox`."""
-    dsn: Dsn | None = None
+    dsn: Annotated[Dsn | None, EmptyIsNone] = None
     """A login with the role `outbox_auditor`. Empty: `[postgres] dsn`."""
     dsn_file: Path | None = None
     """A file with the DSN; wins over `dsn`."""
@@ -49,11 +49,6 @@ class ConsoleSettings(Section):
             object.__setattr__(self, "dsn", dsn_from(self.dsn_file, "dsn_file"))
         if self.consumer_dsn_file is not None:
             dsn_from(self.consumer_dsn_file, "consumer_dsn_file")
-        for name in ("token", "dsn"):
-            secret = getattr(self, name)
-            if secret is not None and not secret.get_secret_value():
-                # If a template names an environment variable, the variable is never absent: an empty one means none.
-                object.__setattr__(self, name, None)
         if self.token is not None and len(self.token.get_secret_value()) < _LEAST_TOKEN:
             raise ValueError(f"the token has fewer than {_LEAST_TOKEN} characters (its text is not shown)")
         if not (self.is_local or self.token is not None or self.behind_proxy):

@@ -5,21 +5,22 @@ becomes host or database, which messages show. Such a DSN is refused.
 """
 
 import ipaddress
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import Conninfo, version
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo, PGconn, version
 from pydantic import AfterValidator, SecretStr
 
 _URI = re.compile(r"postgres(?:ql)?://(.*)", re.DOTALL)
 _PORT = re.compile(r"\d*")
 # The first libpq for which `sslrootcert=system` is no file.
 _KNOWS_SYSTEM = 160_000
+# With such a `target_session_attrs`, libpq completes its options and then refuses to connect, before it asks the network anything.
+_REFUSED = "none"
 _HIDDEN = "(its text is not shown: it may be secret)"
 _ENCODE = f"percent-encode user name and password: @ is %40, / is %2F, : is %3A, % is %25 {_HIDDEN}"
 
@@ -57,11 +58,15 @@ Dsn = Annotated[SecretStr, AfterValidator(_usable)]
 
 
 def read_secret(file: Path, name: str) -> str:
-    """Return the content of a setting's file, without the spaces around it. Raises ValueError."""
+    """Return the content of a setting's file, without the spaces around it. Raises ValueError, also if there is none."""
     try:
-        return file.read_text("utf-8-sig").strip()
+        content = file.read_text("utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{name} {str(file)!r} cannot be read: {error}") from None
+    if not content:
+        # A file that is being written may be empty. That is neither a console without a login nor libpq's own defaults.
+        raise ValueError(f"{name} {str(file)!r} is empty")
+    return content
 
 
 def dsn_from(file: Path, name: str) -> SecretStr:
@@ -84,12 +89,20 @@ def address(dsn: SecretStr) -> str:
 
 
 def libpq_options(dsn: SecretStr) -> dict[str, str]:
-    """Return libpq's options for a DSN: its own, and those of the connection service file and the environment.
+    """Return the options by which libpq would connect: the DSN's, and those of the connection service file and the environment.
 
-    If the DSN names a service, the environment is changed for a moment: call it at a start, with one thread.
+    Their defaults depend on each other (PGSSLROOTCERT=system raises `sslmode`, unless the DSN has another file), so libpq itself answers.
     """
-    given = {name: str(value) for name, value in conninfo_to_dict(dsn.get_secret_value()).items() if value}
-    return _defaults_of_libpq(given.get("service")) | given
+    text = dsn.get_secret_value()
+    given = {name: str(value) for name, value in conninfo_to_dict(text).items() if value}
+    connection = PGconn.connect_start(make_conninfo(text, target_session_attrs=_REFUSED).encode())
+    try:
+        used = {each.keyword.decode(): each.val.decode() for each in connection.info if each.val}
+    finally:
+        connection.finish()
+    if used.pop("target_session_attrs", None) is None:
+        return given  # libpq refuses to connect: no such service, for instance
+    return used | given
 
 
 def secrets_in(options: Mapping[str, object]) -> list[str]:
@@ -118,21 +131,3 @@ def is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host in ("", "localhost") or host.startswith(("/", "@"))
-
-
-def _defaults_of_libpq(service: str | None) -> dict[str, str]:
-    """Return the options of the environment and of the connection service file, which libpq finds only by the variable of the service."""
-    if service is None:
-        return _told_by_libpq()
-    former = os.environ.get("PGSERVICE")
-    os.environ["PGSERVICE"] = service
-    try:
-        return _told_by_libpq()
-    finally:
-        os.environ.pop("PGSERVICE")
-        if former is not None:
-            os.environ["PGSERVICE"] = former
-
-
-def _told_by_libpq() -> dict[str, str]:
-    return {each.keyword.decode(): each.val.decode() for each in Conninfo.get_defaults() if each.val}

@@ -41,7 +41,7 @@ class RetentionSettings(Section):
     """Batches for which table partitions are made ahead."""
     lock_timeout_s: int = Field(default=60, ge=1, le=3_600)
     """Seconds to wait for transactions that use a partition; then the next run tries again."""
-    dsn: Dsn | None = None
+    dsn: Annotated[Dsn | None, EmptyIsNone] = None
     """A login with the role `outbox_retention`. Empty: `[postgres] dsn`."""
     dsn_file: Path | None = None
     """A file with the DSN; wins over `dsn`."""

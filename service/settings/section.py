@@ -11,13 +11,23 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     TypeAdapter,
     ValidationError,
 )
 
 from service.errors import SecretUnreadableError
 
-ClientOptions = dict[str, str | int | float | bool]
+
+def _without_nul(value: str) -> str:
+    # A client in C reads `none\0` as `none`, but no check here does.
+    if "\0" in value:
+        raise ValueError("has a NUL")
+    return value
+
+
+OptionText = Annotated[str, AfterValidator(_without_nul)]
+ClientOptions = dict[OptionText, OptionText | int | float | bool]
 """Options of a server's client, by the client's names."""
 
 _CLIENT_OPTIONS = TypeAdapter(ClientOptions)
@@ -34,7 +44,8 @@ def _without_login(value: str) -> str:
 
 def _empty_is_none(given: object) -> object:
     # If a template names an environment variable, the variable is never absent: an empty one means none.
-    return None if given == "" else given
+    text = given.get_secret_value() if isinstance(given, SecretStr) else given
+    return None if isinstance(text, str) and not text.strip() else given
 
 
 def require_address(url: str) -> None:
@@ -82,7 +93,7 @@ def secret_options(section: str, file: Path | None) -> ClientOptions:
         return _CLIENT_OPTIONS.validate_python(read_toml(file), strict=True)
     except ValidationError as error:
         wrong = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
-        because = f"neither text nor a number: {wrong}"
+        because = f"neither text (without NUL) nor a number: {wrong}"
     except (OSError, ValueError) as error:
         because = str(error)
     raise SecretUnreadableError(f"[{section}] secret_options_file = {str(file)!r} cannot be read: {because}")

@@ -18,6 +18,7 @@ from service.settings.section import (
     EmptyIsNone,
     LoggedAddress,
     Milliseconds,
+    OptionText,
     Section,
     secret_options,
 )
@@ -61,13 +62,9 @@ class PostgresSettings(Section):
         if self.dsn_file is None:
             return self
         try:
-            found = dsn_from(self.dsn_file, "dsn_file")
+            return self.model_copy(update={"dsn": dsn_from(self.dsn_file, "dsn_file")})
         except ValueError as error:
             raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r}: {error}") from None
-        if not found.get_secret_value():
-            # A file that is being written may be empty, which libpq would take as its own defaults.
-            raise SecretUnreadableError(f"[postgres] dsn_file {str(self.dsn_file)!r} is empty")
-        return self.model_copy(update={"dsn": found})
 
     def logged_in_by(
         self, dsn: SecretStr | None, dsn_file: Path | None = None, section: str = "postgres"
@@ -97,7 +94,7 @@ class KafkaSettings(Section):
     """librdkafka's options (`security.protocol`, `compression.type`, …)."""
     secret_options_file: Path | None = None
     """A TOML file with more options, for passwords; wins over `options`."""
-    java_options: dict[str, str] = Field(default={}, repr=False)
+    java_options: dict[OptionText, OptionText] = Field(default={}, repr=False)
     """More options of Spark's Kafka client, which also gets TLS and SASL of `options`; these win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for one administrative request."""

@@ -1,4 +1,5 @@
-"""Explain a failure by Spark's text: a message, then the Java stack with its causes. A sign in that text identifies a cause.
+"""Explain a failure by Spark's text: a message, then the Java stack with its causes. The kind of one of the job's own errors
+identifies a cause, or else a sign in that text.
 
 Of a worker's Python tracebacks only the last exception counts: the exceptions before it are its causes, and their messages may quote
 events. The last exception's message may, too, unless the exception is one of this project or of the system.
@@ -7,6 +8,7 @@ events. The last exception's message may, too, unless the exception is one of th
 import builtins
 import os
 import re
+from collections.abc import Mapping
 
 from service.errors import (
     BatchTooLargeError,
@@ -56,69 +58,62 @@ def _strerrors(lacking: type[OutboxError]) -> tuple[str, ...]:
     return tuple(os.strerror(number) for number, kind in OF_ERRNO.items() if kind is lacking)
 
 
-# (signs in Spark's text, error, what it means and how to fix it); the first match counts. The job's own errors come first: their texts may
-# quote others.
-SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
-    (
-        ("TransformStoppedError",),
+_NO_LOGIN = "the login of Spark's executors gave no token ([kafka] login)"
+_LACKING = "something is missing or wrong where Spark's workers run"
+# The job's own errors: error, what it means and how to fix it. Only the kind counts: their texts quote topics and a registry's answers.
+OWN_KINDS: Mapping[str, tuple[type[OutboxError], str]] = {
+    "TransformStoppedError": (
         TransformFailedError,
         'the transform failed and [transform] on_error is "stop"',
     ),
-    (("CodeChangedError",), WorkerCodeChangedError, "code was changed under the running job"),
-    (
-        ("answers HTTP 401",),
-        CredentialsRefusedError,
-        "the schema registry refuses the credentials: check [schema_registry]",
-    ),
-    (
-        ("OutputSchemaRefusedError",),
-        RefusedError,
-        "the schema registry refuses the schema of an output",
-    ),
-    (
-        ("RegistryRefusedError",),
+    "CodeChangedError": (WorkerCodeChangedError, "code was changed under the running job"),
+    "OutputSchemaRefusedError": (RefusedError, "the schema registry refuses the schema of an output"),
+    "RegistryRefusedError": (
         RefusedError,
         "the schema registry refuses a request of the job: check [schema_registry]",
     ),
-    (
-        ("RegistryAwayError",),
+    "RegistryAwayError": (
         UnavailableError,
         "the schema registry does not answer. Records cannot be judged without it; the next attempt tries again",
     ),
-    (
-        ("OpenSessionsDifferError",),
+    "OpenSessionsDifferError": (
         ContinuityError,
         (
             "the open sessions are not those that the outbox recorded. Find out what happened to the input; `spark-job run "
             "--accept-data-loss` continues with the sessions that Kafka has"
         ),
     ),
-    (
-        ("InputSchemaError",),
+    "InputSchemaError": (
         SettingsError,
         (
             "Spark's Kafka source did not give its workers the records that the job asked for: its connector is another version, or "
             "[job.spark_options] changes what it does"
         ),
     ),
-    (
-        ("RecordsGoneError",),
+    "RecordsGoneError": (
         MovedError,
         "records that a task needs are gone from Kafka; the next start reports what is lost and how to continue",
     ),
-    (
-        ("NoAnswerError",),
-        UnavailableError,
-        "Kafka did not answer a task that read from it",
-    ),
+    "NoAnswerError": (UnavailableError, "Kafka did not answer a task that read from it"),
+    "SettingsError": (SettingsError, _LACKING),
+    "LoginFailedError": (UnavailableError, _NO_LOGIN),
+}
+_REFUSED_LOGIN = (
+    CredentialsRefusedError,
+    "the schema registry refuses the credentials: check [schema_registry]",
+)
+# A topic's name has no spaces, so the first such words are ours; those of the registry follow.
+_ANSWER = re.compile(r"answers HTTP (\d+), ")
+
+# (signs in Spark's text, error, what it means and how to fix it); the first match counts.
+SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         (
-            "service.errors.SettingsError",
             "ModuleNotFoundError: ",
             "schemas need the extra `schema-registry`",
         ),
         SettingsError,
-        "something is missing or wrong where Spark's workers run",
+        _LACKING,
     ),
     (
         ("failed to map segment from shared object",),
@@ -172,10 +167,10 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         "Kafka no longer has the records that the query was reading; the next start reports what is lost and how to continue",
     ),
     (
-        # The second is the message of Kafka's client if the job's endpoint gave it no token.
-        ("LoginFailedError", "retrieving token from callback handler"),
+        # The message of Kafka's client if the job's endpoint gave it no token.
+        ("retrieving token from callback handler",),
         UnavailableError,
-        "the login of Spark's executors gave no token ([kafka] login)",
+        _NO_LOGIN,
     ),
     (
         (
@@ -247,6 +242,8 @@ def is_said(error: BaseException, signs: tuple[str, ...]) -> bool:
 def explain_text(error: BaseException) -> OutboxError:
     """Return the error for what Spark raised."""
     text, raised = _without_quotes(text_of(error))
+    if (own := _own_kind(raised)) is not None:
+        return own[0](f"{own[1]}. {_relevant(text, raised.strip())}")
     for signs, kind, meaning in SPARK_SIGNS:
         for sign in signs:
             if sign in text:
@@ -257,6 +254,18 @@ def explain_text(error: BaseException) -> OutboxError:
     return JobFailedError(
         f"the Spark query failed: {type(error).__name__}: {causes} (the whole of it is in spark.log, see docs/logs.md)"
     )
+
+
+def _own_kind(raised: str) -> tuple[type[OutboxError], str] | None:
+    """Return the error for one of the job's own that a task raised, and what it means; None for any other."""
+    if not raised.startswith(_OURS):
+        return None
+    name = _KIND.match(raised)[0].rpartition(".")[2]  # type: ignore[index]
+    if name in ("OutputSchemaRefusedError", "RegistryRefusedError"):
+        answer = _ANSWER.search(raised)
+        if answer is not None and answer[1] == "401":
+            return _REFUSED_LOGIN
+    return OWN_KINDS.get(name)
 
 
 def defect(raised: str) -> DefectError:

@@ -16,6 +16,7 @@ from service.formats.writer import RegistryRefusedError
 from spark_job.api import OutputSchema, WithSchema
 from spark_job.outputs.settings import OutputSchemaRules
 
+_MOST_SERIALIZERS = 500
 _KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 
 
@@ -46,6 +47,9 @@ class OutputEncoder:
             key = topic, value.schema
             serializer = self._serializers.get(key)
             if serializer is None:
+                if len(self._serializers) >= _MOST_SERIALIZERS:
+                    # An event may name the topic, and with the subject strategy `record` none is refused.
+                    self._serializers.clear()
                 serializer = self._serializers[key] = self._made(value.schema)
             with self._registry.errors():
                 return serializer(value.value, SerializationContext(topic, MessageField.VALUE))  # type: ignore[no-any-return]

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 from typing import Annotated
-from uuid import UUID
 
 import psycopg
 import typer
 
 from publisher.commands.common import database
 from publisher.erasure.archive_erasure import archive_of
-from publisher.erasure.cache import remove_cache
+from publisher.erasure.cache import cache_of, remove_cache
 from publisher.erasure.erase import ErasedKey, Erasure, check_key
 from publisher.erasure.letters import letter_position
 from publisher.erasure.tombstones import TombstoneWriter
@@ -21,7 +20,7 @@ from service.commands.session_keys import read_keys
 from service.errors import RefusedError, SettingsError, UnavailableError
 from service.lifecycle import fault_points
 from service.observability import logs
-from service.settings import Settings, load_settings
+from service.settings import load_settings
 
 _SHOWN = 20
 
@@ -100,28 +99,29 @@ def erase(
         raise UnavailableError(
             f"Postgres went away: {str(error).strip()}. What has been erased stays erased; run the command again for the rest"
         ) from error
-    cache = 0
     found = list(erasure.keys.values())
-    if keys and not dry_run:
-        cache = _remove_cache(settings, identity.outbox_uuid, found)
+    cache = cache_of(settings.job.cache, identity.outbox_uuid)
+    cache_files = _remove_cache(cache, found) if keys and not dry_run else 0
+    missing = str(cache) if cache_files is None else None
     if as_json:
         print_json(
             {
                 "keys": [each.as_json() for each in found],
                 "letters": [each.as_json() for each in erasure.letters.values()],
                 "letters_without_key": erasure.letters_without_key,
-                "cache_files": cache,
+                "cache_files": cache_files or 0,
+                "cache_missing": missing,
                 "dry_run": dry_run,
             }
         )
     else:
-        _print(erasure, cache, dry_run=dry_run)
+        _print(erasure, cache_files or 0, missing, dry_run=dry_run)
     raise typer.Exit(1 if erasure.is_something_left else 0)
 
 
-def _remove_cache(settings: Settings, outbox_uuid: UUID, keys: list[ErasedKey]) -> int:
+def _remove_cache(cache: Path, keys: list[ErasedKey]) -> int | None:
     try:
-        return remove_cache(settings.job.cache, outbox_uuid)
+        return remove_cache(cache)
     except OSError as error:
         for each in keys:
             each.left.append(
@@ -130,7 +130,7 @@ def _remove_cache(settings: Settings, outbox_uuid: UUID, keys: list[ErasedKey]) 
         return 0
 
 
-def _print(erasure: Erasure, cache: int, *, dry_run: bool) -> None:
+def _print(erasure: Erasure, cache_files: int, missing: str | None, *, dry_run: bool) -> None:
     out = console()
     would = "would be " if dry_run else ""
     for each in erasure.keys.values():
@@ -152,8 +152,10 @@ def _print(erasure: Erasure, cache: int, *, dry_run: bool) -> None:
             f"{erasure.letters_without_key:,} dead letters have no session key. Find those of the person: `spark-job dead-letters list "
             "--state all --keys-file FILE`, then erase them by --letter (docs/privacy.md)"
         )
+    if missing is not None:
+        out.print(f"no cache of this outbox at {missing}: delete it where the job runs (docs/privacy.md)")
     if not dry_run:
         out.print(
-            f"{cache:,} files of the job's cache removed on this machine. Kafka's topics, backups, other logs and the caches on other "
-            "machines keep what they have (docs/privacy.md)"
+            f"{cache_files:,} files of the job's cache removed on this machine. Kafka's topics, backups, other logs and the caches on "
+            "other machines keep what they have (docs/privacy.md)"
         )

@@ -130,11 +130,11 @@ def _bearer(headers: Headers) -> str | None:
 
 
 def _is_embedded_elsewhere(headers: Headers) -> bool:
-    """Whether another site's page caused the request, except through a link that a person follows. Each answer costs queries, and the page
-    could measure their time.
+    """Whether a page of another site, or of this site's other hosts and ports, caused the request, except through a link that a person
+    follows. Each answer costs queries, and the page could measure their time.
     """
     asked = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
-    return headers.get("sec-fetch-site") == "cross-site" and asked != ("navigate", "document")
+    return headers.get("sec-fetch-site") in ("cross-site", "same-site") and asked != ("navigate", "document")
 
 
 def client_of(scope: Scope) -> str:

@@ -4,8 +4,10 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
@@ -62,6 +64,38 @@ def test_an_impostor_of_another_machine_gets_no_password(
     impostor.end()
     assert PASSWORD.encode() not in impostor.told
     assert PASSWORD not in str(raised.value)
+
+
+@pytest.mark.parametrize("weak", ["service", "sslrootcert"])
+def test_nor_does_one_that_a_service_names_or_that_other_authorities_would_verify(
+    impostor: Impostor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, weak: str
+) -> None:
+    monkeypatch.setattr("service.settings.dsn.is_local", lambda _host: False)
+    server: dict[str, str | int] = {
+        "host": "127.0.0.1",
+        "port": impostor.port,
+        "user": "me",
+        "password": PASSWORD,
+        "dbname": "outbox",
+    }
+    if weak == "service":
+        monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+        (tmp_path / "services").write_text(
+            "\n".join(("[ob]", *(f"{name}={value}" for name, value in server.items()))), "utf-8"
+        )
+        dsn = "service=ob gssencmode=disable"
+    else:
+        monkeypatch.setenv("PGSSLROOTCERT", "system")
+        dsn = make_conninfo("", **server, gssencmode="disable", sslrootcert=str(tmp_path / "ca.pem"))
+    with (
+        capture_logs() as logged,
+        pytest.raises(CredentialsRefusedError, match="over TLS alone"),
+        connect(PostgresSettings(dsn=SecretStr(dsn)), "test"),
+    ):
+        pass
+    impostor.end()
+    assert PASSWORD.encode() not in impostor.told
+    assert [line["event"] for line in logged] == ["connection_unprotected"]
 
 
 @pytest.mark.parametrize("allowed", ["local", "require_auth=password"])

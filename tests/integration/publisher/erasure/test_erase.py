@@ -89,7 +89,8 @@ def test_nothing_of_a_key_is_left_and_both_audits_say_erased(
     cache = tmp_path / "cache"
     ((uuid,),) = query(outbox.dsn, "SELECT outbox_uuid FROM outbox.identity")
     folder = cache / str(uuid) / "topic-0"
-    folder.mkdir(parents=True)
+    folder.parent.mkdir(mode=0o700, parents=True)
+    folder.mkdir(mode=0o700)
     (folder / "a.events").write_bytes(MARKER)
     (folder / "b.sessions").write_bytes(MARKER)
 
@@ -105,7 +106,7 @@ def test_nothing_of_a_key_is_left_and_both_audits_say_erased(
         "tombstones": 0,
         "left": [],
     }
-    assert document["cache_files"] == 2
+    assert (document["cache_files"], document["cache_missing"]) == (2, None)
     assert [file for file in cache.rglob("*") if file.is_file()] == []
     dump = whole_dump(outbox.dsn)
     assert not appears(dump, MARKER)
@@ -126,6 +127,12 @@ def test_it_is_erased_once_and_the_second_time_there_is_nothing(outbox: Outbox, 
     assert erased(settings, "person-4711")["keys"][0]["rows"] == 1
     assert erased(settings, "person-4711")["keys"][0]["rows"] == 0
     assert erased(settings, "nobody")["keys"][0]["rows"] == 0
+
+
+def test_a_cache_that_is_elsewhere_is_named(outbox: Outbox, settings: Settings, tmp_path: Path) -> None:
+    ((uuid,),) = query(outbox.dsn, "SELECT outbox_uuid FROM outbox.identity")
+    there = tmp_path / "none" / str(uuid)
+    assert erased(settings, "nobody", cache=there.parent)["cache_missing"] == str(there)
 
 
 def test_a_row_that_is_not_delivered_stays_and_goes_out_and_then_goes(

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from publisher.erasure.cache import remove_cache
+from publisher.erasure.cache import cache_of, remove_cache
 
 OUTBOX = uuid4()
 
@@ -25,7 +25,8 @@ def theirs(tmp_path: Path) -> Path:
 def partition(tmp_path: Path) -> Path:
     """A folder of the cache with two files."""
     folder = tmp_path / "cache" / str(OUTBOX) / "topic-0"
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True)
+    folder.parent.chmod(0o755)
     for name in ("a.segment", "b.events"):
         (folder / name).touch()
     return folder
@@ -34,9 +35,36 @@ def partition(tmp_path: Path) -> Path:
 def test_the_files_of_the_outbox_go_and_those_behind_links_stay(partition: Path, theirs: Path) -> None:
     (partition / "link").symlink_to(theirs)
     (partition.parent / "topic-1").symlink_to(theirs.parent)
-    assert remove_cache(str(partition.parents[1]), OUTBOX) == 3
+    assert remove_cache(partition.parent) == 3
     assert theirs.exists()
-    assert remove_cache(str(partition.parents[1]), uuid4()) == 0
+
+
+def test_a_cache_that_is_elsewhere_is_told_from_an_empty_one(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert remove_cache(partition.parent) == 2
+    assert remove_cache(partition.parent) == 0
+    monkeypatch.chdir(partition.parents[1])
+    elsewhere = cache_of("./cache", OUTBOX)
+    assert elsewhere == partition.parents[1] / "cache" / str(OUTBOX)
+    assert remove_cache(elsewhere) is None
+
+
+@pytest.mark.parametrize(("level", "mode"), [(0, 0o755), (0, 0o777), (1, 0o777), (1, 0o775)])
+def test_a_folder_to_which_others_may_write_is_left_as_the_job_leaves_it(
+    partition: Path, level: int, mode: int
+) -> None:
+    (partition, partition.parent)[level].chmod(mode)
+    with pytest.raises(PermissionError, match="of this user alone"):
+        remove_cache(partition.parent)
+    assert (partition / "a.segment").exists()
+
+
+def test_nor_is_a_folder_of_another_user_emptied(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: partition.stat().st_uid + 1)
+    with pytest.raises(PermissionError, match="of this user alone"):
+        remove_cache(partition.parent)
+    assert (partition / "a.segment").exists()
 
 
 def test_a_link_that_takes_the_place_of_the_outbox_is_not_followed(partition: Path, theirs: Path) -> None:
@@ -44,7 +72,8 @@ def test_a_link_that_takes_the_place_of_the_outbox_is_not_followed(partition: Pa
     (theirs.parent / "topic-0" / "file").touch()
     other = uuid4()
     (partition.parents[1] / str(other)).symlink_to(theirs.parent)
-    assert remove_cache(str(partition.parents[1]), other) == 0
+    with pytest.raises(NotADirectoryError):
+        remove_cache(partition.parents[1] / str(other))
     assert (theirs.parent / "topic-0" / "file").exists()
 
 
@@ -62,5 +91,5 @@ def test_a_link_that_takes_a_folders_place_in_between_is_not_followed(
 
     monkeypatch.setattr(os, "scandir", swapping)
     with pytest.raises(NotADirectoryError):
-        remove_cache(str(partition.parents[1]), OUTBOX)
+        remove_cache(partition.parent)
     assert theirs.exists()

@@ -99,6 +99,29 @@ def test_an_unknown_login_names_those_that_there_are() -> None:
         by_login(settings(f"{REMOTE}?sslmode=verify-full", "aws"))
 
 
-def test_a_service_is_refused_for_other_threads_read_the_environment_that_names_it() -> None:
-    with pytest.raises(SettingsError, match="instead of a service"):
-        by_login(settings("service=outbox user=me host=localhost"))
+@pytest.mark.parametrize("source", ["variable", "service", "service of the dsn"])
+def test_the_environments_authorities_verify_no_server_of_a_dsn_that_names_others(
+    source: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    dsn = "host=db.example user=u sslrootcert=/x.pem"
+    if source == "variable":
+        monkeypatch.setenv("PGSSLROOTCERT", "system")
+    else:
+        monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+        (tmp_path / "services").write_text("[outbox]\nsslrootcert=system\n", "utf-8")
+        if source == "service":
+            monkeypatch.setenv("PGSERVICE", "outbox")
+        else:
+            dsn += " service=outbox"
+    with pytest.raises(SettingsError, match="sslmode=prefer does not"):
+        by_login(settings(dsn))
+    monkeypatch.setenv("PGSSLMODE", "verify-full")
+    assert by_login(settings(dsn))["password"]
+
+
+def test_the_password_is_of_the_server_that_a_service_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+    (tmp_path / "services").write_text("[outbox]\nhost=db.example\nsslmode=verify-full\n", "utf-8")
+    assert by_login(settings("service=outbox user=me")) == {"password": "me of db.example:5432"}

@@ -6,11 +6,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from service import private_file
 from service.errors import SecretUnreadableError, SettingsError, UnavailableError
-from service.settings import PostgresSettings, RetentionSettings, known_keys, load_settings
+from service.settings import (
+    ConsoleSettings,
+    KafkaSettings,
+    PostgresSettings,
+    RetentionSettings,
+    known_keys,
+    load_settings,
+)
 from service.settings.loading import REMOVED
 
 
@@ -204,17 +211,20 @@ def test_secret_options_that_are_none_are_refused(text: str) -> None:
             options()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'secret_options_file = "a\\u0000b"',
-        '"options" = {"ssl.certificate.location" = "\\u0000", "ssl.key.location" = "a"}',
-    ],
-)
-def test_a_path_that_cannot_be_one_is_refused(text: str) -> None:
-    kafka = load_settings(written(f"[kafka]\n{text}\n")).kafka
+def test_a_path_that_cannot_be_one_is_refused() -> None:
+    kafka = load_settings(written('[kafka]\nsecret_options_file = "a\\u0000b"\n')).kafka
     with pytest.raises(SettingsError, match="cannot be read: embedded null byte"):
         kafka.java()
+
+
+@pytest.mark.parametrize("option", ['a = "none\\u0000"', '"a\\u0000" = "none"'])
+@pytest.mark.parametrize("table", ["kafka.options", "kafka.java_options", "schema_registry.options"])
+def test_an_option_that_a_client_in_c_would_read_otherwise_is_refused(option: str, table: str) -> None:
+    with pytest.raises(SettingsError, match="has a NUL"):
+        load_settings(written(f"[{table}]\n{option}\n"))
+    Path("secret.toml").write_text(option, "utf-8")
+    with pytest.raises(SecretUnreadableError, match=r"neither text \(without NUL\) nor a number"):
+        KafkaSettings(secret_options_file=Path("secret.toml")).client()
 
 
 @pytest.mark.guarantee(125)
@@ -313,6 +323,36 @@ def test_postgres_must_not_end_a_start_that_waits_for_kafka(monkeypatch: pytest.
         load_settings()
     monkeypatch.setenv("OUTBOX_KAFKA__REQUEST_TIMEOUT_S", "29")
     load_settings()
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        (ConsoleSettings, "token"),
+        (ConsoleSettings, "dsn"),
+        (ConsoleSettings, "consumer_dsn"),
+        (RetentionSettings, "dsn"),
+        (PostgresSettings, "dsn"),
+    ],
+)
+def test_an_empty_file_of_a_secret_is_no_absent_setting(
+    section: type[BaseModel], key: str, tmp_path: Path
+) -> None:
+    """The console would have no login, and each other its former one or libpq's own."""
+    file = tmp_path / "secret"
+    file.write_text(" \n", "utf-8")
+    given = {key: "postgresql://auditor@host/outbox"} if key in section.model_fields else {}
+    with pytest.raises(ValidationError, match=f"{key}_file '.*' is empty"):
+        section.model_validate({f"{key}_file": file, **given})
+
+
+def test_a_variable_that_a_template_leaves_empty_is_an_absent_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("CONSOLE__TOKEN", "CONSOLE__DSN", "RETENTION__DSN"):
+        monkeypatch.setenv(f"OUTBOX_{name}", " ")
+    settings = load_settings()
+    assert (settings.console.token, settings.console.dsn, settings.retention.dsn) == (None, None, None)
 
 
 def test_a_dsn_file_is_read_for_each_connection(tmp_path: Path) -> None:

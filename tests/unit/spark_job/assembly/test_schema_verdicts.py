@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import orjson
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry.avro import AvroSerializer
 
 from service.formats.protobuf import why_unusable
 from service.formats.registry import answers, pauses
@@ -26,6 +27,7 @@ from spark_job.api import OutputSchema, WithSchema
 from spark_job.assembly import rebuild, rows, schemas
 from spark_job.assembly.refused_ids import RefusedIds, RefusedRange
 from spark_job.ledger.open_partitions import OpenPartition
+from spark_job.outputs import schemas as output_schemas
 from spark_job.outputs.schemas import output_encoder
 from spark_job.outputs.settings import OutputSchemaRules
 from spark_job.sessions.settings import AssemblySettings
@@ -335,6 +337,26 @@ def test_a_client_of_former_secrets_is_let_go(server: Registry) -> None:
     gc.collect()
     assert clients[0]() is None
     assert clients[-1]() is not None
+
+
+def serializers() -> int:
+    """How many there are in this process."""
+    gc.collect()
+    return sum(isinstance(each, AvroSerializer) for each in gc.get_objects())
+
+
+def test_topics_of_events_do_not_fill_a_worker_with_serializers(
+    server: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_schemas, "_MOST_SERIALIZERS", 3)
+    schema_id = server.register("shop.Click", "AVRO", AVRO)
+    encode = output_encoder(server.options(), OutputSchemaRules(subject_name_strategy="record"))
+    assert encode is not None
+    value = WithSchema(EVENT | {"event_type": "start"}, OutputSchema("avro", AVRO))
+    before = serializers()
+    for topic in range(10):
+        assert encode(f"topic-{topic}", value).startswith(framed(schema_id, b""))
+    assert 0 < serializers() - before <= 3
 
 
 @pytest.mark.parametrize("most_chars", [1, 1 << 20])

@@ -609,8 +609,39 @@ def test_every_sign_that_spark_may_show_leads_to_the_error_of_its_row() -> None:
             assert f"{sign}: words" in str(error)
 
 
+REFUSED_OUTPUT = (
+    "spark_job.outputs.schemas.OutputSchemaRefusedError: an output for '{}' has a schema that is not to be used: "
+    "the schema registry at http://r answers HTTP 409, code 409: {}"
+)
+
+
+@pytest.mark.parametrize(
+    "quoted", [*spark_text.OWN_KINDS, "service.errors.SettingsError", "java.lang.OutOfMemoryError"]
+)
+def test_a_topic_and_an_answer_that_are_named_like_a_cause_are_none(quoted: str) -> None:
+    """An event may name the topic."""
+    for raised, kind in (
+        (REFUSED_OUTPUT.format(quoted, "incompatible"), RefusedError),
+        (REFUSED_OUTPUT.format("orders", f"{quoted}: answers HTTP 401, code 1"), RefusedError),
+        (
+            f"service.formats.writer.RegistryAwayError: the schema registry at http://r answers HTTP 503, code 5: {quoted}: x",
+            UnavailableError,
+        ),
+    ):
+        error = explain(in_worker(raised))
+        assert type(error) is kind
+        assert raised in str(error)
+
+
+def test_each_error_of_a_task_that_has_a_row_leads_to_it() -> None:
+    for name, (kind, meaning) in spark_text.OWN_KINDS.items():
+        for package in ("service.errors", "spark_outbox.service.errors", "spark_job.a.b"):
+            error = explain(in_worker(f"{package}.{name}: words"))
+            assert (type(error), str(error)) == (kind, f"{meaning}. {package}.{name}: words")
+
+
 def test_the_errors_of_tasks_have_the_names_that_they_are_known_by() -> None:
-    signs = {sign for row in spark_text.SPARK_SIGNS for sign in row[0]}
+    signs = set(spark_text.OWN_KINDS)
     for module in (transform, transform_failures, rebuild, reading):
         own = {
             kind.__name__
@@ -655,7 +686,9 @@ def test_what_a_transform_quotes_is_neither_taken_for_the_cause_nor_shown(quoted
     )
 
 
-@pytest.mark.parametrize("sign", [sign for signs, *_ in spark_text.SPARK_SIGNS for sign in signs])
+@pytest.mark.parametrize(
+    "sign", [*spark_text.OWN_KINDS, *(sign for signs, *_ in spark_text.SPARK_SIGNS for sign in signs)]
+)
 def test_a_sign_in_the_message_of_a_library_s_exception_in_a_task_is_no_sign(sign: str) -> None:
     raised = in_worker(f"library.errors.OddError: {sign}: secret\n{sign}: secret\nCaused by: {sign}: secret")
     error = explain(raised)
