@@ -86,8 +86,8 @@ VALUES = (
     ),
     Value(
         "network.metrics",
-        "Where Prometheus is: peers of a NetworkPolicy.",
-        _PEERS,
+        "Where Prometheus is: peers of a NetworkPolicy, at least one. Without any, Kubernetes would let in everybody.",
+        _PEERS | {"minItems": 1},
         (("NetworkPolicy", "outbox-metrics", ("spec", "ingress", 0, "from")),),
     ),
     Value(
@@ -234,7 +234,9 @@ def _schema(nested: dict[str, Any]) -> dict[str, Any]:
         key: {"description": value.meaning} | value.schema if isinstance(value, Value) else _schema(value)
         for key, value in nested.items()
     }
-    return {"type": "object", "additionalProperties": False, "properties": properties}
+    # Helm removes a value that is null.
+    required = [key for key, schema in properties.items() if "minItems" in schema]
+    return {"type": "object", "additionalProperties": False, "properties": properties, "required": required}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ becomes host or database, which messages show. Such a DSN is refused.
 import ipaddress
 import re
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -120,8 +121,9 @@ def ssl_mode(options: Mapping[str, str]) -> str:
 
 
 def is_remote(options: Mapping[str, str]) -> bool:
-    """Return whether a host of such options is another machine."""
-    return not all(map(is_local, (options.get("hostaddr") or options.get("host", "")).split(",")))
+    """Return whether a host of such options is another machine. libpq takes a host's name if its address is empty."""
+    hosts, addresses = options.get("host", "").split(","), options.get("hostaddr", "").split(",")
+    return not all(is_local(address or host) for host, address in zip_longest(hosts, addresses, fillvalue=""))
 
 
 def is_local(host: str) -> bool:

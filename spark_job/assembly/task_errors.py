@@ -13,7 +13,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_KEPT = ("service", "spark_job", "contract", "spark_outbox", "pyspark", "py4j", "cimpl")
+_OURS = ("service", "spark_job", "contract", "spark_outbox")
+_KEPT = (*_OURS, "pyspark", "py4j", "cimpl")
 """Packages whose messages quote no event: ours, Spark's, and Kafka's client."""
 _OF_LOADER = re.compile(r"\S+: failed to map segment from shared object[^\n]*")
 
@@ -36,7 +37,12 @@ def without_quotes(rows: Iterator[T]) -> Iterator[T]:
 
 
 def _shown(error: BaseException) -> BaseException:
-    if type(error).__module__.partition(".")[0] in _KEPT or isinstance(error, ImportError):
+    package = type(error).__module__.partition(".")[0]
+    if package in _OURS and len(error.args) == 1 and isinstance(text := error.args[0], str):
+        error.args = (
+            " ".join(text.split()),
+        )  # it may quote a topic or a server's answer, which must not look like a traceback
+    if package in _KEPT or isinstance(error, ImportError):
         return error
     if isinstance(error, OSError):
         if isinstance(error, socket.gaierror) or _OF_LOADER.fullmatch(str(error)):

@@ -74,8 +74,8 @@ def is_of_the_format(error: "SchemaRegistryError") -> bool:
 
 
 def quoted(error: "SchemaRegistryError") -> str:
-    """Return status, code and message of an answer, for people."""
-    message = str(error.error_message)[:_MOST_QUOTED]
+    """Return status, code and message of an answer, for people, on one line."""
+    message = " ".join(str(error.error_message).split())[:_MOST_QUOTED]
     return f"HTTP {error.http_status_code}, code {error.error_code}: {message}"
 
 

@@ -186,9 +186,12 @@ def test_the_schema_of_the_values_accepts_what_is_right(values: Any) -> None:
         {"sparkJob": {"driverMemory": "2 GB"}},
         {"network": {"kafkaPort": "9093"}},
         {"settings": {"source": {}}},
+        {"network": {"metrics": []}},
     ],
     ids=str,
 )
 def test_the_schema_of_the_values_refuses_what_is_wrong(values: Any) -> None:
+    """A policy without peers would let everybody in; `null` removes a value."""
+    assert SCHEMA["properties"]["network"]["required"] == ["metrics"]
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(merged(DEFAULTS, values), SCHEMA)

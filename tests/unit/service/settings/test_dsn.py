@@ -21,6 +21,7 @@ from service.settings import (
     TracingSettings,
     load_settings,
 )
+from service.settings.dsn import is_remote
 
 ADDRESS = "db.example:5433/outbox"
 # Each part of a password is found in a message, whatever it is cut at.
@@ -204,3 +205,18 @@ def test_an_address_that_is_logged_holds_no_login(section: type[BaseModel], key:
     (error,) = refused.value.errors()
     assert "s3cret" not in error["msg"]
     assert "not shown" in error["msg"]
+
+
+@pytest.mark.parametrize(
+    ("host", "hostaddr", "remote"),
+    [
+        ("pg.example,localhost", ",127.0.0.1", True),
+        ("pg.example", "127.0.0.1", False),
+        ("localhost", "192.0.2.7", True),
+        ("localhost,/run/postgresql", ",", False),
+        ("", "", False),
+        ("pg.example,localhost", "127.0.0.1,", False),
+    ],
+)
+def test_a_host_is_its_address_or_without_one_its_name(host: str, hostaddr: str, remote: bool) -> None:
+    assert is_remote({"host": host, "hostaddr": hostaddr}) is remote

@@ -20,6 +20,7 @@ from service.errors import (
     SettingsError,
     UnavailableError,
 )
+from service.formats.writer import RegistryAwayError
 from spark_job.assembly.task_errors import without_quotes
 from spark_job.failures.explain import explain
 from spark_job.input.reading import NoAnswerError
@@ -63,6 +64,16 @@ def test_it_is_explained_as_before(error: BaseException, kind: type[OutboxError]
     found = explain(PySparkException(f"Lost task: PythonException: {text}\n\tat X.y(X.scala:1)"))
     assert type(found) is kind
     assert said in str(found)
+
+
+def test_a_server_s_answer_in_an_error_of_ours_looks_like_no_traceback() -> None:
+    """So it does not decide whether the failure passes."""
+    answer = "busy\nTraceback (most recent call last):\nspark_job.x.TransformStoppedError: y"
+    found = explain(
+        PySparkException(f"PythonException: {of_worker(RegistryAwayError(f'HTTP 503: {answer}'))}")
+    )
+    assert type(found) is UnavailableError
+    assert f"HTTP 503: {' '.join(answer.split())}" in str(found)
 
 
 def test_a_task_that_nobody_reads_on_is_closed() -> None:
