@@ -112,7 +112,7 @@ class ExpectedReader:
         before: SentOffsets,
     ) -> None:
         own_key = row.session_key.encode()
-        session_key = short_hash(own_key)
+        session_key = short_hash(own_key, self._seed)
         try:
             outputs = list(records(row))
         except ValueError:
@@ -137,7 +137,7 @@ class ExpectedReader:
                         identity_of(outbox_id, row.revision),
                         content_of(output.key, output.value, [h for h in output.headers if is_own(h[0])]),
                         session_key,
-                        session_key if output.key == own_key else short_hash(output.key or b""),
+                        session_key if output.key == own_key else short_hash(output.key or b"", self._seed),
                         row.batch_id,
                         lane,
                         number,

@@ -104,7 +104,7 @@ class ReceivedReader:
             elif name == "outbox-revision":
                 revision = int(value) if value and value.isdigit() and len(value) < 10 else NONE
             elif name == "outbox-replay":
-                replay = short_hash(value or b"")
+                replay = short_hash(value or b"", self._seed)
             elif name == ERASED_HEADER:
                 ends_erased = True
         if ends_erased and not outbox_id:

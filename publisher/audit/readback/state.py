@@ -11,7 +11,7 @@ import orjson
 from service.errors import SettingsError
 from service.private_file import check_writable, is_of_another_user, others_may_write, private
 
-_VERSION = 6
+_VERSION = 7
 
 
 @dataclass(slots=True)

@@ -30,8 +30,9 @@ def expected(
 ) -> ExpectedOutput:
     """Output `event` of the one session of a key in a batch."""
     name = b"%d/%d/%d" % (key, batch, event)
+    by = short_hash(b"%d" % key, b"")
     return ExpectedOutput(
-        identity_of(name, 0), content_of(b"k", name, ()), short_hash(b"%d" % key), short_hash(b"%d" % key), batch, 0, key, event, 0, NONE,
+        identity_of(name, 0), content_of(b"k", name, ()), by, by, batch, 0, key, event, 0, NONE,
         NONE, marks, copies,
     )  # fmt: skip
 
@@ -40,7 +41,7 @@ def found(
     output: ExpectedOutput, offset: int, content: bytes = b"", *, replay: bytes = b"", topic: int = 0
 ) -> ReceivedOutput:
     """Its record. `replay`: the uuid of the replay that sent it."""
-    by = short_hash(replay) if replay else NOT_REPLAYED
+    by = short_hash(replay, b"") if replay else NOT_REPLAYED
     return ReceivedOutput(output.identity, content or output.content, topic, 0, offset, 5, 0, 0, 0, by)
 
 
@@ -266,3 +267,7 @@ def test_records_of_others_and_copies_without_end_are_counted_and_not_kept() -> 
         tracemalloc.stop()
     assert counts(comparison) == [0, 19_999, 0, 20_000, 0, 0]
     assert peak < 2 << 20
+
+
+def test_nobody_can_find_two_keys_that_every_audit_takes_for_one() -> None:
+    assert short_hash(b"anna", b"1") != short_hash(b"anna", b"2")

@@ -52,7 +52,7 @@ def expected(number: int, revision: int = 0) -> ExpectedOutput:
 
 
 def record(number: int, offset: int, revision: int = 0, *, replay: bool = False) -> ReceivedOutput:
-    by = short_hash(b"r") if replay else NOT_REPLAYED
+    by = short_hash(b"r", b"") if replay else NOT_REPLAYED
     return ReceivedOutput(
         identity_of(name(number), revision), b"", 0, 0, offset, 0, revision, number, 0, by, 0
     )
