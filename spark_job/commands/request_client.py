@@ -63,7 +63,7 @@ def ask(
 ) -> str | None:
     """Send a request to a run, wait for the answer and return it. `waiting` is called with the seconds so far.
 
-    Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason. Raises UnavailableError,
+    Return None if a run that was asked to stop ended without answering. Raises NotDoneError with the job's reason. Raises UnavailableError,
     with the request withdrawn and nothing done, when the run died before it answered, when another run took its place, or when no answer
     came within `timeout_s`. An interrupted command withdraws its request, or raises AnsweredError if the job has answered already,
     UnavailableError if Postgres fails, too: then the outcome is unknown.
@@ -146,9 +146,9 @@ def ask_between_attempts(
     patience_s: float,
     waiting: Callable[[float], None] = lambda _: None,
 ) -> str | None:
-    """Ask a process whose last run failed to stop instead of starting again; return its answer.
+    """After a failed run, ask its process to stop instead of starting again; return its answer.
 
-    Return None if there was no answer within `patience_s`, or if a run owns the outbox by then; the request is withdrawn. Raises
+    Return None, with the request withdrawn, after `patience_s` without an answer, or once a run owns the outbox. Raises
     NotDoneError with the job's reason; when interrupted, AnsweredError and UnavailableError as `ask`.
     """
     request_id = requests.ask(connection, run_id, "stop", arguments)
@@ -172,7 +172,7 @@ def wait_for_end(
     timeout_s: float,
     waiting: Callable[[float], None] = lambda _: None,
 ) -> None:
-    """Wait until a run has given the outbox back. Raises UnavailableError after `timeout_s`."""
+    """Wait until a run has given the outbox back or its connection is gone. Raises UnavailableError after `timeout_s`."""
     began = time.monotonic()
     while (owner := ownership.read_owner(connection)).run_id == run_id and owner.backend_lives:
         if time.monotonic() - began > timeout_s:

@@ -1,4 +1,4 @@
-"""Read ranges of offsets from Kafka without Spark: for rebuilds, for records whose times Spark would change, and for `spark-job try`."""
+"""Read ranges of offsets from Kafka without Spark, for rebuilds, records whose times Spark would change, `spark-job try` and `diff`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
