@@ -138,8 +138,8 @@ def prove(files: ArchiveFiles, file: DataFile, connection: Connection) -> None:
     wanted = file.rows, file.sessions, file.outputs, file.output_bytes
     if contents.counts() != wanted or contents.digest() != file.rows_sha256:
         raise ArchiveDamagedError(
-            f"{files.shown}/{file.name}: what was read back is not what was written: rows, sessions, outputs and bytes {contents.counts()} "
-            f"instead of {wanted}, or other values"
+            f"{files.shown}/{file.name} is not what was written: other values, or rows, sessions, outputs and bytes {contents.counts()} "
+            f"instead of {wanted}"
         )
 
 

@@ -71,8 +71,8 @@ def diff(
 ) -> None:
     """Run the current transform on the sessions that closed since a batch, and show which outputs a reissue would change.
 
-    Sessions are assembled from the input again and compared with the newest revision in the outbox. Nothing is written, as by
-    `spark-job try`. Exits with 0 if nothing differs, with 1 if anything does.
+    Sessions are assembled from the input again and compared with the newest revision in the outbox. Like `spark-job try`, it
+    writes nothing. Exits with 0 if nothing differs, with 1 if anything does.
     """
     settings = load_settings(config)
     sys.dont_write_bytecode = True  # leave no __pycache__ beside the transform
