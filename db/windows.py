@@ -16,7 +16,7 @@ from db.statements import queries
 _KEPT = queries("db", "partitions")["kept"]
 
 BATCHES = 100_000
-"""The size of the windows of `cut`, which does not read the partitions: ten partitions of the smallest size."""
+"""The batches in a window of `cut`: as in ten partitions of the smallest size. `cut` reads no partitions."""
 _PARTITIONS = 16
 
 

@@ -13,9 +13,9 @@ from contract.positions import OutboxId, parse_position
 Header = tuple[str, bytes | None]
 
 _MOST_INT = 2**31 - 1
-# The most bytes of a header value. The publisher's own have less than 80, and the tables and their index must have room for the value.
+# The most bytes of a header value. The publisher's own have less than 80; the consumer's tables and index must have room for it.
 _MOST_BYTES = 200
-# If a name is not UTF-8, `Message.headers()` returns a list but also sets an exception. A call from C notices that: SystemError.
+# If a name is not UTF-8, `Message.headers()` returns a list but also sets an exception. `methodcaller` then raises SystemError.
 _headers = methodcaller("headers")
 
 
@@ -31,11 +31,12 @@ class NamedPartition(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Output:
-    """One output. Use it as a context manager: the loop then learns of an exception in the block, and hands the output out again.
+    """One output. Use it as a context manager: if the block raises, the loop hands the output out again, or sets it aside after `attempts`.
 
-    `outbox_id`: None for records that no outbox sent as outputs, which are foreign records and tombstones of `publisher erase`. `replay`:
-    the uuid of the replay that sent this copy. `replaces`: the revision of this output that was consumed before, None if none was.
-    `unreadable`: why the headers cannot be trusted; the loop sets such a record aside.
+    `outbox_id`: None if no outbox sent the record as an output (foreign records, tombstones of `publisher erase`) or its headers cannot be
+    read. `replay`: the uuid of the replay that sent this copy. `replaces`: the revision of this output that was consumed before, None if
+    none was. `unreadable`: why the loop sets the record aside without handing it out: its headers cannot be read, or the consumer no longer
+    knows whether it consumed this replayed output.
     """
 
     topic: str

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from publisher.archive.files import ArchiveDamagedError, manifest_name
 
 MOST_BYTES = 4_000_000
-"""The largest manifest that is accepted, in bytes. A manifest lists at least one file for each day of the partition's batches."""
+"""The largest manifest that is accepted, in bytes. A manifest lists at least one file for each day with rows."""
 
 _Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Natural = Annotated[int, Field(ge=0)]
@@ -107,5 +107,5 @@ def name_of(manifest: Manifest) -> str:
 
 
 def day_of(moment: datetime) -> str:
-    """Return the day that the folder's name has. `moment` is in UTC, because Postgres is queried in UTC."""
+    """Return the day that a data file's folder names. `moment` is in UTC, because Postgres is queried in UTC."""
     return moment.date().isoformat()

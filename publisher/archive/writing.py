@@ -26,7 +26,7 @@ _ARCHIVE = queries("publisher.archive", "archive")
 _LISTED_ROWS = 10_000
 _FETCHED_BYTES = 8_000_000
 _FILE_BYTES = 1_000_000_000
-"""A file that has reached this many bytes gets no more rows, because a reader may have to copy a whole file first."""
+"""A file that has reached this many bytes gets no more rows: some readers must copy a file whole to read it."""
 _READ_BYTES = 1 << 20
 _IN_MEMORY_BYTES = 64 << 20
 
@@ -38,7 +38,7 @@ def archive_partition(
 ) -> Manifest:
     """Write the files and the manifest of the batches from `first` to `last`, and verify them by reading them back.
 
-    `connection` is in the transaction that will drop the partition, and that holds it from here on.
+    `connection` is in the transaction that will drop the partition. This call holds the partition.
     Raises ArchiveDamagedError if the files differ from the rows in Postgres, UnavailableError if another run writes, OSError,
     psycopg.Error.
     """
@@ -87,7 +87,7 @@ def archive_partition(
 def drop(connection: Connection, claim: ArchiveClaim, manifest: Manifest) -> None:
     """Record the manifest and drop its partition, in the transaction that holds the partition.
 
-    Raises UnavailableError if another run writes, which may have removed the files, ArchiveDamagedError, OSError, psycopg.Error.
+    Raises UnavailableError if another run writes (it may have removed files), ArchiveDamagedError, OSError, psycopg.Error.
     """
     claim.require()
     connection.execute(
@@ -126,8 +126,10 @@ def described(name: str, size: int, digest: str, contents: Contents) -> DataFile
 
 
 def prove(files: ArchiveFiles, file: DataFile, connection: Connection) -> None:
-    """Read a written file back. Raises ArchiveDamagedError unless it has exactly the bytes and rows that were written, OSError,
-    psycopg.Error."""
+    """Read a written file back.
+
+    Raises ArchiveDamagedError if its bytes or rows are not those written, OSError, psycopg.Error.
+    """
     with files.open(file.name) as source, proven(source, file, connection) as found:
         contents = Contents()
         for table in row_groups(found):
@@ -136,8 +138,8 @@ def prove(files: ArchiveFiles, file: DataFile, connection: Connection) -> None:
     wanted = file.rows, file.sessions, file.outputs, file.output_bytes
     if contents.counts() != wanted or contents.digest() != file.rows_sha256:
         raise ArchiveDamagedError(
-            f"{files.shown}/{file.name}: what was read back is not what was written: rows, sessions, outputs and bytes {contents.counts()} "
-            f"instead of {wanted}, or other values"
+            f"{files.shown}/{file.name} is not what was written: other values, or rows, sessions, outputs and bytes {contents.counts()} "
+            f"instead of {wanted}"
         )
 
 
@@ -145,7 +147,7 @@ def prove(files: ArchiveFiles, file: DataFile, connection: Connection) -> None:
 def proven(source: BinaryIO, file: DataFile, connection: Connection | None = None) -> Iterator[BinaryIO]:
     """Compare an open file with its digest, and yield it at its beginning. A file that can be read only once is copied.
 
-    Raises ArchiveDamagedError, OSError.
+    Raises ArchiveDamagedError, OSError, psycopg.Error.
     """
     with ExitStack() as closing:
         found = source
@@ -180,9 +182,12 @@ def write_manifest(files: ArchiveFiles, manifest: Manifest) -> None:
 
 
 def remove_left(connection: Connection, claim: ArchiveClaim, partition: str) -> None:
-    """Remove the files of a partition that `connection` holds. Raises UnavailableError if another run writes, OSError, psycopg.Error."""
+    """Remove the files of a partition that `connection` holds.
+
+    Raises UnavailableError if another run writes, ArchiveDamagedError, OSError, psycopg.Error.
+    """
     found = [name for name in claim.files.names() if partition_of(name) == partition]
-    # The partition was held when the files were listed, so nobody else was archiving it; and file names never repeat.
+    # None of the files is in use: nobody else was archiving the held partition, and later files have other names.
     connection.execute(_ARCHIVE["alive"])
     claim.require()
     claim.files.remove(found)

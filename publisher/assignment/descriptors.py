@@ -10,6 +10,7 @@ _log = structlog.get_logger()
 
 # Counted with librdkafka 2.16: a client has 5 descriptors, and 3 for each broker that it is connected to. A lane has one client and one
 # connection to Postgres. While a lane is being opened it has a second client: a consumer, or the producer that it had before.
+# The sum leaves room for a second connection to Postgres, too.
 _OF_CLIENT, _OF_BROKER = 5, 3
 # The connections of the console and of the metrics port (their bounds are in their servers), and 100 more.
 _OF_PROCESS = 400

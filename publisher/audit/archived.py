@@ -25,7 +25,10 @@ Advance = Callable[[int], None]
 def check_archived(
     connection: psycopg.Connection[Any], archive: Archive, phase: Callable[[str, int], Advance]
 ) -> tuple[list[Check], int]:
-    """Return the checks and the number of rows read. `connection` must keep retention away. Raises OSError, psycopg.Error."""
+    """Return the checks and the number of rows in undamaged partitions. `connection` must hold off retention.
+
+    Raises OSError, psycopg.Error.
+    """
     intact = Check("archive_intact", "Is every archived partition there and unaltered?")
     counts = Check("archive_counts", "Does the archive hold what the ledger counts?")
     gaps = Check("archive_gaps", "Since retention began to archive, has it archived all that it dropped?")

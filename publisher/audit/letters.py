@@ -1,4 +1,4 @@
-"""Reports open and removed dead letters as notes, in SQL alone."""
+"""Reports open and removed dead letters as notes; SQL counts."""
 
 from typing import Any
 

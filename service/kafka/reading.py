@@ -75,6 +75,14 @@ class EndNotReachedError(KafkaException):
         self.readable = {partition: offset for partition, offset in readable.items() if partition in left}
 
 
+class PartitionFailedError(KafkaException):
+    """Kafka answers with an error for `partition`."""
+
+    def __init__(self, error: KafkaError, partition: NamedPartition) -> None:
+        super().__init__(error)
+        self.partition = partition
+
+
 class RangeReader:
     """Reads ranges one after the other; replaces a consumer that returns nothing for long. Not thread-safe."""
 
@@ -179,7 +187,8 @@ class RangeReader:
                 readable[partition] = message.offset()
                 self._move(partition, message.offset(), left)
         elif not error.retriable() and error.code() not in _WAITED_FOR:
-            raise KafkaException(error)
+            partition = message.topic(), message.partition()
+            raise PartitionFailedError(error, partition) if partition in left else KafkaException(error)
 
     def _move(self, partition: NamedPartition, position: int, left: dict[NamedPartition, int]) -> None:
         end = left[partition]

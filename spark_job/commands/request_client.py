@@ -63,9 +63,10 @@ def ask(
 ) -> str | None:
     """Send a request to a run, wait for the answer and return it. `waiting` is called with the seconds so far.
 
-    Return None when the run was asked to stop and ended in another way. Raises NotDoneError with the job's reason. Raises UnavailableError,
+    Return None if a run that was asked to stop ended without answering. Raises NotDoneError with the job's reason. Raises UnavailableError,
     with the request withdrawn and nothing done, when the run died before it answered, when another run took its place, or when no answer
-    came within `timeout_s`. An interrupted command withdraws its request, or raises AnsweredError if the job has answered already.
+    came within `timeout_s`. An interrupted command withdraws its request, or raises AnsweredError if the job has answered already,
+    UnavailableError if Postgres fails, too: then the outcome is unknown.
     """
     request_id = requests.ask(connection, run_id, kind, arguments)
     with _withdrawn_on_error(connection, request_id):
@@ -84,13 +85,18 @@ def _withdrawn_on_error(connection: Connection, request_id: int) -> Iterator[Non
     try:
         yield
     except BaseException as error:
-        # If Postgres fails, it is unknown whether the request was carried out, and the message says that Postgres failed.
-        with contextlib.suppress(psycopg.Error):
-            if not requests.withdraw(connection, request_id) and isinstance(error, KeyboardInterrupt):
+        interrupted = isinstance(error, KeyboardInterrupt)
+        try:
+            if not requests.withdraw(connection, request_id) and interrupted:
                 answer = requests.outcome(connection, request_id)
                 assert answer is not None, "an answer is final"
                 text = f"interrupted, but the job has already answered: {answer.outcome}: {answer.text}"
                 raise AnsweredError(text) from None
+        except psycopg.Error as failure:
+            # Other errors than an interrupt are raised as they are: usually they say that Postgres fails.
+            if interrupted:
+                text = f"interrupted, and Postgres failed: it is unknown whether the job carries out what was asked: {str(failure).strip()}"
+                raise UnavailableError(text) from failure
         raise
 
 
@@ -140,10 +146,10 @@ def ask_between_attempts(
     patience_s: float,
     waiting: Callable[[float], None] = lambda _: None,
 ) -> str | None:
-    """Ask a process whose last run failed to stop instead of starting again; return its answer.
+    """After a failed run, ask its process to stop instead of starting again; return its answer.
 
-    Return None if there was no answer within `patience_s`, or if a run owns the outbox by then; the request is withdrawn. Raises
-    NotDoneError with the job's reason; AnsweredError as `ask`.
+    Return None, with the request withdrawn, after `patience_s` without an answer, or once a run owns the outbox. Raises
+    NotDoneError with the job's reason; when interrupted, AnsweredError and UnavailableError as `ask`.
     """
     request_id = requests.ask(connection, run_id, "stop", arguments)
     began = time.monotonic()
@@ -166,7 +172,7 @@ def wait_for_end(
     timeout_s: float,
     waiting: Callable[[float], None] = lambda _: None,
 ) -> None:
-    """Wait until a run has given the outbox back. Raises UnavailableError after `timeout_s`."""
+    """Wait until a run has given the outbox back or its connection is gone. Raises UnavailableError after `timeout_s`."""
     began = time.monotonic()
     while (owner := ownership.read_owner(connection)).run_id == run_id and owner.backend_lives:
         if time.monotonic() - began > timeout_s:

@@ -1,11 +1,17 @@
-"""Read ranges of offsets from Kafka without Spark: for rebuilds, for records whose times Spark would change, and for `spark-job try`."""
+"""Read ranges of offsets from Kafka without Spark, for rebuilds, records whose times Spark would change, `spark-job try` and `diff`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
-from service.kafka.reading import EndNotReachedError, NamedPartition, RangeReader, committed_consumer
+from service.kafka.reading import (
+    EndNotReachedError,
+    NamedPartition,
+    PartitionFailedError,
+    RangeReader,
+    committed_consumer,
+)
 from service.kafka.rights import needing
 
 # No group is joined, and no offset is committed; the client requires a name.
@@ -56,11 +62,10 @@ def committed_ranges(
             yield from reader.read(ranges)
     except EndNotReachedError as error:
         raise NoAnswerError(f"{error.args[0].str()} ([kafka] request_timeout_s)") from error
-    except KafkaException as error:
+    except PartitionFailedError as error:
         if error.args[0].code() not in _GONE:
             raise
-        needed = "; ".join(
-            f"{topic}/{partition}: Kafka has deleted offsets from {start} on, up to {end} are needed"
-            for (topic, partition), (start, end) in ranges.items()
-        )
-        raise RecordsGoneError(f"{needed}: {error.args[0].str()}") from error
+        (topic, partition), (start, end) = error.partition, ranges[error.partition]
+        raise RecordsGoneError(
+            f"Kafka has deleted some of the records that are needed: {topic}/{partition} from {start} up to {end}: {error.args[0].str()}"
+        ) from error

@@ -44,10 +44,10 @@ def insert_letters(
     batch_id: int,
     start: Offsets,
 ) -> dict[str, int]:
-    """Insert the letters that the outbox does not have yet; return their number by reason.
+    """Insert the letters that the outbox does not have yet; return their number by reason. In a reissue, they also resolve older ones.
 
-    `topic_names`: {topic id: topic}. `start`: the batch's. A letter that closes below it appears only after an upgrade from a release
-    before schema 0005, which may have settled its events.
+    `topic_names`: {topic id: topic}. `start`: the batch's. A letter can close below `start` only after an upgrade: a release before schema
+    0005 may have settled that letter's events.
     """
     if not letters:
         return {}

@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class Record:
-    """A record of which the settings use more than the value: its key, its headers or its time."""
+    """A record whose key, headers or time the settings use, and not only its value."""
 
     value: Mapping[str, object] | str | bytes | None
     """A mapping is written as JSON, text as UTF-8."""
@@ -32,7 +32,10 @@ Records = Path | Iterable[Record | Mapping[str, object] | str | bytes]
 
 
 def table_of(records: Records, columns: RecordColumns) -> pa.Table:
-    """Return the records as the assembler reads them; their offsets count from 0. Raises OSError for a file that cannot be read."""
+    """Return the records as the assembler reads them; their offsets count from 0.
+
+    Raises OSError for a file that cannot be read, TypeError for text or bytes, which are no records.
+    """
     if isinstance(records, str | bytes):
         raise TypeError(f"{records[:50]!r} is neither records nor a pathlib.Path of a file of them")
     given = _lines(records) if isinstance(records, Path) else records

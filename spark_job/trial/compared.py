@@ -1,4 +1,4 @@
-"""Compare a session's current outputs with those in the outbox. Pure."""
+"""Compare the transform's outputs of a session with the outbox's. Pure."""
 
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -13,7 +13,7 @@ OutputState = Literal["same", "altered", "missing", "new"]
 
 @dataclass(frozen=True)
 class Compared:
-    """A session's current outputs, and those in the outbox."""
+    """A session, with the transform's outputs and the outbox's."""
 
     run: SessionRun
     stored: StoredSession | NotStored | None

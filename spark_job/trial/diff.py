@@ -71,8 +71,8 @@ def diff(
 ) -> None:
     """Run the current transform on the sessions that closed since a batch, and show which outputs a reissue would change.
 
-    Sessions are assembled from the input again and compared with the newest revision in the outbox. Nothing is written, as by
-    `spark-job try`. Exits with 0 if nothing differs, with 1 if anything does.
+    Sessions are assembled from the input again and compared with the newest revision in the outbox. Like `spark-job try`, it
+    writes nothing. Exits with 0 if nothing differs, with 1 if anything does.
     """
     settings = load_settings(config)
     sys.dont_write_bytecode = True  # leave no __pycache__ beside the transform
@@ -97,7 +97,7 @@ class ComparedRange(NamedTuple):
 
 @dataclass(frozen=True)
 class RunDifference:
-    """Sessions with their current outputs and those in the outbox."""
+    """Sessions, with the transform's outputs and the outbox's."""
 
     first_batch: int
     sessions: Sequence[Compared]
@@ -145,8 +145,9 @@ class RunDifference:
 
 
 def outputs_of(of: Compared) -> list[OutputState]:
-    """Return the state of each output. All outputs of a session that the outbox lacks are new; none count if it was erased, not read by the
-    job, or not read from its start here.
+    """Return the state of each output.
+
+    If the outbox lacks the session, all are new. None count if it was erased, the job has not read it, or its start was not read here.
     """
     if isinstance(of.stored, NotStored):
         return ["new"] * len(of.run.outputs) if of.stored.state in ("dead_letter", "absent") else []
@@ -185,7 +186,10 @@ def _compare(
 
 
 def _range(settings: Settings, since: str) -> ComparedRange:
-    """Return the range since a batch or time. Raises RefusedError if nothing was committed since, SettingsError, UnavailableError."""
+    """Return the range since a batch or time.
+
+    Raises RefusedError if nothing was committed since or the batch's generation is gone, SettingsError, UnavailableError, OperationalError.
+    """
     wanted: dict[str, Any] = {"batch_id": None, "at": None, "age_s": None}
     if since.isascii() and since.isdigit():
         wanted["batch_id"] = int(since)

@@ -82,7 +82,7 @@ class EventChunk:
         return Sums(before.checksum + (running[end] - running[begin]), *crcs)
 
     def with_types(self, low: int, high: int, names: Sequence[str]) -> "EventChunk":
-        """Return the chunk with types for the events at [low, high) that had none. `names`: of the kinds."""
+        """Return the chunk with `names[kind]` as the type of events at offsets [low, high) without one."""
         events = self.events
         untold = (events.offset >= low) & (events.offset < high)
         untold &= events.own_types().is_null().to_numpy(zero_copy_only=False)

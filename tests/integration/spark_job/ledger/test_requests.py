@@ -185,6 +185,20 @@ def test_a_command_interrupted_after_the_answer_reports_the_answer(
         ask(connection, job, interrupt)
 
 
+@pytest.mark.parametrize("ask", [ask_running, ask_between_attempts])
+def test_a_command_interrupted_while_postgres_fails_says_that_the_outcome_is_unknown(
+    connection: Connection, job: Job, ask: Callable[..., None]
+) -> None:
+    def interrupt(_waited_s: float) -> None:
+        connection.close()
+        raise KeyboardInterrupt
+
+    with pytest.raises(
+        UnavailableError, match="interrupted, and Postgres failed: it is unknown whether the job carries out"
+    ):
+        ask(connection, job, interrupt)
+
+
 @pytest.mark.guarantee(126)
 def test_a_stop_interrupted_while_the_process_ends_has_shown_the_answer(
     database: str, job: Job, monkeypatch: pytest.MonkeyPatch

@@ -82,7 +82,7 @@ def test_a_library_that_wrote_other_rows_is_noticed(folder: ArchiveFolder, other
         writer.write(table_of(others))
         size, digest = writer.close()
     found = wanted.model_copy(update={"bytes": size, "sha256": digest})
-    with pytest.raises(ArchiveDamagedError, match="what was read back is not what was written"):
+    with pytest.raises(ArchiveDamagedError, match="is not what was written: other values, or rows"):
         prove(folder, found, Mock())
 
 

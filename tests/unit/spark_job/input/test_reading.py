@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from service.kafka import reading as kafka_reading
-from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_records
+from spark_job.input.reading import NoAnswerError, RecordsGoneError, committed_ranges, committed_records
 from tests.support.proxies.scripted_consumer import EOF, Answer, ScriptedConsumer
 
 Reading = Callable[..., list[int]]
@@ -76,9 +76,18 @@ def test_the_time_is_from_one_record_to_the_next(read: Reading) -> None:
 @pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
 def test_deleted_records_are_said_and_not_passed_over(read: Reading, code: int) -> None:
     with pytest.raises(
-        RecordsGoneError, match=r"in/0: Kafka has deleted offsets from 3 on, up to 7 are needed"
+        RecordsGoneError,
+        match="Kafka has deleted some of the records that are needed: in/0 from 3 up to 7",
     ):
         read(Answer(3), Answer(5, code), Answer(6), Answer(7))
+
+
+def test_only_the_partition_whose_records_are_deleted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Answer(5, KafkaError._AUTO_OFFSET_RESET, partition=1)
+    monkeypatch.setattr(kafka_reading, "Consumer", ScriptedConsumer([Answer(3), gone]))
+    with pytest.raises(RecordsGoneError, match="are needed: in/1 from 5 up to 9: ") as raised:
+        list(committed_ranges({}, {("in", 0): (3, 7), ("in", 1): (5, 9)}, 20))
+    assert "in/0" not in str(raised.value)
 
 
 @pytest.mark.parametrize("code", [KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT])
