@@ -50,8 +50,8 @@ class ArchiveClaim:
         found = _read(self.files)
         if found is None or found.run != self._owner.run:
             raise UnavailableError(
-                f"another run writes into {self.files.shown}, or {OWNER} there was removed. Retention of one database holds a lock, so it "
-                "is a copy of the database (give the copy another [retention] archive, or none), or this run has slept and lost the lock"
+                f"another run writes into {self.files.shown}, or {OWNER} there was removed. Retention of one database holds a lock, so "
+                "a copy of the database writes (give it another [retention] archive, or none), or this run has slept and lost the lock"
             )
 
     def advance(self, archive_id: UUID) -> None:
@@ -78,7 +78,7 @@ def require_owner(
     known = {None, *(of.archive_id for of in read_catalogue(connection))}
     because = _not_ours(owner, outbox_uuid, origin)
     if because is None and owner.newest not in known:
-        because = "the partition that was archived last is not known here: it is a copy, or was set back"
+        because = "this database lacks the partition that was archived last: it is a copy, or was set back"
     if because is not None:
         raise SettingsError(
             f"{files.shown} is the archive of another database: {because}. Set another [retention] archive, or none. Only if the other one "

@@ -28,12 +28,10 @@ Connection = psycopg.Connection[Any]
 
 @dataclass(slots=True)
 class ArchiveRewriting:
-    """A partition's archive without some rows. `erased`: {session key: rows for `outbox.erased`}; `replays`: replays that need the old
-    files."""
+    """A partition's archive without some rows. `erased`: {session key: rows for `outbox.erased`}."""
 
     manifest: Manifest
     erased: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    replays: list[int] = field(default_factory=list)
 
 
 def count_keys(archive: Archive, of: ArchivedPartition, keys: Sequence[str]) -> dict[str, int]:

@@ -32,7 +32,9 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """The command's options. `folder`: the folder for the state, None for a temporary one. `keys_file`: the file for many lost keys.
+    """The command's options. `folder`: the folder for the state, None for a temporary one.
+
+    `keys_file`: the file for the keys of lost rows, if they are many.
 
     `consumed`: a consumer's database or group, to compare with the topics; it requires `with_kafka`.
     """

@@ -153,7 +153,9 @@ def later_than(
 
 def _check_later(epochs: int) -> None:
     if epochs > MOST_LATER:
-        raise ValueError(f"it has records of over {MOST_LATER:,} lane epochs that this ledger does not have")
+        raise ValueError(
+            f"it has records of {MOST_LATER:,} or more lane epochs that this ledger does not have"
+        )
 
 
 def records_backwards(
@@ -161,8 +163,8 @@ def records_backwards(
 ) -> Iterator[StoredProgress]:
     """Yield the committed records of a partition, newest first.
 
-    `high_watermark`: the end for a read_uncommitted reader, read after `init_transactions` has ended the lane's open transaction. The
-    windows grow, because a compacted partition may still hold many old records.
+    `high_watermark`: the end for a read_uncommitted reader, read after `init_transactions` has ended the lane's open transaction; if the
+    lane is not fenced, the end for a read_committed one. The windows grow, because a compacted partition may still hold many old records.
     Raises KafkaException; it is an OpenTransactionError if a transaction hides the end of a window.
     """
     size = _FIRST_WINDOW

@@ -25,7 +25,7 @@ SET_BACK = (
     f"{_COUNTS}"
 )
 FORGED = (
-    "Find out who writes to it and take that right away; `publisher resume --from mirror` then continues after what Postgres recorded as "
+    "Find out who writes to it and revoke that right; `publisher resume --from mirror` then continues after what Postgres recorded as "
     f"delivered; {_COUNTS}"
 )
 OTHER_CLUSTER = (

@@ -233,8 +233,8 @@ class ResumeSurvey:
     def _flooded(self, lane_id: LaneId, what: str) -> StoppedError:
         return StoppedError(
             StopReason.OTHER_OUTBOX,
-            f"{self.progress_topic}[{lane_id[1]}] has {what}: something else writes to this progress topic. Find out what, and take that "
-            "right away; then delete the topic, and `publisher resume --from mirror` makes it again and continues after what Postgres "
+            f"{self.progress_topic}[{lane_id[1]}] has {what}: something else writes to this progress topic. Find out what, and revoke its "
+            "right; then delete the topic, and `publisher resume --from mirror` makes it again and continues after what Postgres "
             "recorded as delivered",
         )
 

@@ -44,7 +44,7 @@ class Filter:
         }
 
     def asked(self) -> dict[str, Any]:
-        """Return the filter as the operator log stores it: without the session key."""
+        """Return the filter as the operator log stores it: without the session key and the state."""
         keys = None if self.key is None else 1
         return self.parameters() | {
             "state": None,

@@ -1,9 +1,9 @@
 """How long the job waits between two batches, so that little input costs little.
 
 A batch of ten events costs about as much as one of a thousand: Spark plans it, tasks begin and end, a transaction commits. Without a pause
-the next one begins at once, and any input, however little, takes a whole core. So a batch begins `[job] period_ms` after the previous one
-at the soonest, and more events come together. If the job is behind, the next batch begins at once. After a longer idle time the first two
-batches begin at once, because the period counts from the end of the last pause.
+the next one begins at once, and any input, however little, takes a whole core. So a batch begins no sooner than `JobSettings.period_ms` (of
+`[job] latency`) after the previous one, and more events come together. If the job is behind, the next batch begins at once. After a longer
+idle time the first two batches begin at once, because the period counts from the end of the last pause.
 
 input/source.py says how Spark chooses a batch's offsets.
 """

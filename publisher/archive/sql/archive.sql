@@ -36,7 +36,7 @@ ORDER BY r.batch_id, r.session_key
 LIMIT %(rows)s
 
 -- name: rows
--- Limited by the size of the rows, as `of_lane` in rows.sql. committed_at is NULL if the batch has no ledger row.
+-- Limited by the size of the rows, as `of_lane` in rows.sql. created_at is NULL if the batch has no ledger row.
 SELECT r.batch_id, r.session_key, b.created_at, r.lane, r.revision,
        EXISTS (SELECT FROM outbox.parked p WHERE p.session_key = r.session_key AND p.batch_id = r.batch_id),
        r.session_topic_ids, r.session_partitions, r.session_starts, r.session_ends, r.session_started_ms, r.session_ended_ms, r.session_events,

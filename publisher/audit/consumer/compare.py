@@ -1,7 +1,7 @@
 """Compares the outputs that a consumer remembers with the delivered ones, bucket by bucket. Pure.
 
-An output counts as delivered if its topic has a record of it, or if its lane has passed its row. Memory holds the outputs of one bucket in
-the outbox, and their records. Other outputs that a consumer remembers are only counted.
+An output counts as delivered if its topic has a record of it, or if its lane has passed its row. Memory holds one bucket: the
+outbox's outputs and their records. Other outputs that a consumer remembers are only counted.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ class Remembered(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """The identity of the output, the same for every revision."""
+        """The outbox-id in numbers, the same for every revision."""
         return self.input_partition, self.end_offset, self.output
 
     @property
@@ -93,7 +93,7 @@ class ConsumerComparison:
     set_aside: FindingTally[Remembered] = field(default_factory=FindingTally)
     behind: dict[Partition, int] = field(default_factory=lambda: defaultdict(int))
     expired: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """{topic number: how many outputs the topic has deleted while the consumer does not remember this revision of them}."""
+    """{topic number: how many revisions of outputs the topic has deleted and the consumer does not remember}."""
     counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def compare_bucket(
@@ -185,7 +185,7 @@ class ConsumerComparison:
     def _demand(
         self, copy: ReceivedOutput, consumed: Remembered | None, aside: set[tuple[int, int, int]]
     ) -> None:
-        """Count a record as missing, unless it or another record of its output was consumed or need not be consumed."""
+        """Count a record as missing, unless its output was consumed in this or a later revision, or need not be."""
         position = self.positions.get((copy.topic, copy.partition))
         if position is None or copy.offset < position.first:
             self.counted["records_not_subscribed_to"] += 1

@@ -123,5 +123,5 @@ def test_a_run_that_slept_says_nothing_over_one_that_came_after(
     with pytest.raises(UnavailableError, match="has slept"):
         slept.advance(UUID(int=1))
     del known[1:]
-    with pytest.raises(SettingsError, match="not known here"):
+    with pytest.raises(SettingsError, match="lacks the partition"):
         require(folder)
