@@ -225,6 +225,14 @@ class JobSettings(Section):
     """Heap of the driver (in local mode: of everything)."""
     spark_options: dict[str, str] = Field(default={}, repr=False)
     """Further Spark configuration, as Spark names it."""
+
+    @field_validator("spark_options")
+    @classmethod
+    def _names_no_master(cls, options: dict[str, str]) -> dict[str, str]:
+        if "spark.master" in options:
+            raise ValueError("has spark.master: set [job] master (OUTBOX_JOB__MASTER) instead")
+        return options
+
     heartbeat_s: float = Field(default=2.0, ge=0.2, le=60)
     """Seconds between two heartbeats of the writer, and between two polls for requests of commands."""
     owner_timeout_s: float = Field(default=30.0, ge=1, le=3_600)

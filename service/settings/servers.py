@@ -1,6 +1,6 @@
 """The two servers, and the faults that tests inject: settings of both services."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from service.errors import SecretUnreadableError
+from service.errors import SecretUnreadableError, SettingsError
 from service.logins.options import require_protected, with_login
 from service.settings.dsn import Dsn, address, dsn_from
 from service.settings.java_client import java_options, with_certificates
@@ -107,6 +107,7 @@ class KafkaSettings(Section):
         Raises SecretUnreadableError if the file of the secret options cannot be read, SettingsError if they contradict the login.
         """
         own = self.options | secret_options("kafka", self.secret_options_file)
+        _require_no_servers(own, "[kafka.options], or the file of secret options,")
         if self.login is not None:
             own = with_login(self.login, own)
         return {"bootstrap.servers": self.bootstrap_servers} | own | extra
@@ -124,10 +125,19 @@ class KafkaSettings(Section):
 
         Raises SecretUnreadableError if a file that they name cannot be read, SettingsError if `java_options` contradict the login.
         """
+        _require_no_servers(self.java_options, "[kafka.java_options]")
         if self.login is not None:
             require_protected(self.java_options, "[kafka.java_options]")
         with _files_are_settings():
             return java_options(self.client()) | dict(login) | self.java_options
+
+
+def _require_no_servers(options: Iterable[str], where: str) -> None:
+    """Raise SettingsError if options name servers: both clients must reach the same ones, which messages name."""
+    if found := sorted({"bootstrap.servers", "metadata.broker.list"} & set(options)):
+        raise SettingsError(
+            f"{where} has {found[0]}: set [kafka] bootstrap_servers (OUTBOX_KAFKA__BOOTSTRAP_SERVERS) instead"
+        )
 
 
 @contextmanager

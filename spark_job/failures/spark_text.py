@@ -224,7 +224,7 @@ SPARK_SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
         SettingsError,
         "Spark has no Kafka connector: its jars are not those that the job named (spark.jars in [job.spark_options], spark-submit --jars)",
     ),
-    (("cimpl.KafkaException",), UnavailableError, "Kafka failed in a task"),
+    (("cimpl.KafkaException", "PartitionFailedError"), UnavailableError, "Kafka failed in a task"),
 )
 
 

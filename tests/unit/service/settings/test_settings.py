@@ -12,6 +12,7 @@ from service import private_file
 from service.errors import SecretUnreadableError, SettingsError, UnavailableError
 from service.settings import (
     ConsoleSettings,
+    JobSettings,
     KafkaSettings,
     PostgresSettings,
     RetentionSettings,
@@ -394,3 +395,20 @@ def test_a_file_of_others_in_the_working_directory_is_read_only_when_it_is_named
     with pytest.raises(SettingsError, match="--config or OUTBOX_CONFIG"):
         load_settings()
     assert load_settings(file).log.level == "DEBUG"
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "metadata.broker.list"])
+def test_options_of_a_client_name_no_servers(tmp_path: Path, name: str) -> None:
+    """They would win over `bootstrap_servers`, which both clients use and messages name."""
+    secret = tmp_path / "kafka.toml"
+    secret.write_text(f'"{name}" = "elsewhere:9092"')
+    for kafka in (KafkaSettings(options={name: "elsewhere:9092"}), KafkaSettings(secret_options_file=secret)):
+        with pytest.raises(SettingsError, match=r"set \[kafka\] bootstrap_servers"):
+            kafka.client()
+    with pytest.raises(SettingsError, match=r"\[kafka.java_options\] has"):
+        KafkaSettings(java_options={name: "elsewhere:9092"}).java()
+
+
+def test_spark_s_options_name_no_master() -> None:
+    with pytest.raises(ValidationError, match=r"set \[job\] master"):
+        JobSettings(spark_options={"spark.master": "spark://elsewhere:7077"})

@@ -21,6 +21,7 @@ from service.errors import (
     UnavailableError,
 )
 from service.formats.writer import RegistryAwayError
+from service.kafka.reading import PartitionFailedError
 from spark_job.assembly.task_errors import without_quotes
 from spark_job.failures.explain import explain
 from spark_job.input.reading import NoAnswerError
@@ -54,6 +55,11 @@ def of_worker(error: BaseException) -> str:
         (OSError("/tmp/x.so: failed to map segment from shared object"), SettingsError, "/tmp/x.so: "),
         (KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)), UnavailableError, "_ALL_BROKERS_DOWN"),
         (NoAnswerError("Kafka did not give them"), UnavailableError, "Kafka did not give them"),
+        (
+            PartitionFailedError(KafkaError(KafkaError.KAFKA_STORAGE_ERROR), ("in", 1)),
+            UnavailableError,
+            "Kafka failed in a task",
+        ),
     ],
     ids=repr,
 )
