@@ -55,9 +55,7 @@ def options(monkeypatch: pytest.MonkeyPatch, kafka: KafkaSettings, columns: Reco
 
 
 @pytest.mark.guarantee(17, 114, 151)
-@pytest.mark.parametrize(
-    "wanted", [{}, {"isolation.level": "read_uncommitted", "bootstrap.servers": "elsewhere:9092"}]
-)
+@pytest.mark.parametrize("wanted", [{}, {"isolation.level": "read_uncommitted"}])
 def test_only_committed_records_are_read_and_no_lost_offset_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, wanted: dict[str, str]
 ) -> None:
