@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Self
 
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from service.errors import SecretUnreadableError, SettingsError
 from service.logins.options import require_protected, with_login
@@ -98,6 +98,12 @@ class KafkaSettings(Section):
     """More options of Spark's Kafka client, which also gets TLS and SASL of `options`; these win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for one administrative request."""
+
+    @field_validator("java_options")
+    @classmethod
+    def _in_lower_case(cls, options: dict[str, str]) -> dict[str, str]:
+        # Spark ignores the case of names, so another one would pass every check of a name.
+        return {name.lower(): value for name, value in options.items()}
 
     def client(self, **extra: str | int | float | bool) -> ClientOptions:
         """Return the configuration of a librdkafka client: these options, then `extra`.

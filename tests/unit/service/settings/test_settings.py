@@ -412,3 +412,13 @@ def test_options_of_a_client_name_no_servers(tmp_path: Path, name: str) -> None:
 def test_spark_s_options_name_no_master() -> None:
     with pytest.raises(ValidationError, match=r"set \[job\] master"):
         JobSettings(spark_options={"spark.master": "spark://elsewhere:7077"})
+
+
+def test_names_of_java_options_count_in_any_case_as_for_spark() -> None:
+    given = KafkaSettings(
+        options={"security.protocol": "SSL"}, java_options={"Security.Protocol": "PLAINTEXT"}
+    )
+    assert given.java()["security.protocol"] == "PLAINTEXT"
+    assert given.java_options == {"security.protocol": "PLAINTEXT"}
+    with pytest.raises(SettingsError, match=r"has bootstrap\.servers"):
+        KafkaSettings(java_options={"Bootstrap.Servers": "elsewhere:9092"}).java()
