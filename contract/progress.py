@@ -20,6 +20,11 @@ _MAX_CHARS = 10_000
 fill logs and tables."""
 
 
+def progress_topic(prefix: str, outbox_uuid: UUID) -> str:
+    """Return the name of an outbox's progress topic. `prefix`: [publisher] progress_topic."""
+    return f"{prefix}-{outbox_uuid}"
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """What a lane has done in all its transactions; repeats count again.

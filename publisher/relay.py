@@ -12,6 +12,7 @@ import psycopg
 import structlog
 from confluent_kafka import KafkaException
 
+from contract.progress import progress_topic
 from db.connection import connect
 from db.migrate import require_current
 from publisher.assignment.heartbeat import ProcessHeartbeat
@@ -142,7 +143,7 @@ class Relay:
             timelines=timelines,
             identity=Identity(identity.outbox_uuid, cluster_id),
             topics=topics,
-            progress_topic=f"{settings.publisher.progress_topic}-{identity.outbox_uuid}",
+            progress_topic=progress_topic(settings.publisher.progress_topic, identity.outbox_uuid),
             holder=str(uuid.uuid4()),
             stop=self._stop,
             turns=HandoverTurns(patience_s(settings.publisher.lease_s)),

@@ -17,12 +17,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from publisher.kafka.clients import Cluster, cluster
 from publisher.kafka.single_flight import SingleFlight
 from publisher.kafka.written_ends import WrittenEnds
 from publisher.protocol import remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from service.kafka.client import KafkaAdmin
+from service.kafka.cluster import Cluster, cluster
 from service.kafka.rights import needing
 from service.kafka.topic_ids import topic_id_text
 from service.kafka.topics import MISSING_S, existing_topics, known_topics, partition_offsets, topic_configs

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
 from contract.output_topics import OutputTopics
+from contract.progress import progress_topic
 from publisher.delivery.context import Context, Timelines
 from publisher.kafka.clients import check_options
 from publisher.kafka.topics import Topics
@@ -80,7 +81,7 @@ def open_target(
         timelines=Timelines(outbox.server_timeline),
         identity=Identity(outbox.outbox_uuid, cluster_id),
         topics=topics,
-        progress_topic=f"{settings.publisher.progress_topic}-{outbox.outbox_uuid}-replays",
+        progress_topic=f"{progress_topic(settings.publisher.progress_topic, outbox.outbox_uuid)}-replays",
         holder=holder,
         stop=stop,
     )

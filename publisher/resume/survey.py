@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 
 from contract.cursor import Cursor
-from contract.progress import Progress, Totals, lane_of_key
+from contract.progress import Progress, Totals, lane_of_key, progress_topic
 from db import windows
 from db.statements import queries
 from publisher.kafka.progress_reader import MOST_LATER, progress_records
@@ -85,7 +85,7 @@ class ResumeSurvey:
         self._settings = settings
         self._topics = topics
         self._outbox_uuid = outbox_uuid
-        self.progress_topic = f"{settings.publisher.progress_topic}-{outbox_uuid}"
+        self.progress_topic = progress_topic(settings.publisher.progress_topic, outbox_uuid)
 
     def lane(self, of: LaneEpoch, lane: int, newest: Epoch) -> LaneSurvey:
         """Return the state of a lane. `newest`: the ledger's newest epoch.

@@ -11,11 +11,12 @@ from uuid import UUID
 import structlog
 from confluent_kafka import KafkaException
 
-from contract.progress import Progress, lane_of_key
+from contract.progress import Progress, lane_of_key, progress_topic
 from db.connection import Connection
 from db.statements import queries
 from service.errors import ContinuityError, UnavailableError
 from service.kafka.client import KafkaAdmin, admin_client, no_answer
+from service.kafka.cluster import cluster
 from service.kafka.reading import RangeReader, committed_consumer
 from service.kafka.rights import needing
 from service.kafka.topics import existing_topics, partition_offsets
@@ -51,23 +52,21 @@ def delivered_batches(connection: Connection, settings: Settings, outbox_uuid: U
     """Return what `newest_delivered` returns.
 
     If Kafka does not answer, or has no record although the outbox has deliveries, return an empty list; but raise UnavailableError if
-    Postgres is another server since the last start, because the database may then have lost batches. Raises ContinuityError as
-    `newest_delivered` does.
+    Postgres is another server since the last start, because the database may then have lost batches. If the outputs are in another
+    cluster, always return an empty list. Raises ContinuityError as `newest_delivered` does.
     """
+    topic = progress_topic(settings.publisher.progress_topic, outbox_uuid)
     try:
         delivered = newest_delivered(settings, outbox_uuid)
         bound = None if delivered else _delivers_to(connection)
-        if bound is not None and bound != _cluster_id(settings, _topic(settings, outbox_uuid)):
-            log.warning(
-                "delivered_unknown",
-                because=f"the outputs are in another Kafka cluster than the input: {bound}",
-            )
-            return []
-        if bound is not None:
+        if bound is None:
+            return delivered
+        if bound == _cluster_id(settings, topic):
             raise UnavailableError(
-                f"the progress topic {_topic(settings, outbox_uuid)} is gone or has no record, and the outbox has deliveries: "
-                "`publisher status` shows how its lanes stopped, `publisher resume` writes the records again"
+                f"the progress topic {topic} is gone or has no record, and the outbox has deliveries: `publisher status` shows how its "
+                "lanes stopped, `publisher resume` writes the records again"
             )
+        because = f"the outputs are in another Kafka cluster than the input: {bound}"
     except UnavailableError as error:
         run = runs.newest(connection)
         if run is not None and run.server_changed:
@@ -76,9 +75,9 @@ def delivered_batches(connection: Connection, settings: Settings, outbox_uuid: U
                 f"{run.system_identifier}, {run.timeline} -> {run.server_system_identifier}, {run.server_timeline}), and only the "
                 f"publisher's records show whether it lost batches: {error}. The job waits for them"
             ) from error
-        log.warning("delivered_unknown", because=str(error))
-        return []
-    return delivered
+        because = str(error)
+    log.warning("delivered_unknown", because=because)
+    return []
 
 
 def _delivers_to(connection: Connection) -> str | None:
@@ -88,16 +87,10 @@ def _delivers_to(connection: Connection) -> str | None:
 
 
 def _cluster_id(settings: Settings, topic: str) -> str:
-    admin = admin_client(settings.kafka)
     try:
-        # `describe_cluster` could end this process: see publisher/kafka/clients.py, `cluster`.
-        return str(admin.ask(lambda client: client.list_topics(topic, timeout=_TIMEOUT_S)).cluster_id)
+        return cluster(admin_client(settings.kafka), topic, _TIMEOUT_S).cluster_id
     except KafkaException as error:
         raise UnavailableError(no_answer(settings.kafka, error.args[0])) from error
-
-
-def _topic(settings: Settings, outbox_uuid: UUID) -> str:
-    return f"{settings.publisher.progress_topic}-{outbox_uuid}"
 
 
 def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
@@ -105,7 +98,7 @@ def newest_delivered(settings: Settings, outbox_uuid: UUID) -> list[Delivered]:
 
     Raises UnavailableError when Kafka does not answer or refuses, ContinuityError for a record that no publisher of this version wrote.
     """
-    topic = _topic(settings, outbox_uuid)
+    topic = progress_topic(settings.publisher.progress_topic, outbox_uuid)
     group = f"{topic}-look"  # never committed; the client requires one
     try:
         with needing("Read", "topic", topic), needing("Describe", "consumer group", group):

@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from outbox_consumer.reading import ConsumerPosition
-from publisher.kafka.clients import cluster_id
 from publisher.kafka.compaction import compacted_topics
 from service.errors import UnavailableError
 from service.kafka.client import QUIET, admin_client, failure_of
+from service.kafka.cluster import cluster_id
 from service.kafka.topic_ids import topic_id_text
 from service.kafka.topics import existing_topics, partition_offsets
 from service.logins.kafka import logged_in
