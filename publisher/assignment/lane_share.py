@@ -36,7 +36,7 @@ class LaneShare:
         health: ProcessHealth,
         started: Started = lambda *_: None,
     ) -> None:
-        """`started` is called with each epoch that begins in this process; `health` is told of each reading of the assignment."""
+        """`started` is called with each epoch that begins in this process; `health` notes each reading of the assignment."""
         self._context = context
         self._workers = workers
         self._heartbeat = heartbeat

@@ -17,6 +17,7 @@ from publisher.console.rendering.schemas import MOST_VALUE_BYTES, ShownValues
 from publisher.console.search import search
 from publisher.console.story import add_consumed, add_positions, read_story
 from publisher.outbox.erased import erased_of_key
+from publisher.outbox.ledger import newest_batch
 from publisher.retention.survey import survey
 from publisher.status.publisher_status import read_lanes
 from service.commands.times import shown_time
@@ -24,7 +25,6 @@ from service.settings import Settings
 
 _DELIVERY = queries("publisher.console", "delivery")
 _LEDGER = queries("publisher.console", "ledger")
-_OUTBOX_LEDGER = queries("publisher", "ledger")
 
 ROWS = 50
 _LAST = 2**62
@@ -272,8 +272,7 @@ def _storage(request: PageRequest) -> PageData:
 
 
 def _checks(request: PageRequest) -> PageData:
-    newest = request.connection.execute(_OUTBOX_LEDGER["end"]).fetchone()
-    last = 0 if newest is None else newest[0]
+    last = newest_batch(request.connection)
     first = max(1, last - _CHECKED_BATCHES + 1)
     rows = read(request.connection, _LEDGER["findings"], from_batch=first, to_batch=last, rows=200)
     return {"checks": rows, "batches": _CHECKED_BATCHES}

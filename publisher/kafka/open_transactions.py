@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from publisher.kafka.topics import OutputTopic, Topics
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
-# Transactions of other lanes take milliseconds. The operator is told of longer ones while the lane waits.
+# Transactions of other lanes take milliseconds. While the lane waits for a longer one, it reports that.
 _WAIT_S = 5.0
 _POLL_S = 0.05
 

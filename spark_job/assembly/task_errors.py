@@ -11,6 +11,8 @@ import socket
 from collections.abc import Iterator
 from typing import TypeVar
 
+from spark_job.outputs.lacking import NO_THREAD
+
 T = TypeVar("T")
 
 _OURS = ("service", "spark_job", "contract", "spark_outbox")
@@ -39,9 +41,8 @@ def without_quotes(rows: Iterator[T]) -> Iterator[T]:
 def _shown(error: BaseException) -> BaseException:
     package = type(error).__module__.partition(".")[0]
     if package in _OURS and len(error.args) == 1 and isinstance(text := error.args[0], str):
-        error.args = (
-            " ".join(text.split()),
-        )  # it may quote a topic or a server's answer, which must not look like a traceback
+        # It may quote a topic or a server's answer, which must not look like a traceback.
+        error.args = (" ".join(text.split()),)
     if package in _KEPT or isinstance(error, ImportError):
         return error
     if isinstance(error, OSError):
@@ -49,7 +50,7 @@ def _shown(error: BaseException) -> BaseException:
             return error
         if error.errno is not None and error.errno in errno.errorcode:
             return OSError(error.errno, os.strerror(error.errno))
-    if isinstance(error, RuntimeError) and error.args == ("can't start new thread",):
+    if isinstance(error, RuntimeError) and error.args == (NO_THREAD,):
         return error
     return TaskRaisedError(_kind(type(error)))
 

@@ -17,7 +17,6 @@ from spark_job.api import OutputSchema, WithSchema
 from spark_job.outputs.settings import OutputSchemaRules
 
 _MOST_SERIALIZERS = 500
-_KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json-schema": "JSON"}
 
 
 class OutputSchemaRefusedError(Exception):
