@@ -29,7 +29,7 @@ _OPEN = "without authentication or encryption: anybody who reaches its ports can
 SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 """The options that protect Spark's own connections. They are on if there is a secret, unless `[job] spark_options` sets them."""
 _SPARK_SECRET = "spark.authenticate.secret"
-_STANDALONE, _CLUSTER = "spark://", "Spark's cluster"
+_STANDALONE, _KUBERNETES, _CLUSTER = "spark://", "k8s://", "Spark's cluster"
 _PROPERTY = re.compile(r"^[ \t]*(spark\.[\w.]+)[ \t]*[ \t=:][ \t]*(.*)$", re.MULTILINE)
 
 
@@ -68,9 +68,10 @@ def name_unprotected_postgres(dsn: SecretStr) -> None:
 
 def name_open_cluster(master: str, options: Mapping[str, str]) -> None:
     """Log the Spark cluster that spark-submit has named if its connections are open. `options`: all that are in force."""
-    is_remote_cluster = not master.startswith("local") and not _is_local_cluster(master)
     secret = (_SPARK_SECRET,) if master.startswith(_STANDALONE) else ()
-    if is_remote_cluster and not (_has_channels_on(options) and all(name in options for name in secret)):
+    if _is_remote_cluster(master) and not (
+        _has_channels_on(options) and all(name in options for name in secret)
+    ):
         _name(
             _CLUSTER, master, f"{_OPEN} (set {', '.join((*SPARK_CHANNELS, *secret))} in spark-defaults.conf)"
         )
@@ -99,13 +100,7 @@ def unprotected(settings: Settings) -> Iterator[Unprotected]:
     collector = settings.tracing.endpoint or ""
     if _is_plain(collector):
         yield "the collector of spans", _host_and_port(collector), _PLAIN
-    job = settings.job
-    if (
-        job.master.startswith(_STANDALONE)
-        and not _is_local_cluster(job.master)
-        and not _is_protected(job.spark_options)
-    ):
-        yield _CLUSTER, job.master, f"{_OPEN} (set {_SPARK_SECRET})"
+    yield from _spark(settings.job.master, settings.job.spark_options)
 
 
 def _consumer_dsn(settings: Settings) -> SecretStr | None:
@@ -115,17 +110,26 @@ def _consumer_dsn(settings: Settings) -> SecretStr | None:
     return None
 
 
-def _is_local_cluster(master: str) -> bool:
-    return master.startswith(_STANDALONE) and is_local(master.removeprefix(_STANDALONE).rpartition(":")[0])
+def _is_remote_cluster(master: str) -> bool:
+    is_local_one = master.startswith(_STANDALONE) and is_local(
+        master.removeprefix(_STANDALONE).rpartition(":")[0]
+    )
+    return not master.startswith("local") and not is_local_one
 
 
-def _is_protected(own: Mapping[str, str]) -> bool:
-    """Return whether a standalone cluster asks for a secret and protects its connections.
-    `own`: `[job] spark_options`, which win over spark-defaults.conf.
-    """
-    ours = dict.fromkeys(SPARK_CHANNELS if _SPARK_SECRET in own else (), "true")
-    options = _spark_defaults() | ours | dict(own)
-    return _SPARK_SECRET in options and _has_channels_on(options)
+def _spark(master: str, own: Mapping[str, str]) -> Iterator[Unprotected]:
+    """`own`: `[job] spark_options`, which win over ours, and these over spark-defaults.conf."""
+    if _is_plain(master.removeprefix(_KUBERNETES)):
+        yield "the API server of Kubernetes", master, _PLAIN
+    if not _is_remote_cluster(master):
+        return
+    is_standalone = master.startswith(_STANDALONE)
+    has_secret = not is_standalone or _SPARK_SECRET in own
+    options = _spark_defaults() | dict.fromkeys(SPARK_CHANNELS if has_secret else (), "true") | dict(own)
+    if is_standalone and _SPARK_SECRET not in options:
+        yield _CLUSTER, master, f"{_OPEN} (set {_SPARK_SECRET})"
+    elif not _has_channels_on(options):
+        yield _CLUSTER, master, f"{_OPEN} (set {' and '.join(SPARK_CHANNELS)})"
 
 
 def _has_channels_on(options: Mapping[str, str]) -> bool:

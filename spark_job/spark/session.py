@@ -161,7 +161,18 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
     options[_JAVA_OPTIONS] = " ".join(filter(None, java_options))
     with _given(options):
         jvm.start()
-        return SparkSession.builder.getOrCreate()
+        session = SparkSession.builder.getOrCreate()
+    _require_master(session.sparkContext.master, options["spark.master"])
+    return session
+
+
+def _require_master(found: str, given: str) -> None:
+    """Raise SettingsError if PYSPARK_SUBMIT_ARGS, which wins over a file of options, has named another master than `[job] master`."""
+    if found != given:
+        raise SettingsError(
+            f"PYSPARK_SUBMIT_ARGS names the master {found}, and [job] master gives {given}: "
+            "name it only in [job] master, on which the protection of Spark's connections depends"
+        )
 
 
 def _polling(settings: JobSettings) -> dict[str, str]:

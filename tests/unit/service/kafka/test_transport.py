@@ -215,6 +215,7 @@ def test_a_registry_that_nobody_verifies_is_named(url: str, authority: str | boo
 
 SECRET = {"spark.authenticate.secret": "s"}
 PLAIN = SECRET | {"spark.network.crypto.enabled": "false"}
+OPEN = {"spark.authenticate": "false"}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,12 @@ PLAIN = SECRET | {"spark.network.crypto.enabled": "false"}
         ("", {"master": "spark://master.example:7077", "spark_options": PLAIN}, ["Spark's cluster"]),
         ("", {"master": "spark://master.example:7077", "spark_options": SECRET}, []),
         ("", {"master": "spark://localhost:7077"}, []),
-        ("", {"master": "local[4]"}, []),
+        ("", {"master": "yarn"}, []),
+        ("", {"master": "yarn", "spark_options": PLAIN}, ["Spark's cluster"]),
+        ("", {"master": "k8s://https://api.example", "spark_options": OPEN}, ["Spark's cluster"]),
+        ("", {"master": "k8s://http://api.example"}, ["the API server of Kubernetes"]),
+        ("", {"master": "k8s://http://127.0.0.1:8001"}, []),
+        ("", {"master": "local[4]", "spark_options": OPEN}, []),
     ],
 )
 def test_a_registry_and_a_spark_cluster_are_named(

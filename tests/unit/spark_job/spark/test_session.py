@@ -37,18 +37,21 @@ class Builder:
         self.properties: dict[str, str] = {}
         self.mode = 0
         self.configured: dict[str, str] = {}
+        self.master: str | None = None
+        """What the command line of the JVM names."""
 
     def config(self, name: str, value: str) -> "Builder":
         self.configured[name] = value
         return self
 
-    def getOrCreate(self) -> str:  # noqa: N802 - Spark's own name
+    def getOrCreate(self) -> SimpleNamespace:  # noqa: N802 - Spark's own name
         self.arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
         if "--properties-file" in self.arguments:
             file = Path(self.arguments[self.arguments.index("--properties-file") + 1])
             self.mode = file.stat().st_mode & 0o777
             self.properties = read_properties(file.read_text("utf-8"))
-        return "session"
+        master = self.master or self.properties["spark.master"]
+        return SimpleNamespace(sparkContext=SimpleNamespace(master=master))
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -118,6 +121,12 @@ def test_arguments_that_were_there_before_are_kept_and_put_back(
     start()
     assert builder.arguments[-2:] == ["--verbose", "pyspark-shell"]
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
+
+
+def test_a_master_that_the_environment_names_is_refused(start: Starting, builder: Builder) -> None:
+    builder.master = "spark://elsewhere.example.com:7077"
+    with pytest.raises(SettingsError, match=r"names the master spark://elsewhere\.example\.com:7077, and"):
+        start(master="local[2]")
 
 
 def test_under_spark_submit_its_options_win_over_the_settings_and_these_over_ours() -> None:
