@@ -72,6 +72,10 @@ END IS DISTINCT FROM cardinality(topics)))),
     CONSTRAINT session_output_topics_named CHECK (((''::text <> ALL (topics)) IS TRUE))
 )
 PARTITION BY RANGE (batch_id);
+ALTER TABLE ONLY outbox.session_output ALTER COLUMN session_key SET STATISTICS 0;
+ALTER TABLE ONLY outbox.session_output ALTER COLUMN "values" SET STATISTICS 0;
+ALTER TABLE ONLY outbox.session_output ALTER COLUMN keys SET STATISTICS 0;
+ALTER TABLE ONLY outbox.session_output ALTER COLUMN headers SET STATISTICS 0;
 
 --
 -- Name: batch_rows(bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
@@ -165,6 +169,7 @@ CASE kind
     ELSE (num_nonnulls(spark_batch, start_offsets, end_offsets, open_state) = 0)
 END)
 );
+ALTER TABLE ONLY outbox.batch ALTER COLUMN open_state SET STATISTICS 0;
 
 --
 -- Name: COLUMN batch.spark_batch; Type: COMMENT; Schema: outbox; Owner: -
@@ -441,6 +446,8 @@ CREATE TABLE outbox.delivery (
     CONSTRAINT delivery_kind_known CHECK ((kind = ANY (ARRAY['delivery'::text, 'resume'::text]))),
     CONSTRAINT delivery_natural CHECK (((seq > 0) AND ((to_batch > 0) OR (kind = 'resume'::text)) AND (LEAST(after_batch, to_batch, sessions, events) >= 0)))
 );
+ALTER TABLE ONLY outbox.delivery ALTER COLUMN after_key SET STATISTICS 0;
+ALTER TABLE ONLY outbox.delivery ALTER COLUMN to_key SET STATISTICS 0;
 
 --
 -- Name: parked; Type: TABLE; Schema: outbox; Owner: -
@@ -465,6 +472,8 @@ CREATE TABLE outbox.parked (
     CONSTRAINT parked_requeued_later CHECK ((requeued_batch > batch_id)),
     CONSTRAINT parked_state_known CHECK ((state = ANY (ARRAY['parked'::text, 'requeued'::text, 'discarded'::text])))
 );
+ALTER TABLE ONLY outbox.parked ALTER COLUMN session_key SET STATISTICS 0;
+ALTER TABLE ONLY outbox.parked ALTER COLUMN detail SET STATISTICS 0;
 
 --
 -- Name: COLUMN parked.after_seq; Type: COMMENT; Schema: outbox; Owner: -
@@ -873,6 +882,7 @@ CREATE TABLE outbox.generation (
     CONSTRAINT generation_revision_natural CHECK ((revision >= 0)),
     CONSTRAINT generation_savepoint_named CHECK (((savepoint IS NOT NULL) = (reason = 'savepoint'::text)))
 );
+ALTER TABLE ONLY outbox.generation ALTER COLUMN open_state SET STATISTICS 0;
 
 --
 -- Name: COLUMN generation.start_offsets; Type: COMMENT; Schema: outbox; Owner: -
@@ -1084,6 +1094,8 @@ CREATE TABLE outbox.lane (
     CONSTRAINT lane_stopped_whole CHECK (((stopped_why IS NULL) OR (stopped_reason IS NOT NULL))),
     CONSTRAINT lane_taken_natural CHECK ((taken >= 0))
 );
+ALTER TABLE ONLY outbox.lane ALTER COLUMN cursor_key SET STATISTICS 0;
+ALTER TABLE ONLY outbox.lane ALTER COLUMN stopped_reason SET STATISTICS 0;
 
 --
 -- Name: COLUMN lane.stopped_reason; Type: COMMENT; Schema: outbox; Owner: -
@@ -1594,6 +1606,9 @@ BEGIN
         EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.session_output INCLUDING DEFAULTS INCLUDING CONSTRAINTS)
                         WITH (toast_tuple_target = 8160)', partition_name);
         -- A refused duplicate shows the partition's constraint in diag.constraint_name, not the parent's: hence a name that is known.
+        -- LIKE does not copy this.
+        EXECUTE format('ALTER TABLE outbox.%I ALTER "values" SET STATISTICS 0, ALTER keys SET STATISTICS 0, ALTER headers SET STATISTICS 0',
+                       partition_name);
         EXECUTE format('ALTER TABLE outbox.%I ADD CONSTRAINT %I UNIQUE (session_key, batch_id)',
                        partition_name, partition_name || '_key');
         EXECUTE format('CREATE INDEX %I ON outbox.%I (lane, batch_id, session_key)', partition_name || '_cursor_idx', partition_name);
@@ -1861,17 +1876,55 @@ END $_$;
 COMMENT ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) IS 'Erases the rows of a session key in these batches that are delivered and that no replay needs; returns how many. Under the writer lock.';
 
 --
+-- Name: erase_statistics(text[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.erase_statistics(session_keys text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+DECLARE
+    hashes CONSTANT bytea[] := ARRAY(SELECT outbox.key_hash(k) FROM unnest(session_keys) k);
+    own CONSTANT text := gen_random_uuid()::text;
+    partitions CONSTANT name[] := ARRAY(
+        SELECT p.name FROM outbox.output_partition p
+        WHERE EXISTS (SELECT FROM outbox.erased e WHERE e.key_hash = ANY (hashes) AND e.lane IS NOT NULL AND e.batch_id BETWEEN p.from_batch AND p.to_batch));
+    partition_name name;
+BEGIN
+    PERFORM outbox.require_read_committed();
+    PERFORM outbox.hold_for_erasure();
+    FOREACH partition_name IN ARRAY partitions LOOP
+        -- ANALYZE leaves the statistics of an empty table as they are, so the table gets a row, which nobody else will see.
+        EXECUTE format('INSERT INTO outbox.%I (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
+                            session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values")
+                        SELECT $1, p.from_batch, 0, 0, ''{-}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{1}'', ''{0}'', ''{}'', ''{}''
+                        FROM outbox.output_partition p WHERE p.name = $2', partition_name) USING own, partition_name;
+        EXECUTE format('ANALYZE outbox.%I (session_key)', partition_name);
+    END LOOP;
+    FOREACH partition_name IN ARRAY partitions LOOP
+        EXECUTE format('DELETE FROM outbox.%I WHERE session_key = $1', partition_name) USING own;
+    END LOOP;
+END $_$;
+
+--
+-- Name: FUNCTION erase_statistics(session_keys text[]); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.erase_statistics(session_keys text[]) IS 'Renews the planner''s statistics of session keys in the partitions that had erased rows of these keys.';
+
+--
 -- Name: erase_traces(text, bigint, bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
 CREATE FUNCTION outbox.erase_traces(session_key text, after_batch bigint DEFAULT 0, after_generation bigint DEFAULT 0, after_savepoint bigint DEFAULT 0, OUT changed bigint, OUT kept text[]) RETURNS record
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
+    AS $_$
 DECLARE
     said CONSTANT text := format('session key %s, for', to_json(session_key));
     batch_ids bigint[];
     found record;
+    has_row boolean;
     step bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
@@ -1893,11 +1946,20 @@ BEGIN
     DELETE FROM outbox.replay_key k WHERE k.session_key = erase_traces.session_key;
     GET DIAGNOSTICS step = ROW_COUNT;
     changed := changed + step;
-    UPDATE outbox.replay r SET cursor_key = ''
-    WHERE r.cursor_key = session_key AND r.state IN ('done', 'cancelled')
-      AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE r.cursor_batch BETWEEN k.from_batch AND k.to_batch);
-    GET DIAGNOSTICS step = ROW_COUNT;
-    changed := changed + step;
+    -- A process that was away mirrors its last transaction when it is back, and so may write the key after the row was erased. EXECUTE plans
+    -- with the batch as a constant, so that only its partition is locked.
+    FOR found IN SELECT r.replay_id, r.cursor_batch, r.state FROM outbox.replay r WHERE r.cursor_key = session_key LOOP
+        EXECUTE 'SELECT EXISTS (SELECT FROM outbox.session_output o WHERE o.session_key = $1 AND o.batch_id = $2)' INTO has_row
+            USING session_key, found.cursor_batch;
+        IF has_row THEN
+            CONTINUE;
+        ELSIF found.state IN ('running', 'paused') THEN
+            kept := kept || format('replay %s', found.replay_id);
+        ELSE
+            UPDATE outbox.replay r SET cursor_key = '' WHERE r.replay_id = found.replay_id;
+            changed := changed + 1;
+        END IF;
+    END LOOP;
     -- In the words of `publisher replay`. The key is a JSON string there, so no longer key has it as a part.
     UPDATE outbox.replay r SET reason = replace(r.reason, said, 'session key (erased), for') WHERE position(said IN r.reason) > 0;
     GET DIAGNOSTICS step = ROW_COUNT;
@@ -1919,7 +1981,7 @@ BEGIN
         kept := kept || found.kept;
     END LOOP;
     kept := ARRAY(SELECT DISTINCT k FROM unnest(kept) k ORDER BY k);
-END $$;
+END $_$;
 
 --
 -- Name: FUNCTION erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]); Type: COMMENT; Schema: outbox; Owner: -
@@ -3025,6 +3087,9 @@ CREATE TABLE outbox.dead_letter (
     CONSTRAINT dead_letter_state_known CHECK ((state = ANY (ARRAY['open'::text, 'resolved'::text, 'discarded'::text]))),
     CONSTRAINT dead_letter_types_parallel CHECK ((cardinality(event_types) = cardinality(event_offsets)))
 );
+ALTER TABLE ONLY outbox.dead_letter ALTER COLUMN session_key SET STATISTICS 0;
+ALTER TABLE ONLY outbox.dead_letter ALTER COLUMN detail SET STATISTICS 0;
+ALTER TABLE ONLY outbox.dead_letter ALTER COLUMN event_values SET STATISTICS 0;
 
 --
 -- Name: audit_dead_letter; Type: VIEW; Schema: outbox; Owner: -
@@ -3280,6 +3345,8 @@ CREATE TABLE outbox.replay (
     CONSTRAINT replay_requested_object CHECK ((jsonb_typeof(requested) = 'object'::text)),
     CONSTRAINT replay_state_known CHECK ((state = ANY (ARRAY['running'::text, 'paused'::text, 'cancelled'::text, 'done'::text])))
 );
+ALTER TABLE ONLY outbox.replay ALTER COLUMN reason SET STATISTICS 0;
+ALTER TABLE ONLY outbox.replay ALTER COLUMN cursor_key SET STATISTICS 0;
 
 --
 -- Name: COLUMN replay.from_archive; Type: COMMENT; Schema: outbox; Owner: -
@@ -3295,6 +3362,7 @@ CREATE TABLE outbox.replay_key (
     replay_id bigint NOT NULL,
     session_key text NOT NULL COLLATE pg_catalog."C"
 );
+ALTER TABLE ONLY outbox.replay_key ALTER COLUMN session_key SET STATISTICS 0;
 
 --
 -- Name: audit_replayed; Type: VIEW; Schema: outbox; Owner: -
@@ -5610,6 +5678,7 @@ CREATE TABLE outbox.savepoint (
     CONSTRAINT savepoint_objects CHECK (((jsonb_typeof(end_offsets) = 'object'::text) AND (jsonb_typeof(open_state) = 'object'::text) AND (jsonb_typeof(assembly) = 'object'::text) AND (jsonb_typeof(topics) = 'object'::text))),
     CONSTRAINT savepoint_revision_natural CHECK ((revision >= 0))
 );
+ALTER TABLE ONLY outbox.savepoint ALTER COLUMN open_state SET STATISTICS 0;
 
 --
 -- Name: COLUMN savepoint.generation; Type: COMMENT; Schema: outbox; Owner: -
@@ -5708,6 +5777,9 @@ END IS DISTINCT FROM cardinality(topics)))),
     CONSTRAINT session_output_topics_named CHECK (((''::text <> ALL (topics)) IS TRUE))
 )
 WITH (toast_tuple_target='8160');
+ALTER TABLE ONLY outbox.session_output_p00000000 ALTER COLUMN "values" SET STATISTICS 0;
+ALTER TABLE ONLY outbox.session_output_p00000000 ALTER COLUMN keys SET STATISTICS 0;
+ALTER TABLE ONLY outbox.session_output_p00000000 ALTER COLUMN headers SET STATISTICS 0;
 
 --
 -- Name: session_output_p00000001; Type: TABLE; Schema: outbox; Owner: -
@@ -5745,6 +5817,9 @@ END IS DISTINCT FROM cardinality(topics)))),
     CONSTRAINT session_output_topics_named CHECK (((''::text <> ALL (topics)) IS TRUE))
 )
 WITH (toast_tuple_target='8160');
+ALTER TABLE ONLY outbox.session_output_p00000001 ALTER COLUMN "values" SET STATISTICS 0;
+ALTER TABLE ONLY outbox.session_output_p00000001 ALTER COLUMN keys SET STATISTICS 0;
+ALTER TABLE ONLY outbox.session_output_p00000001 ALTER COLUMN headers SET STATISTICS 0;
 
 --
 -- Name: writer_lock; Type: TABLE; Schema: outbox; Owner: -
@@ -6824,6 +6899,13 @@ GRANT ALL ON FUNCTION outbox.erase_positions(session_key text, relation text, af
 
 REVOKE ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) TO outbox_eraser;
+
+--
+-- Name: FUNCTION erase_statistics(session_keys text[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.erase_statistics(session_keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_statistics(session_keys text[]) TO outbox_eraser;
 
 --
 -- Name: FUNCTION erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]); Type: ACL; Schema: outbox; Owner: -

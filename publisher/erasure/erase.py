@@ -9,7 +9,7 @@ For each key and window of batches, in one transaction of Postgres:
 
 After that come the key's letters, the letters named by their position, and the copies of the key outside of rows. A session that was open
 when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and that left
-nothing.
+nothing. After the rounds the planner's statistics, which are samples, are renewed.
 
 The archive comes last (publisher/archive): rows move from Postgres into the archive and never back.
 """
@@ -102,6 +102,8 @@ class Erasure:
         deadline = time.monotonic() + wait_s
         while not self._round() and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
+        with self._changing():
+            self._connection.execute(_ERASURE["erase_statistics"], {"session_keys": list(self.keys)})
         if self._archive is not None and self.keys:
             self._erase_archived(self._archive, deadline)
 
@@ -149,15 +151,7 @@ class Erasure:
             for window in windows.kept(self._connection):
                 self._erase_rows(key, window, found)
             self._erase_letters(key, found)
-            found.left += [
-                f"{holder} remembers the key, of a session over a limit, or of a partition's last record if an earlier version wrote it"
-                + (
-                    f": `spark-job savepoint delete {holder.removeprefix('savepoint ')}`, if it is not needed"
-                    if holder.startswith("savepoint ")
-                    else ""
-                )
-                for holder in self._erase_traces(key)
-            ]
+            found.left += map(_remembered_by, self._erase_traces(key))
             if open_still:
                 found.left.append(
                     f"sessions that were open when the command began are still open in {len(open_still)} input partitions "
@@ -297,6 +291,16 @@ class Erasure:
                 "an audit, a resume, retention or the job held a lock for longer than [postgres] lock_timeout_ms. What was erased stays "
                 "erased; run the command again for the rest"
             ) from error
+
+
+def _remembered_by(holder: str) -> str:
+    kind, _, name = holder.partition(" ")
+    if kind == "replay":
+        return f"{holder} ended its last transaction at the key: continue the replay or cancel it"
+    text = f"{holder} remembers the key, of a session over a limit, or of a partition's last record if an earlier version wrote it"
+    return (
+        f"{text}: `spark-job savepoint delete {name}`, if it is not needed" if kind == "savepoint" else text
+    )
 
 
 @dataclass(frozen=True, slots=True)

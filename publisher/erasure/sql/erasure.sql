@@ -31,5 +31,8 @@ SELECT p.changed, p.kept, p.last_id FROM outbox.erase_positions(%(session_key)s,
 -- name: erase_traces
 SELECT t.changed, t.kept FROM outbox.erase_traces(%(session_key)s, %(batch)s, %(generation)s, %(savepoint)s) t
 
+-- name: erase_statistics
+SELECT outbox.erase_statistics(%(session_keys)s)
+
 -- name: open_input
 SELECT o.topic_id, o.partition, o.end_offset, o.open_from FROM outbox.open_input() o ORDER BY o.topic_id, o.partition

@@ -120,6 +120,13 @@ CALLS: dict[str, dict[str, Any]] = {
     | {"manifest_sha256": bytes(32), "rows": 1, "sessions": 1, "outputs": 1, "output_bytes": 1},
     "publisher.erasure/erasure/rows": RANGE | {"session_key": "k0001"},
     "publisher.erasure/erasure/erase_rows": {"session_key": "k0001", "batch_ids": ["last"]},
+    "publisher.erasure/erasure/erase_traces": {
+        "session_key": "k0001",
+        "batch": 0,
+        "generation": 0,
+        "savepoint": 0,
+    },
+    "publisher.erasure/erasure/erase_statistics": {"session_keys": ["k0001"]},
     "publisher/parked/requeue": {"session_keys": ["k0001"], "batch_ids": ["last"], "lanes": [0]}
     | {"lane_count": 2, "run_id": UUID(int=0)},
     "publisher.retention/partitions/ensure": {"ahead_batches": AHEAD},
@@ -128,7 +135,10 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 """Statements whose functions read or change the outputs, with values; what is planned within a function is seen only when it runs."""
 
-BEFORE = {"publisher.archive/archive/drop": "publisher.archive/archive/hold"}
+BEFORE = {
+    "publisher.archive/archive/drop": "publisher.archive/archive/hold",
+    "publisher.erasure/erasure/erase_statistics": "publisher.erasure/erasure/erase_rows",
+}
 """Of some of them, another one that comes first in their transaction."""
 
 AMONG_PARKED: dict[str, dict[str, Any]] = {

@@ -198,7 +198,11 @@ def test_each_partition_is_like_the_first(outbox: OutboxRows) -> None:
             name,
         )
         options = outbox.value("SELECT reloptions FROM pg_class WHERE oid = %s::regclass", f"outbox.{name}")
-        shapes.add(repr((constraints, indexes, options)))
+        statistics = outbox.rows(
+            "SELECT attname, attstattarget FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY 1",
+            f"outbox.{name}",
+        )
+        shapes.add(repr((constraints, indexes, options, statistics)))
     (shape,) = shapes
     assert "toast_tuple_target=8160" in shape
     assert "_cursor_idx" in shape

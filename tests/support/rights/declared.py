@@ -198,6 +198,7 @@ CALLABLE = {
         "hold_for_erasure",
         "rows_of_key",
         "erase_rows",
+        "erase_statistics",
         "letters_of_key",
         "erase_letters_of_key",
         "erase_letter_at",

@@ -93,6 +93,7 @@ def test_nothing_of_a_key_is_left_and_both_audits_say_erased(
     folder.mkdir(mode=0o700)
     (folder / "a.events").write_bytes(MARKER)
     (folder / "b.sessions").write_bytes(MARKER)
+    query(outbox.dsn, "ANALYZE")
 
     document = erased(small, "person-4711", cache=cache)
 
@@ -220,6 +221,27 @@ def test_a_replay_that_stands_at_the_row_is_named_and_a_finished_one_forgets_the
     )
     (of_key,) = erased(settings, "person-4711", code=1)["keys"]
     assert [line[: line.index(":")] for line in of_key["left"]] == ["replay 1 needs the row of batch 1"]
+    assert replay(settings, "cancel", "1").exit_code == 0
+    erased(settings, "person-4711")
+    assert not appears(whole_dump(outbox.dsn), b"person-4711")
+
+
+def test_a_process_that_was_away_may_record_its_last_transaction_after_the_row_was_erased(
+    outbox: Outbox, settings: Settings
+) -> None:
+    outbox.batch({**simple(1, 2), **person(1, outbox)})
+    deliver(settings)
+    replayed(settings, "start", "--all", "--yes")
+    erased(settings, "person-4711")
+    query(
+        outbox.dsn,
+        "UPDATE outbox.replay SET state = 'paused', cursor_batch = 1, cursor_key = 'person-4711', lease_holder = NULL, lease_until = NULL,"
+        " lease_backend_pid = NULL",
+    )
+    (of_key,) = erased(settings, "person-4711", code=1)["keys"]
+    assert of_key["left"] == [
+        "replay 1 ended its last transaction at the key: continue the replay or cancel it"
+    ]
     assert replay(settings, "cancel", "1").exit_code == 0
     erased(settings, "person-4711")
     assert not appears(whole_dump(outbox.dsn), b"person-4711")
