@@ -417,6 +417,30 @@ def test_who_may_not_create_schemas_learns_what_to_ask_for(own_postgres: Postgre
         own_postgres.drop_database("not_theirs")
 
 
+@pytest.mark.parametrize("is_superuser", [True, False])
+def test_a_schema_of_somebody_else_is_refused(
+    own_postgres: Postgres, migrator: str, is_superuser: bool
+) -> None:
+    """Its owner could replace any function in it, whatever rights the migration has."""
+    with psycopg.connect(own_postgres.dsn("owned"), autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS stranger")
+        connection.execute("CREATE ROLE stranger")
+        connection.execute("GRANT stranger TO migrator")
+        connection.execute("CREATE SCHEMA outbox AUTHORIZATION stranger")
+        connection.execute("GRANT ALL ON SCHEMA outbox TO PUBLIC")
+        if not is_superuser:
+            connection.execute("REVOKE stranger FROM migrator")
+    login = own_postgres.dsn("owned") if is_superuser else migrator
+    with pytest.raises(SchemaError, match=r"belongs to another role than .* migrate as its owner"):
+        upgrade(login)
+    with psycopg.connect(own_postgres.dsn("owned"), autocommit=True) as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM pg_class WHERE relnamespace = 'outbox'::regnamespace"
+        ).fetchone() == (0,)
+        connection.execute("DROP OWNED BY stranger")
+        connection.execute("DROP ROLE stranger")
+
+
 def test_a_database_of_another_encoding_is_refused(own_postgres: Postgres) -> None:
     with psycopg.connect(own_postgres.dsn(), autocommit=True) as connection:
         connection.execute(
