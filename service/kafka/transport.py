@@ -1,14 +1,12 @@
 """Names the connections to other machines that anybody on the network path could read or answer, each once in a process.
 
-A service names those of its settings at its start, a command those that it opens.
+A service names those of its settings at its start, Spark's when Spark has started; a command names those that it opens.
 """
 
 import ipaddress
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
@@ -30,7 +28,6 @@ SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
 """The options that protect Spark's own connections. They are on if there is a secret, unless `[job] spark_options` sets them."""
 _SPARK_SECRET = "spark.authenticate.secret"
 _STANDALONE, _KUBERNETES, _CLUSTER = "spark://", "k8s://", "Spark's cluster"
-_PROPERTY = re.compile(r"^[ \t]*(spark\.[\w.]+)[ \t]*[ \t=:][ \t]*(.*)$", re.MULTILINE)
 
 
 _TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # librdkafka's name, and that of Kafka's Java client
@@ -67,29 +64,21 @@ def name_unprotected_postgres(dsn: SecretStr) -> None:
 
 
 def name_open_cluster(master: str, options: Mapping[str, str]) -> None:
-    """Log the Spark cluster that spark-submit has named if its connections are open. `options`: all that are in force."""
-    secret = (_SPARK_SECRET,) if master.startswith(_STANDALONE) else ()
-    if _is_remote_cluster(master) and not (
-        _has_channels_on(options) and all(name in options for name in secret)
-    ):
-        _name(
-            _CLUSTER, master, f"{_OPEN} (set {', '.join((*SPARK_CHANNELS, *secret))} in spark-defaults.conf)"
-        )
+    """Log the Spark cluster if its connections are open. `options`: all that are in force, whoever set them."""
+    _name_each(_spark(master, options))
 
 
 def _name_each(found: Iterator[Unprotected]) -> None:
-    for each in found:
-        if each not in _named:
-            _named.add(each)
-            _name(*each)
-
-
-def _name(server: str, where: str, why: str) -> None:
-    _log.warning("connection_unprotected", server=server, address=where, reason=f"{server} is reached {why}")
+    for server, where, why in found:
+        if (server, where, why) not in _named:
+            _named.add((server, where, why))
+            _log.warning(
+                "connection_unprotected", server=server, address=where, reason=f"{server} is reached {why}"
+            )
 
 
 def unprotected(settings: Settings) -> Iterator[Unprotected]:
-    """Yield each such connection. Servers of this host, or behind a socket, are left out."""
+    """Yield each such connection but Spark's. Servers of this host, or behind a socket, are left out."""
     yield from _kafka(settings.kafka)
     consumers = _consumer_dsn(settings)
     for login in (settings.postgres.dsn, settings.retention.dsn, settings.console.dsn, consumers):
@@ -100,7 +89,6 @@ def unprotected(settings: Settings) -> Iterator[Unprotected]:
     collector = settings.tracing.endpoint or ""
     if _is_plain(collector):
         yield "the collector of spans", _host_and_port(collector), _PLAIN
-    yield from _spark(settings.job.master, settings.job.spark_options)
 
 
 def _consumer_dsn(settings: Settings) -> SecretStr | None:
@@ -117,33 +105,16 @@ def _is_remote_cluster(master: str) -> bool:
     return not master.startswith("local") and not is_local_one
 
 
-def _spark(master: str, own: Mapping[str, str]) -> Iterator[Unprotected]:
-    """`own`: `[job] spark_options`, which win over ours, and these over spark-defaults.conf."""
+def _spark(master: str, options: Mapping[str, str]) -> Iterator[Unprotected]:
     if _is_plain(master.removeprefix(_KUBERNETES)):
         yield "the API server of Kubernetes", master, _PLAIN
-    if not _is_remote_cluster(master):
-        return
-    is_standalone = master.startswith(_STANDALONE)
-    has_secret = not is_standalone or _SPARK_SECRET in own
-    options = _spark_defaults() | dict.fromkeys(SPARK_CHANNELS if has_secret else (), "true") | dict(own)
-    if is_standalone and _SPARK_SECRET not in options:
-        yield _CLUSTER, master, f"{_OPEN} (set {_SPARK_SECRET})"
-    elif not _has_channels_on(options):
-        yield _CLUSTER, master, f"{_OPEN} (set {' and '.join(SPARK_CHANNELS)})"
-
-
-def _has_channels_on(options: Mapping[str, str]) -> bool:
-    return all(options.get(name, "").lower() == "true" for name in SPARK_CHANNELS)
-
-
-def _spark_defaults() -> dict[str, str]:
-    """Return the options of spark-defaults.conf, which Spark reads by itself; none without the file."""
-    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
-    try:
-        text = Path(folder, "spark-defaults.conf").read_text("utf-8")
-    except (OSError, ValueError):
-        return {}
-    return {name: value.strip() for name, value in _PROPERTY.findall(text)}
+    # On a standalone cluster nobody else makes the secret.
+    secret = (_SPARK_SECRET,) if master.startswith(_STANDALONE) else ()
+    is_protected = all(options.get(name, "").lower() == "true" for name in SPARK_CHANNELS) and all(
+        name in options for name in secret
+    )
+    if _is_remote_cluster(master) and not is_protected:
+        yield _CLUSTER, master, f"{_OPEN} (set {', '.join((*SPARK_CHANNELS, *secret))})"
 
 
 def _kafka(kafka: KafkaSettings) -> Iterator[Unprotected]:

@@ -163,6 +163,7 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
         jvm.start()
         session = SparkSession.builder.getOrCreate()
     _require_master(session.sparkContext.master, options["spark.master"])
+    name_open_cluster(settings.master, dict(session.sparkContext.getConf().getAll()))
     return session
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
-from service.kafka.transport import unprotected
-from service.settings import JobSettings, Settings
+from service.kafka.transport import name_open_cluster
 from tests.support.paths import ROOT
 
 CLUSTER: Any = yaml.safe_load((ROOT / "deploy/spark-cluster.yml").read_text("utf-8"))
@@ -47,9 +47,7 @@ def test_nothing_that_docker_inspect_shows_has_a_secret() -> None:
         assert "spark.authenticate" not in shown
 
 
-def test_the_cluster_authenticates_and_encrypts_and_the_job_knows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cluster_authenticates_and_encrypts_and_the_job_knows_it(tmp_path: Path) -> None:
     file = make_secret(tmp_path)
     properties = dict(line.split() for line in file.read_text("utf-8").splitlines())
     assert len(properties.pop("spark.authenticate.secret")) == 64
@@ -61,16 +59,13 @@ def test_the_cluster_authenticates_and_encrypts_and_the_job_knows_it(
     }
     job = SERVICES["spark-job"]["environment"]
     options = yaml.safe_load(job["OUTBOX_JOB__SPARK_OPTIONS"])
-    settings = Settings.model_construct(
-        **{
-            name: field.get_default(call_default_factory=True)
-            for name, field in Settings.model_fields.items()
-        }
-        | {"job": JobSettings(master=job["OUTBOX_JOB__MASTER"], spark_options=options)}
-    )
-    assert "Spark's cluster" in [server for server, _, _ in unprotected(settings)]
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert "Spark's cluster" not in [server for server, _, _ in unprotected(settings)]
+    with capture_logs() as logged:
+        name_open_cluster(
+            job["OUTBOX_JOB__MASTER"], properties | {"spark.authenticate.secret": "s"} | options
+        )
+        assert logged == []
+        name_open_cluster(job["OUTBOX_JOB__MASTER"], options)
+    assert [line["server"] for line in logged] == ["Spark's cluster"]
 
 
 def test_its_owner_alone_reads_the_secret_and_a_second_start_keeps_it(tmp_path: Path) -> None:

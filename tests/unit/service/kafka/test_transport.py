@@ -9,9 +9,8 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from service.kafka.client import admin_client
-from service.kafka.transport import name_unprotected, unprotected
+from service.kafka.transport import SPARK_CHANNELS, name_open_cluster, name_unprotected, unprotected
 from service.settings import (
-    JobSettings,
     KafkaSettings,
     PostgresSettings,
     SchemaRegistrySettings,
@@ -27,10 +26,9 @@ TLS: dict[str, Any] = {"security.protocol": "SASL_SSL"}
 VERIFIED = f"{POSTGRES}?sslmode=verify-full"
 
 
-def settings(kafka: str, options: dict[str, Any], dsn: str, registry: str = "", **job: Any) -> Settings:
+def settings(kafka: str, options: dict[str, Any], dsn: str, registry: str = "") -> Settings:
     return Settings.model_construct(
         schema_registry=SchemaRegistrySettings(url=registry),
-        job=JobSettings(**job),
         kafka=KafkaSettings(bootstrap_servers=kafka, options=options),
         postgres=PostgresSettings(dsn=SecretStr(dsn)),
         retention=RetentionSettings(),
@@ -213,35 +211,17 @@ def test_a_registry_that_nobody_verifies_is_named(url: str, authority: str | boo
     assert [why for why, start in zip(reasons, found, strict=True) if not why.startswith(start)] == []
 
 
-SECRET = {"spark.authenticate.secret": "s"}
-PLAIN = SECRET | {"spark.network.crypto.enabled": "false"}
-OPEN = {"spark.authenticate": "false"}
-
-
 @pytest.mark.parametrize(
-    ("registry", "job", "found"),
+    ("registry", "found"),
     [
-        ("http://registry.example:8081", {}, ["the schema registry"]),
-        ("https://a.example,http://b.example", {}, ["the schema registry"]),
-        ("https://registry.example", {}, []),
-        ("http://localhost:8081,http://[::1]:8082", {}, []),
-        ("", {"master": "spark://master.example:7077"}, ["Spark's cluster"]),
-        ("", {"master": "spark://master.example:7077", "spark_options": PLAIN}, ["Spark's cluster"]),
-        ("", {"master": "spark://master.example:7077", "spark_options": SECRET}, []),
-        ("", {"master": "spark://localhost:7077"}, []),
-        ("", {"master": "yarn"}, []),
-        ("", {"master": "yarn", "spark_options": PLAIN}, ["Spark's cluster"]),
-        ("", {"master": "k8s://https://api.example", "spark_options": OPEN}, ["Spark's cluster"]),
-        ("", {"master": "k8s://http://api.example"}, ["the API server of Kubernetes"]),
-        ("", {"master": "k8s://http://127.0.0.1:8001"}, []),
-        ("", {"master": "local[4]", "spark_options": OPEN}, []),
+        ("http://registry.example:8081", ["the schema registry"]),
+        ("https://a.example,http://b.example", ["the schema registry"]),
+        ("https://registry.example", []),
+        ("http://localhost:8081,http://[::1]:8082", []),
     ],
 )
-def test_a_registry_and_a_spark_cluster_are_named(
-    registry: str, job: dict[str, Any], found: list[str]
-) -> None:
-    named = [server for server, _, _ in unprotected(settings(KAFKA, TLS, VERIFIED, registry, **job))]
-    assert named == found
+def test_a_registry_is_named(registry: str, found: list[str]) -> None:
+    assert [server for server, _, _ in unprotected(settings(KAFKA, TLS, VERIFIED, registry))] == found
 
 
 @pytest.mark.parametrize(
@@ -259,31 +239,34 @@ def test_an_archive_without_tls_is_named(endpoint: str | None, found: list[str])
     assert [server for server, _, _ in unprotected(changed)] == found
 
 
+ON = dict.fromkeys(SPARK_CHANNELS, "true")
+SECRET = {"spark.authenticate.secret": "s"}
+
+
 @pytest.mark.parametrize(
-    ("lines", "options", "found"),
+    ("master", "options", "found"),
     [
-        (
-            ["spark.authenticate true", "spark.authenticate.secret s", "spark.network.crypto.enabled=true"],
-            {},
-            [],
-        ),
-        (["spark.authenticate.secret s", "spark.network.crypto.enabled true"], {}, ["Spark's cluster"]),
-        (["spark.authenticate true", "#spark.authenticate.secret s"], {}, ["Spark's cluster"]),
-        (["spark.authenticate.secret s"], SECRET, []),
-        (["spark.authenticate true", "spark.network.crypto.enabled true"], PLAIN, ["Spark's cluster"]),
+        ("spark://master.example:7077", {}, ["Spark's cluster"]),
+        ("spark://master.example:7077", SECRET, ["Spark's cluster"]),
+        ("spark://master.example:7077", ON, ["Spark's cluster"]),
+        ("spark://master.example:7077", ON | SECRET | {"spark.authenticate": "false"}, ["Spark's cluster"]),
+        ("spark://master.example:7077", ON | SECRET, []),
+        ("spark://localhost:7077", {}, []),
+        ("yarn", {}, ["Spark's cluster"]),
+        ("yarn", ON | {"spark.network.crypto.enabled": "False"}, ["Spark's cluster"]),
+        ("yarn", ON, []),
+        ("k8s://https://api.example", {}, ["Spark's cluster"]),
+        ("k8s://http://api.example", ON, ["the API server of Kubernetes"]),
+        ("k8s://http://127.0.0.1:8001", ON, []),
+        ("local[4]", {}, []),
     ],
 )
-def test_a_secret_in_spark_s_own_defaults_counts(
-    lines: list[str],
-    options: dict[str, str],
-    found: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+def test_a_spark_cluster_whose_connections_are_open_is_named(
+    master: str, options: dict[str, str], found: list[str]
 ) -> None:
-    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    job: dict[str, Any] = {"master": "spark://master.example:7077", "spark_options": options}
-    assert [server for server, _, _ in unprotected(settings(KAFKA, TLS, VERIFIED, **job))] == found
+    with capture_logs() as logged:
+        name_open_cluster(master, options)
+    assert [line["server"] for line in logged] == found
 
 
 def test_each_is_logged_once_and_a_client_logs_the_cluster_that_it_asks() -> None:

@@ -51,7 +51,8 @@ class Builder:
             self.mode = file.stat().st_mode & 0o777
             self.properties = read_properties(file.read_text("utf-8"))
         master = self.master or self.properties["spark.master"]
-        return SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+        options = SimpleNamespace(getAll=lambda: list(self.properties.items()))
+        return SimpleNamespace(sparkContext=SimpleNamespace(master=master, getConf=lambda: options))
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -205,6 +206,15 @@ def test_under_spark_submit_a_cluster_whose_connections_are_open_is_named(
         master
     ] * named
     assert "s3cret" not in str(logged)
+
+
+@pytest.mark.parametrize(("options", "named"), [({}, []), ({"spark.authenticate": "false"}, ["yarn"])])
+def test_a_cluster_whose_connections_the_settings_open_is_named(
+    start: Starting, options: dict[str, str], named: list[str]
+) -> None:
+    with capture_logs() as logged:
+        start(master="yarn", spark_options=options)
+    assert [line["address"] for line in logged if line["event"] == "connection_unprotected"] == named
 
 
 def test_threads_that_share_one_of_the_jvms_are_refused(
