@@ -38,7 +38,11 @@ def record(
             "host": host_name(),
             "command": command,
             "arguments": Jsonb(
-                {name: _cut(value) for name, value in arguments.items() if value not in (None, False)}
+                {
+                    name: _cut(value)
+                    for name, value in arguments.items()
+                    if value is not None and value is not False
+                }
             ),
             "result": Jsonb(_cut(result or {})),
         },

@@ -63,7 +63,7 @@ def resume(
     each lane, how many events it sends again and skips. A running publisher continues by itself.
 
     Exit codes: 0 done, 1 not confirmed, 2 wrong use or nobody to ask (say --yes), 4 another resume is at work, 5 this `--from` cannot be
-    used here, or the state changed after the plan was shown, 6 Postgres or Kafka did not answer (run the command again).
+    used here, a lane's new plan was declined, or the lanes were changed, 6 Postgres or Kafka did not answer (run the command again).
     """
     if (way is Way.BATCH) != (batch is not None):
         raise SettingsError("N is required with `--from batch` and not allowed with any other value")
@@ -204,7 +204,7 @@ def _counted(lane: LanePlan) -> str:
 
 def _foreign(lane: LanePlan) -> str:
     foreign = lane.move.found.foreign
-    return "" if foreign is None else f"passes a newer record in Kafka that another program wrote: {foreign}"
+    return "" if foreign is None else f"ignores a newer record in Kafka that another program wrote: {foreign}"
 
 
 def _words(pair: tuple[int, int]) -> str:

@@ -98,7 +98,7 @@ def continue_from(
         position = start
     else:
         _same_outbox_and_cluster(identity, record, remediation)
-        _names_its_commit(record, mirror, remediation)
+        _require_commit_id(record, mirror, remediation)
         _counts_as_a_lane(record, mirror, remediation)
         _same_sequence(record, mirror, known, remediation)
         unrecorded = record if is_unrecorded(record, mirror.seq) else None
@@ -183,7 +183,7 @@ def _same_outbox_and_cluster(identity: Identity, record: CommittedProgress, reme
         )
 
 
-def _names_its_commit(record: CommittedProgress, mirror: Mirror, remediation: Remediation) -> None:
+def _require_commit_id(record: CommittedProgress, mirror: Mirror, remediation: Remediation) -> None:
     """Raise StoppedError for a record without a commit id.
 
     Commit ids are random, so only a program that reads the ledger can write a valid record. Exception: a cursor before the first batch

@@ -48,7 +48,7 @@ _log = structlog.get_logger()
 # Consumers of a partition see no live event after a replay's open transaction in it, so these transactions are short.
 _MOST_ROWS = 250
 _MOST_BYTES = 1_000_000
-# If a replay is killed, consumers of its topics wait for all events, live ones too, until the broker ends its open transaction.
+# If a replay is killed, consumers of its topics receive nothing, not even live events, until the broker ends its open transaction.
 _MOST_TRANSACTION_TIMEOUT_MS = 15_000
 _ABORT_DELAY_S = 10.0
 """A broker looks for expired transactions every ten seconds (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
@@ -211,7 +211,7 @@ class ReplayDelivery:
         self._has_fenced = False
         self._lease = ReplayLease.claim(connection, replay_id, holder, lease_s, paused_too=self._paused_too)
         if self._lease is not None:
-            # A pause that comes later holds, even if Kafka does not answer yet and the next attempt claims the lease again.
+            # A later pause holds, even if Kafka did not answer and the next attempt claims the lease again.
             self._paused_too = False
             return
         found = load(connection, replay_id)

@@ -98,7 +98,7 @@ class LaneMove:
         if not planned.same_as(announced):
             if not self._moved_meanwhile(planned):
                 raise ContinuityError(
-                    f"lane {self._number} of epoch {self._epoch} moved on while you were asked. Run the command again"
+                    f"lane {self._number} of epoch {self._epoch} moved, and its new plan was declined. Run the command again"
                 )
             return False
         reach("delivery.after_check")

@@ -2,7 +2,7 @@
 
 The ids of a batch's span follow from the outbox and the batch's number alone, so publisher and SQL can name the span although nobody stores
 it: the trace id is `md5(outbox_uuid || '/' || batch_id)`, the span id its first half. Without `[tracing] endpoint` nothing is imported or
-computed. A thread sends the spans in groups; an absent collector costs spans, never work.
+computed. A thread sends the spans in groups; an absent collector loses spans, and delays no work.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Rebuild the sessions that are open at an offset: assemble the partition's records in Kafka from the safe offset up to that offset.
 
 Sessions that close before the offset at which the rebuild ends are in the outbox already, and are discarded. Each event is judged by the
-assembly rules that the lineage has for its offset, and by the verdicts on schema ids that are stored with the position. If a digest
+assembly rules in force at its offset, and by the verdicts on schema ids that are stored with the position. If a digest
 is recorded, the result must have it; that proves the recovery. assembly/task.py (`_open`) chooses between the cache and a rebuild.
 """
 

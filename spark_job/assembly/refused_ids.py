@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Bool = npt.NDArray[np.bool_]
 
 MOST_RANGES = 10_000
-"""Greatest number of ranges in a row of the ledger. The lowest ids are kept: registries count upwards, so these may still be registered.
+"""Greatest number of ranges of a partition in the ledger. The lowest ids are kept: registries count upwards, and so assign these first.
 If a rebuild needed a range that was not kept, its digest would differ."""
 
 

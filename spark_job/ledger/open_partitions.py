@@ -23,11 +23,11 @@ class OpenPartition:
     events: int
     n_bytes: int
     digest: str | None
-    """Of the open sessions (sessions/state/open_state.py). None: unknown, or of another release; no rebuild is then compared with it."""
+    """Of the open sessions (sessions/state/open_state.py). None: unknown, or of another release: rebuilds are then not compared."""
     tombstones: bytes = b""
     """An encoded table (sessions/state/open_sessions.py); empty if there are none."""
     upgraded: bool = False
-    """From before schema 0005: letters of sessions that silence closed below the position may not be written yet."""
+    """From before schema 0005: letters of sessions closed by silence below the position may be missing."""
     refused: RefusedIds = NOTHING_REFUSED
     """Which records from `safe` on were refused for their schema's id: a rebuild does not ask the registry for them again."""
 

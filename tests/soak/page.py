@@ -93,7 +93,7 @@ def _held(resources: Resources) -> str:
         for name, title in _HELD.items()
     )
     return f"""Medians for Postgres and for the one publisher that faults spare, while it held {found[0].lanes:.0f} lanes;
-{len(samples):,} samples. The last quarter may exceed the second by 20 % and [some room](../tests/soak/resources.py).
+{len(samples):,} samples. The last quarter may exceed quarter two by 20 % and [some room](../tests/soak/resources.py).
 
 | | second quarter | last quarter | highest |
 | --- | --- | --- | --- |
@@ -102,7 +102,7 @@ def _held(resources: Resources) -> str:
 
 
 _HELD = {
-    "rss_mib": "memory of the process, MiB",
+    "rss_mib": "the publisher's memory, MiB",
     "descriptors": "its open descriptors",
     "threads": "its threads",
     "locks": "locks of all sessions in `pg_locks`",

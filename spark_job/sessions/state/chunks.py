@@ -68,7 +68,7 @@ class EventChunk:
     def sums(self, before: Sums, rows: Int | None = None) -> Sums:
         """Return the sums over earlier events (`before`) and those here.
 
-        `rows`: how many of each session's first events here to use; None: all.
+        `rows`: use only so many first events of each session; None: all.
         """
         if not len(self.start):
             return before
@@ -82,7 +82,7 @@ class EventChunk:
         return Sums(before.checksum + (running[end] - running[begin]), *crcs)
 
     def with_types(self, low: int, high: int, names: Sequence[str]) -> "EventChunk":
-        """Return the chunk with `names[kind]` as the type of events at offsets [low, high) without one."""
+        """Return the chunk with `names[kind]` as the type of the untyped events at offsets [low, high)."""
         events = self.events
         untold = (events.offset >= low) & (events.offset < high)
         untold &= events.own_types().is_null().to_numpy(zero_copy_only=False)

@@ -117,6 +117,6 @@ def test_a_lane_that_continued_by_itself_while_the_person_was_asked_is_left_alon
 
 def test_a_lane_is_not_moved_against_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     mover = moved(monkeypatch, [plan_of(5)], [False], answer=False)
-    with pytest.raises(ContinuityError, match="moved on while you were asked"):
+    with pytest.raises(ContinuityError, match="moved, and its new plan was declined"):
         mover.run()
     assert not mover.moved
