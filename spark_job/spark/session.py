@@ -167,7 +167,7 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
     return session
 
 
-def _require_master(found: str, given: str) -> None:
+def _require_master(found: str | None, given: str) -> None:
     """Raise SettingsError if PYSPARK_SUBMIT_ARGS, which wins over a file of options, has named another master than `[job] master`."""
     if found != given:
         raise SettingsError(
