@@ -221,7 +221,7 @@ class JobSettings(Section):
     """Most bytes of one session's outputs as encoded, and of one outbox row."""
     master: LoggedAddress = "local[*]"
     """Spark master, where `spark-job` starts Spark itself."""
-    driver_memory: str = Field(default="4g", pattern=r"^\d+[mg]$")
+    driver_memory: str = Field(default="2g", pattern=r"^\d+[mg]$")
     """Heap of the driver (in local mode: of everything)."""
     spark_options: dict[str, str] = Field(default={}, repr=False)
     """Further Spark configuration, as Spark names it."""
