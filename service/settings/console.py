@@ -35,7 +35,7 @@ class ConsoleSettings(Section):
     consumer_dsn_file: Path | None = None
     """A file with the DSN of a consumer's Postgres, with SELECT on `outbox_consumer_*` (docs/consumers.md), for the page of a session."""
     show_values: bool = False
-    """Show keys, headers and values of events, and error messages that quote them. Off: sizes only."""
+    """Show keys, headers and values of events, and error messages that quote them. Off: sizes, and the names of headers."""
     refresh_s: float = Field(default=1.0, ge=0.2, le=60)
     """Seconds between two queries of an open live page."""
     statement_timeout_ms: int = Field(default=5_000, ge=100, le=60_000)
