@@ -1876,41 +1876,42 @@ END $_$;
 COMMENT ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) IS 'Erases the rows of a session key in these batches that are delivered and that no replay needs; returns how many. Under the writer lock.';
 
 --
--- Name: erase_statistics(text[]); Type: FUNCTION; Schema: outbox; Owner: -
+-- Name: erase_statistics(name); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
-CREATE FUNCTION outbox.erase_statistics(session_keys text[]) RETURNS void
+CREATE FUNCTION outbox.erase_statistics(partition_name name) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $_$
 DECLARE
-    hashes CONSTANT bytea[] := ARRAY(SELECT outbox.key_hash(k) FROM unnest(session_keys) k);
     own CONSTANT text := gen_random_uuid()::text;
-    partitions CONSTANT name[] := ARRAY(
-        SELECT p.name FROM outbox.output_partition p
-        WHERE EXISTS (SELECT FROM outbox.erased e WHERE e.key_hash = ANY (hashes) AND e.lane IS NOT NULL AND e.batch_id BETWEEN p.from_batch AND p.to_batch));
-    partition_name name;
+    first_batch bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
-    PERFORM outbox.hold_for_erasure();
-    FOREACH partition_name IN ARRAY partitions LOOP
-        -- ANALYZE leaves the statistics of an empty table as they are, so the table gets a row, which nobody else will see.
-        EXECUTE format('INSERT INTO outbox.%I (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
-                            session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values")
-                        SELECT $1, p.from_batch, 0, 0, ''{-}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{1}'', ''{0}'', ''{}'', ''{}''
-                        FROM outbox.output_partition p WHERE p.name = $2', partition_name) USING own, partition_name;
-        EXECUTE format('ANALYZE outbox.%I (session_key)', partition_name);
-    END LOOP;
-    FOREACH partition_name IN ARRAY partitions LOOP
-        EXECUTE format('DELETE FROM outbox.%I WHERE session_key = $1', partition_name) USING own;
-    END LOOP;
+    SELECT p.from_batch INTO first_batch FROM outbox.output_partition p WHERE p.name = partition_name;
+    IF first_batch IS NULL THEN
+        RETURN;
+    END IF;
+    BEGIN
+        -- The lock of ANALYZE first: after the INSERT's, two could wait for each other.
+        EXECUTE format('LOCK TABLE outbox.%I IN SHARE UPDATE EXCLUSIVE MODE', partition_name);
+    EXCEPTION WHEN undefined_table THEN
+        RETURN;
+    END;
+    -- ANALYZE leaves the statistics of an empty table as they are, so the table gets a row, which no query sees.
+    EXECUTE format('INSERT INTO outbox.%I (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
+                        session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values")
+                    VALUES ($1, $2, 0, 0, ''{-}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{1}'', ''{0}'', ''{}'', ''{}'')',
+                   partition_name) USING own, first_batch;
+    EXECUTE format('ANALYZE outbox.%I (session_key)', partition_name);
+    EXECUTE format('DELETE FROM outbox.%I WHERE session_key = $1 AND batch_id = $2', partition_name) USING own, first_batch;
 END $_$;
 
 --
--- Name: FUNCTION erase_statistics(session_keys text[]); Type: COMMENT; Schema: outbox; Owner: -
+-- Name: FUNCTION erase_statistics(partition_name name); Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON FUNCTION outbox.erase_statistics(session_keys text[]) IS 'Renews the planner''s statistics of session keys in the partitions that had erased rows of these keys.';
+COMMENT ON FUNCTION outbox.erase_statistics(partition_name name) IS 'Renews the planner''s statistics of the session keys in a partition; does nothing if there is no such partition.';
 
 --
 -- Name: erase_traces(text, bigint, bigint, bigint); Type: FUNCTION; Schema: outbox; Owner: -
@@ -1925,6 +1926,7 @@ DECLARE
     batch_ids bigint[];
     found record;
     has_row boolean;
+    before text;
     step bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
@@ -1949,15 +1951,18 @@ BEGIN
     -- A process that was away mirrors its last transaction when it is back, and so may write the key after the row was erased. EXECUTE plans
     -- with the batch as a constant, so that only its partition is locked.
     FOR found IN SELECT r.replay_id, r.cursor_batch, r.state FROM outbox.replay r WHERE r.cursor_key = session_key LOOP
-        EXECUTE 'SELECT EXISTS (SELECT FROM outbox.session_output o WHERE o.session_key = $1 AND o.batch_id = $2)' INTO has_row
-            USING session_key, found.cursor_batch;
+        EXECUTE 'SELECT coalesce(bool_or(o.session_key = $1), false), max(o.session_key) FILTER (WHERE o.session_key < $1)
+                 FROM outbox.session_output o WHERE o.session_key <= $1 AND o.batch_id = $2'
+            INTO has_row, before USING session_key, found.cursor_batch;
         IF has_row THEN
             CONTINUE;
         ELSIF found.state IN ('running', 'paused') THEN
             kept := kept || format('replay %s', found.replay_id);
         ELSE
-            UPDATE outbox.replay r SET cursor_key = '' WHERE r.replay_id = found.replay_id;
-            changed := changed + 1;
+            UPDATE outbox.replay r SET cursor_key = coalesce(before, '')
+            WHERE r.replay_id = found.replay_id AND r.cursor_batch = found.cursor_batch AND r.cursor_key = session_key;
+            GET DIAGNOSTICS step = ROW_COUNT;
+            changed := changed + step;
         END IF;
     END LOOP;
     -- In the words of `publisher replay`. The key is a JSON string there, so no longer key has it as a part.
@@ -2259,6 +2264,30 @@ $$;
 --
 
 COMMENT ON FUNCTION outbox.open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint) IS 'How far the job has read in each input partition, exclusive, and where the oldest session begins that may be open; NULL: none is.';
+
+--
+-- Name: partitions_of_erased(text[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.partitions_of_erased(session_keys text[]) RETURNS SETOF name
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    hashes CONSTANT bytea[] := ARRAY(SELECT outbox.key_hash(k) FROM unnest(session_keys) k);
+BEGIN
+    RETURN QUERY
+        SELECT p.name FROM outbox.output_partition p
+        WHERE EXISTS (SELECT FROM outbox.erased e
+                      WHERE e.key_hash = ANY (hashes) AND e.lane IS NOT NULL AND e.batch_id BETWEEN p.from_batch AND p.to_batch)
+        ORDER BY p.name;
+END $$;
+
+--
+-- Name: FUNCTION partitions_of_erased(session_keys text[]); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.partitions_of_erased(session_keys text[]) IS 'The partitions of session_output that had rows of these session keys, which were erased.';
 
 --
 -- Name: prune_batches(double precision, bigint, integer); Type: FUNCTION; Schema: outbox; Owner: -
@@ -3090,6 +3119,7 @@ CREATE TABLE outbox.dead_letter (
 ALTER TABLE ONLY outbox.dead_letter ALTER COLUMN session_key SET STATISTICS 0;
 ALTER TABLE ONLY outbox.dead_letter ALTER COLUMN detail SET STATISTICS 0;
 ALTER TABLE ONLY outbox.dead_letter ALTER COLUMN event_values SET STATISTICS 0;
+ALTER TABLE ONLY outbox.dead_letter ALTER COLUMN event_types SET STATISTICS 0;
 
 --
 -- Name: audit_dead_letter; Type: VIEW; Schema: outbox; Owner: -
@@ -6901,11 +6931,11 @@ REVOKE ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) F
 GRANT ALL ON FUNCTION outbox.erase_rows(session_key text, batch_ids bigint[]) TO outbox_eraser;
 
 --
--- Name: FUNCTION erase_statistics(session_keys text[]); Type: ACL; Schema: outbox; Owner: -
+-- Name: FUNCTION erase_statistics(partition_name name); Type: ACL; Schema: outbox; Owner: -
 --
 
-REVOKE ALL ON FUNCTION outbox.erase_statistics(session_keys text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION outbox.erase_statistics(session_keys text[]) TO outbox_eraser;
+REVOKE ALL ON FUNCTION outbox.erase_statistics(partition_name name) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.erase_statistics(partition_name name) TO outbox_eraser;
 
 --
 -- Name: FUNCTION erase_traces(session_key text, after_batch bigint, after_generation bigint, after_savepoint bigint, OUT changed bigint, OUT kept text[]); Type: ACL; Schema: outbox; Owner: -
@@ -7040,6 +7070,13 @@ GRANT ALL ON FUNCTION outbox.open_at_upgrade(first_batch bigint, last_batch bigi
 
 REVOKE ALL ON FUNCTION outbox.open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.open_input(OUT topic_id text, OUT partition integer, OUT end_offset bigint, OUT open_from bigint) TO outbox_eraser;
+
+--
+-- Name: FUNCTION partitions_of_erased(session_keys text[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.partitions_of_erased(session_keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.partitions_of_erased(session_keys text[]) TO outbox_eraser;
 
 --
 -- Name: FUNCTION prune_batches(keep_s double precision, after_batch bigint, max_rows integer, OUT pruned bigint, OUT last_batch bigint, OUT more boolean); Type: ACL; Schema: outbox; Owner: -

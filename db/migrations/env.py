@@ -66,13 +66,13 @@ def migrate(connection: Connection, options: dict[str, Any]) -> None:
     context.configure(connection=connection, transaction_per_migration=True, **options)
     # `alembic current` and its like only read.
     changes = not context.get_context().opts.get("dont_mutate", False)
+    if changes and not run(raw, "schema_exists"):
+        run(raw, "create_schema")
     if changes and not run(raw, "schema_is_ours"):
         raise SchemaError(
             f"the schema outbox in database {raw.info.dbname!r} belongs to another role than {raw.info.user!r}, which could replace "
-            "everything in it: migrate as its owner, drop it, or ALTER SCHEMA outbox OWNER TO this login. Nothing was changed"
+            "everything in it: migrate as its owner, or ALTER SCHEMA outbox OWNER TO this login. Nothing was changed"
         )
-    if changes and not run(raw, "schema_exists"):
-        run(raw, "create_schema")
     raw.commit()
     context.run_migrations()
     connection.commit()

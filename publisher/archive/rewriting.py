@@ -6,7 +6,7 @@ are not in force.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -26,12 +26,21 @@ _ARCHIVE = queries("publisher.archive", "archive")
 Connection = psycopg.Connection[Any]
 
 
+class RecordKeys(NamedTuple):
+    """Where the outputs of an erased row went: one entry for each output."""
+
+    topics: list[str]
+    keys: list[bytes | None] | None
+    partitions: list[int | None] | None
+
+
 @dataclass(slots=True)
 class ArchiveRewriting:
-    """A partition's archive without some rows. `erased`: {session key: rows for `outbox.erased`}."""
+    """A partition's archive without some rows, by session key: `erased` has them as `outbox.erased` takes them."""
 
     manifest: Manifest
     erased: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    record_keys: dict[str, list[RecordKeys]] = field(default_factory=dict)
 
 
 def count_keys(archive: Archive, of: ArchivedPartition, keys: Sequence[str]) -> dict[str, int]:
@@ -52,6 +61,7 @@ def write_without(
     old = archive.manifest(of)
     files: list[DataFile] = []
     found: dict[str, list[dict[str, Any]]] = {}
+    record_keys: dict[str, list[RecordKeys]] = {}
     for number, file in enumerate(old.files):
         with archive.open(file) as source:
             has_some = any(rows for rows, _ in matching(source, keys))
@@ -69,6 +79,8 @@ def write_without(
                 writer.write(kept)
                 for row in rows_of(erased):
                     found.setdefault(row.session_key, []).append(_remembered(row))
+                    of_key = record_keys.setdefault(row.session_key, [])
+                    of_key.append(RecordKeys(row.topics, row.keys, row.partitions))
             size, digest = writer.close()
         if not writer.contents.rows:
             archive.files.remove([name])
@@ -79,7 +91,7 @@ def write_without(
     manifest = old.model_copy(update={"files": tuple(files)})
     if found:
         write_manifest(archive.files, manifest)
-    return ArchiveRewriting(manifest, found)
+    return ArchiveRewriting(manifest, found, record_keys)
 
 
 def _remembered(row: StoredRow) -> dict[str, Any]:

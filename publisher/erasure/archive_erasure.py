@@ -11,34 +11,42 @@ from db.statements import queries
 from publisher.archive.catalogue import ArchivedPartition, read_catalogue
 from publisher.archive.files import ArchiveDamagedError
 from publisher.archive.opening import open_archive
+from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
 from service.errors import OutboxError, SettingsError, UnavailableError
 from service.lifecycle.fault_points import reach
 from service.settings import RetentionSettings
 
 if TYPE_CHECKING:
     from publisher.archive.archive import Archive
+    from publisher.archive.rewriting import RecordKeys
 
 _ERASURE = queries("publisher.erasure", "erasure")
 
 
 @dataclass(slots=True)
 class ArchiveErasureResult:
-    """`erased`: {session key: number of rows}. `left`: why a key may still be in the archive, and what to do."""
+    """`erased`, `tombstones`: {session key: their number}. `left`: why a key may still be in the archive, and what to do."""
 
     erased: dict[str, int] = field(default_factory=dict)
+    tombstones: dict[str, int] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
 
 
 class ArchiveErasure:
-    """Erases from the archive of one outbox. `archive` is None if this machine cannot open the archive; `unreachable` is the reason."""
+    """Erases from the archive of one outbox, and first writes tombstones for what it erases.
+
+    `archive` is None if this machine cannot open the archive; `unreachable` is the reason.
+    """
 
     def __init__(
         self,
         connection: psycopg.Connection[Any],
         archive: "Archive | None",
         unreachable: OutboxError | None = None,
+        writer: TombstoneWriter | None = None,
     ) -> None:
         self._connection = connection
+        self._writer = writer
         self._archive = archive
         self._unreachable = unreachable
 
@@ -103,10 +111,13 @@ class ArchiveErasure:
         if not rewriting.erased:
             return
         archive.require_owner(self._connection)
+        written = {key: self._write_tombstones(key, rows) for key, rows in rewriting.record_keys.items()}
         with changing():
             replays = put_in_force(self._connection, of, rewriting)
             if not replays:
-                record(archived_rows=sum(map(len, rewriting.erased.values())))
+                record(
+                    archived_rows=sum(map(len, rewriting.erased.values())), tombstones=sum(written.values())
+                )
         if replays:
             found.left += [
                 f"replay {replay_id} reads the archive of batches {of.from_batch} to {of.to_batch}: wait until it has passed them, or "
@@ -117,6 +128,12 @@ class ArchiveErasure:
         reach("archive.after_rewrite")
         for key, rows in rewriting.erased.items():
             found.erased[key] = found.erased.get(key, 0) + len(rows)
+            found.tombstones[key] = found.tombstones.get(key, 0) + written[key]
+
+    def _write_tombstones(self, key: str, rows: "Sequence[RecordKeys]") -> int:
+        if self._writer is None:
+            return 0
+        return self._writer.write(tombstone for row in rows for tombstone in tombstones_of(key, *row))
 
     def _remove_garbage(
         self, archive: "Archive", changing: Callable[[], AbstractContextManager[None]]
@@ -129,11 +146,14 @@ class ArchiveErasure:
             remove_garbage(self._connection, archive)
 
 
-def archive_of(connection: psycopg.Connection[Any], settings: RetentionSettings) -> ArchiveErasure | None:
+def archive_of(
+    connection: psycopg.Connection[Any], settings: RetentionSettings, writer: TombstoneWriter | None = None
+) -> ArchiveErasure | None:
     """Return the archive to erase from, None if nothing was archived and no archive is set. Raises psycopg.Error."""
     if not settings.archive and not read_catalogue(connection):
         return None
     try:
-        return ArchiveErasure(connection, open_archive(connection, settings, writing=True))
+        archive = open_archive(connection, settings, writing=True)
+        return ArchiveErasure(connection, archive, writer=writer)
     except (SettingsError, UnavailableError) as error:
         return ArchiveErasure(connection, None, error)

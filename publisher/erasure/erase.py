@@ -9,9 +9,10 @@ For each key and window of batches, in one transaction of Postgres:
 
 After that come the key's letters, the letters named by their position, and the copies of the key outside of rows. A session that was open
 when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and that left
-nothing. After the rounds the planner's statistics, which are samples, are renewed.
+nothing.
 
-The archive comes last (publisher/archive): rows move from Postgres into the archive and never back.
+The archive comes after that (publisher/archive): rows move from Postgres into the archive and never back. Last, the planner's statistics,
+which hold samples of keys, are renewed.
 """
 
 import time
@@ -102,10 +103,9 @@ class Erasure:
         deadline = time.monotonic() + wait_s
         while not self._round() and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
-        with self._changing():
-            self._connection.execute(_ERASURE["erase_statistics"], {"session_keys": list(self.keys)})
         if self._archive is not None and self.keys:
             self._erase_archived(self._archive, deadline)
+        self._erase_samples()
 
     def look(self) -> None:
         """Count what `run` would erase now, and change nothing. Raises psycopg.Error."""
@@ -128,11 +128,26 @@ class Erasure:
             done = archive.run(list(self.keys), self._changing, self._record)
             for key, rows in done.erased.items():
                 self.keys[key].archived_rows += rows
+                self.keys[key].tombstones += done.tombstones[key]
             if not done.left or time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE_S)
         for found in self.keys.values():
             found.left += done.left
+
+    def _erase_samples(self) -> None:
+        """Renew the planner's statistics, which have samples of keys, wherever rows of the keys were erased, also by an earlier command."""
+        keys = {"session_keys": list(self.keys)}
+        for (partition,) in self._connection.execute(_ERASURE["partitions_of_erased"], keys).fetchall():
+            try:
+                with self._connection.transaction():
+                    self._connection.execute(_ERASURE["erase_statistics"], {"partition": partition})
+            except psycopg.errors.LockNotAvailable:
+                for found in self.keys.values():
+                    found.left.append(
+                        f"the planner's samples of keys in {partition}, which VACUUM, CREATE INDEX or retention holds: run the command "
+                        "again"
+                    )
 
     @property
     def is_something_left(self) -> bool:

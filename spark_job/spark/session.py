@@ -128,7 +128,17 @@ def _choose_python(settings: JobSettings, *, submitted: bool) -> None:
         )
 
 
+def _refuse_master(arguments: str) -> None:
+    """Raise SettingsError if PYSPARK_SUBMIT_ARGS, which wins over our file of options, names a master."""
+    for argument in shlex.split(arguments):
+        if argument == "--master" or argument.startswith("--master=") or "spark.master=" in argument:
+            raise SettingsError(
+                "PYSPARK_SUBMIT_ARGS names a master: name it in [job] master, on which the protection of Spark's connections depends"
+            )
+
+
 def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession:
+    _refuse_master(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     own = settings.spark_options
     options = (
         _OPTIONS
@@ -162,18 +172,8 @@ def _start(settings: JobSettings, folder: WorkFolder, java: str) -> SparkSession
     with _given(options):
         jvm.start()
         session = SparkSession.builder.getOrCreate()
-    _require_master(session.sparkContext.master, options["spark.master"])
-    name_open_cluster(settings.master, dict(session.sparkContext.getConf().getAll()))
+    name_open_cluster(str(session.sparkContext.master), dict(session.sparkContext.getConf().getAll()))
     return session
-
-
-def _require_master(found: str | None, given: str) -> None:
-    """Raise SettingsError if PYSPARK_SUBMIT_ARGS, which wins over a file of options, has named another master than `[job] master`."""
-    if found != given:
-        raise SettingsError(
-            f"PYSPARK_SUBMIT_ARGS names the master {found}, and [job] master gives {given}: "
-            "name it only in [job] master, on which the protection of Spark's connections depends"
-        )
 
 
 def _polling(settings: JobSettings) -> dict[str, str]:

@@ -128,10 +128,10 @@ BEGIN
     END LOOP;
     RETURN made;
 END $$;
-DROP FUNCTION outbox.erase_statistics(text[]);
+DROP FUNCTION outbox.erase_statistics(name), outbox.partitions_of_erased(text[]);
 ALTER TABLE outbox.session_output ALTER "values" SET STATISTICS -1, ALTER keys SET STATISTICS -1, ALTER headers SET STATISTICS -1;
 ALTER TABLE ONLY outbox.session_output ALTER session_key SET STATISTICS -1;
-ALTER TABLE outbox.dead_letter ALTER session_key SET STATISTICS -1, ALTER detail SET STATISTICS -1, ALTER event_values SET STATISTICS -1;
+ALTER TABLE outbox.dead_letter ALTER session_key SET STATISTICS -1, ALTER detail SET STATISTICS -1, ALTER event_values SET STATISTICS -1, ALTER event_types SET STATISTICS -1;
 ALTER TABLE outbox.parked ALTER session_key SET STATISTICS -1, ALTER detail SET STATISTICS -1;
 ALTER TABLE outbox.delivery ALTER after_key SET STATISTICS -1, ALTER to_key SET STATISTICS -1;
 ALTER TABLE outbox.lane ALTER cursor_key SET STATISTICS -1, ALTER stopped_reason SET STATISTICS -1;

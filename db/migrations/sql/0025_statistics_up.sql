@@ -3,7 +3,7 @@
 ALTER TABLE outbox.session_output ALTER "values" SET STATISTICS 0, ALTER keys SET STATISTICS 0, ALTER headers SET STATISTICS 0;
 -- Statistics of all partitions together would be made by a person's ANALYZE alone, so no plan may need them.
 ALTER TABLE ONLY outbox.session_output ALTER session_key SET STATISTICS 0;
-ALTER TABLE outbox.dead_letter ALTER session_key SET STATISTICS 0, ALTER detail SET STATISTICS 0, ALTER event_values SET STATISTICS 0;
+ALTER TABLE outbox.dead_letter ALTER session_key SET STATISTICS 0, ALTER detail SET STATISTICS 0, ALTER event_values SET STATISTICS 0, ALTER event_types SET STATISTICS 0;
 ALTER TABLE outbox.parked ALTER session_key SET STATISTICS 0, ALTER detail SET STATISTICS 0;
 ALTER TABLE outbox.delivery ALTER after_key SET STATISTICS 0, ALTER to_key SET STATISTICS 0;
 ALTER TABLE outbox.lane ALTER cursor_key SET STATISTICS 0, ALTER stopped_reason SET STATISTICS 0;
@@ -12,35 +12,61 @@ ALTER TABLE outbox.replay_key ALTER session_key SET STATISTICS 0;
 ALTER TABLE outbox.batch ALTER open_state SET STATISTICS 0;
 ALTER TABLE outbox.generation ALTER open_state SET STATISTICS 0;
 ALTER TABLE outbox.savepoint ALTER open_state SET STATISTICS 0;
-CREATE FUNCTION outbox.erase_statistics(session_keys text[]) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
+-- A target of zero removes no samples that are there. Only a superuser may; CHANGELOG.md has the statement for others.
+DO $$
+BEGIN
+    IF (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user) THEN
+        DELETE FROM pg_catalog.pg_statistic s
+        USING pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+        WHERE s.starelid = a.attrelid AND s.staattnum = a.attnum AND a.attstattarget = 0 AND c.relnamespace = 'outbox'::regnamespace;
+    END IF;
+END $$;
+CREATE FUNCTION outbox.partitions_of_erased(session_keys text[]) RETURNS SETOF name
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
     hashes CONSTANT bytea[] := ARRAY(SELECT outbox.key_hash(k) FROM unnest(session_keys) k);
-    own CONSTANT text := gen_random_uuid()::text;
-    partitions CONSTANT name[] := ARRAY(
+BEGIN
+    RETURN QUERY
         SELECT p.name FROM outbox.output_partition p
-        WHERE EXISTS (SELECT FROM outbox.erased e WHERE e.key_hash = ANY (hashes) AND e.lane IS NOT NULL AND e.batch_id BETWEEN p.from_batch AND p.to_batch));
-    partition_name name;
+        WHERE EXISTS (SELECT FROM outbox.erased e
+                      WHERE e.key_hash = ANY (hashes) AND e.lane IS NOT NULL AND e.batch_id BETWEEN p.from_batch AND p.to_batch)
+        ORDER BY p.name;
+END $$;
+COMMENT ON FUNCTION outbox.partitions_of_erased(text[]) IS 'The partitions of session_output that had rows of these session keys, which were erased.';
+REVOKE ALL ON FUNCTION outbox.partitions_of_erased(text[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION outbox.partitions_of_erased(text[]) TO outbox_eraser;
+CREATE FUNCTION outbox.erase_statistics(partition_name name) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    own CONSTANT text := gen_random_uuid()::text;
+    first_batch bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
-    PERFORM outbox.hold_for_erasure();
-    FOREACH partition_name IN ARRAY partitions LOOP
-        -- ANALYZE leaves the statistics of an empty table as they are, so the table gets a row, which nobody else will see.
-        EXECUTE format('INSERT INTO outbox.%I (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
-                            session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values")
-                        SELECT $1, p.from_batch, 0, 0, ''{-}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{1}'', ''{0}'', ''{}'', ''{}''
-                        FROM outbox.output_partition p WHERE p.name = $2', partition_name) USING own, partition_name;
-        EXECUTE format('ANALYZE outbox.%I (session_key)', partition_name);
-    END LOOP;
-    FOREACH partition_name IN ARRAY partitions LOOP
-        EXECUTE format('DELETE FROM outbox.%I WHERE session_key = $1', partition_name) USING own;
-    END LOOP;
+    SELECT p.from_batch INTO first_batch FROM outbox.output_partition p WHERE p.name = partition_name;
+    IF first_batch IS NULL THEN
+        RETURN;
+    END IF;
+    BEGIN
+        -- The lock of ANALYZE first: after the INSERT's, two could wait for each other.
+        EXECUTE format('LOCK TABLE outbox.%I IN SHARE UPDATE EXCLUSIVE MODE', partition_name);
+    EXCEPTION WHEN undefined_table THEN
+        RETURN;
+    END;
+    -- ANALYZE leaves the statistics of an empty table as they are, so the table gets a row, which no query sees.
+    EXECUTE format('INSERT INTO outbox.%I (session_key, batch_id, lane, revision, session_topic_ids, session_partitions, session_starts,
+                        session_ends, session_started_ms, session_ended_ms, session_events, session_outputs, topics, "values")
+                    VALUES ($1, $2, 0, 0, ''{-}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{0}'', ''{1}'', ''{0}'', ''{}'', ''{}'')',
+                   partition_name) USING own, first_batch;
+    EXECUTE format('ANALYZE outbox.%I (session_key)', partition_name);
+    EXECUTE format('DELETE FROM outbox.%I WHERE session_key = $1 AND batch_id = $2', partition_name) USING own, first_batch;
 END $$;
-COMMENT ON FUNCTION outbox.erase_statistics(text[]) IS 'Renews the planner''s statistics of session keys in the partitions that had erased rows of these keys.';
-REVOKE ALL ON FUNCTION outbox.erase_statistics(text[]) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION outbox.erase_statistics(text[]) TO outbox_eraser;
+COMMENT ON FUNCTION outbox.erase_statistics(name) IS 'Renews the planner''s statistics of the session keys in a partition; does nothing if there is no such partition.';
+REVOKE ALL ON FUNCTION outbox.erase_statistics(name) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION outbox.erase_statistics(name) TO outbox_eraser;
 CREATE OR REPLACE FUNCTION outbox.ensure_partitions(first_batch bigint, last_batch bigint) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -127,6 +153,7 @@ DECLARE
     batch_ids bigint[];
     found record;
     has_row boolean;
+    before text;
     step bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
@@ -151,15 +178,18 @@ BEGIN
     -- A process that was away mirrors its last transaction when it is back, and so may write the key after the row was erased. EXECUTE plans
     -- with the batch as a constant, so that only its partition is locked.
     FOR found IN SELECT r.replay_id, r.cursor_batch, r.state FROM outbox.replay r WHERE r.cursor_key = session_key LOOP
-        EXECUTE 'SELECT EXISTS (SELECT FROM outbox.session_output o WHERE o.session_key = $1 AND o.batch_id = $2)' INTO has_row
-            USING session_key, found.cursor_batch;
+        EXECUTE 'SELECT coalesce(bool_or(o.session_key = $1), false), max(o.session_key) FILTER (WHERE o.session_key < $1)
+                 FROM outbox.session_output o WHERE o.session_key <= $1 AND o.batch_id = $2'
+            INTO has_row, before USING session_key, found.cursor_batch;
         IF has_row THEN
             CONTINUE;
         ELSIF found.state IN ('running', 'paused') THEN
             kept := kept || format('replay %s', found.replay_id);
         ELSE
-            UPDATE outbox.replay r SET cursor_key = '' WHERE r.replay_id = found.replay_id;
-            changed := changed + 1;
+            UPDATE outbox.replay r SET cursor_key = coalesce(before, '')
+            WHERE r.replay_id = found.replay_id AND r.cursor_batch = found.cursor_batch AND r.cursor_key = session_key;
+            GET DIAGNOSTICS step = ROW_COUNT;
+            changed := changed + step;
         END IF;
     END LOOP;
     -- In the words of `publisher replay`. The key is a JSON string there, so no longer key has it as a part.

@@ -85,7 +85,8 @@ def erase(
         with database(settings, "erase") as connection:
             identity = read_identity(connection)
             writer = TombstoneWriter(settings, identity, tombstones) if tombstones else None
-            erasure = Erasure(connection, keys, letters, writer, archive_of(connection, settings.retention))
+            archive = archive_of(connection, settings.retention, writer)
+            erasure = Erasure(connection, keys, letters, writer, archive)
             if dry_run:
                 erasure.look()
             else:

@@ -31,8 +31,11 @@ SELECT p.changed, p.kept, p.last_id FROM outbox.erase_positions(%(session_key)s,
 -- name: erase_traces
 SELECT t.changed, t.kept FROM outbox.erase_traces(%(session_key)s, %(batch)s, %(generation)s, %(savepoint)s) t
 
+-- name: partitions_of_erased
+SELECT p.name::text FROM outbox.partitions_of_erased(%(session_keys)s) AS p (name)
+
 -- name: erase_statistics
-SELECT outbox.erase_statistics(%(session_keys)s)
+SELECT outbox.erase_statistics(%(partition)s)
 
 -- name: open_input
 SELECT o.topic_id, o.partition, o.end_offset, o.open_from FROM outbox.open_input() o ORDER BY o.topic_id, o.partition

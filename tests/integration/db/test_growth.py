@@ -126,7 +126,7 @@ CALLS: dict[str, dict[str, Any]] = {
         "generation": 0,
         "savepoint": 0,
     },
-    "publisher.erasure/erasure/erase_statistics": {"session_keys": ["k0001"]},
+    "publisher.erasure/erasure/erase_statistics": {"partition": "session_output_p00000000"},
     "publisher/parked/requeue": {"session_keys": ["k0001"], "batch_ids": ["last"], "lanes": [0]}
     | {"lane_count": 2, "run_id": UUID(int=0)},
     "publisher.retention/partitions/ensure": {"ahead_batches": AHEAD},
@@ -135,10 +135,7 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 """Statements whose functions read or change the outputs, with values; what is planned within a function is seen only when it runs."""
 
-BEFORE = {
-    "publisher.archive/archive/drop": "publisher.archive/archive/hold",
-    "publisher.erasure/erasure/erase_statistics": "publisher.erasure/erasure/erase_rows",
-}
+BEFORE = {"publisher.archive/archive/drop": "publisher.archive/archive/hold"}
 """Of some of them, another one that comes first in their transaction."""
 
 AMONG_PARKED: dict[str, dict[str, Any]] = {

@@ -408,6 +408,25 @@ def test_who_may_not_create_roles_learns_what_to_ask_for(own_postgres: Postgres,
         connection.execute(f"DROP ROLE {', '.join(ROLES)}".encode())
 
 
+def test_samples_of_contents_that_an_earlier_schema_made_are_removed(blank_database: str) -> None:
+    upgrade(blank_database, "0024")
+    with psycopg.connect(blank_database, autocommit=True) as connection:
+        outbox = OutboxRows(blank_database, connection)
+        fill_audited_outbox(outbox)
+        connection.execute("ANALYZE")
+        samples = "SELECT count(*) FROM pg_stats WHERE schemaname = 'outbox' AND attname IN ('values', 'detail', 'event_values')"
+        assert outbox.value(samples) > 0
+        upgrade(blank_database)
+        connection.execute("ANALYZE")
+        assert outbox.value(samples) == 0
+        assert (
+            outbox.value(
+                "SELECT count(*) FROM pg_stats WHERE schemaname = 'outbox' AND attname = 'session_key'"
+            )
+            > 0
+        )
+
+
 def test_who_may_not_create_schemas_learns_what_to_ask_for(own_postgres: Postgres, migrator: str) -> None:
     other = own_postgres.create_database("not_theirs")
     try:

@@ -199,6 +199,7 @@ CALLABLE = {
         "rows_of_key",
         "erase_rows",
         "erase_statistics",
+        "partitions_of_erased",
         "letters_of_key",
         "erase_letters_of_key",
         "erase_letter_at",

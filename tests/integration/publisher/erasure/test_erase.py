@@ -226,6 +226,22 @@ def test_a_replay_that_stands_at_the_row_is_named_and_a_finished_one_forgets_the
     assert not appears(whole_dump(outbox.dsn), b"person-4711")
 
 
+def test_samples_that_a_lock_holds_are_named_and_the_next_command_reaches_them(
+    outbox: Outbox, settings: Settings
+) -> None:
+    outbox.batch({**simple(1, 2), **person(1, outbox)})
+    deliver(settings)
+    query(outbox.dsn, "ANALYZE")
+    with psycopg.connect(outbox.dsn) as other:
+        other.execute("LOCK TABLE outbox.session_output_p00000000 IN SHARE UPDATE EXCLUSIVE MODE")
+        result = erase(settings, "person-4711", lock_timeout_ms=500)
+        assert result.exit_code == 1, result.output
+        assert "the planner's samples of keys in session_output_p00000000" in " ".join(result.output.split())
+    assert appears(whole_dump(outbox.dsn), b"person-4711")
+    assert erased(settings, "person-4711")["keys"][0]["rows"] == 0
+    assert not appears(whole_dump(outbox.dsn), b"person-4711")
+
+
 def test_a_process_that_was_away_may_record_its_last_transaction_after_the_row_was_erased(
     outbox: Outbox, settings: Settings
 ) -> None:

@@ -37,8 +37,6 @@ class Builder:
         self.properties: dict[str, str] = {}
         self.mode = 0
         self.configured: dict[str, str] = {}
-        self.master: str | None = None
-        """What the command line of the JVM names."""
 
     def config(self, name: str, value: str) -> "Builder":
         self.configured[name] = value
@@ -50,9 +48,10 @@ class Builder:
             file = Path(self.arguments[self.arguments.index("--properties-file") + 1])
             self.mode = file.stat().st_mode & 0o777
             self.properties = read_properties(file.read_text("utf-8"))
-        master = self.master or self.properties["spark.master"]
         options = SimpleNamespace(getAll=lambda: list(self.properties.items()))
-        return SimpleNamespace(sparkContext=SimpleNamespace(master=master, getConf=lambda: options))
+        return SimpleNamespace(
+            sparkContext=SimpleNamespace(master=self.properties["spark.master"], getConf=lambda: options)
+        )
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -124,9 +123,14 @@ def test_arguments_that_were_there_before_are_kept_and_put_back(
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
 
 
-def test_a_master_that_the_environment_names_is_refused(start: Starting, builder: Builder) -> None:
-    builder.master = "spark://elsewhere.example.com:7077"
-    with pytest.raises(SettingsError, match=r"names the master spark://elsewhere\.example\.com:7077, and"):
+@pytest.mark.parametrize(
+    "arguments", ["--master yarn", "--master='spark://a b:1'", "--verbose --conf spark.master=yarn"]
+)
+def test_a_master_that_the_environment_names_is_refused(
+    start: Starting, monkeypatch: pytest.MonkeyPatch, arguments: str
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{arguments} pyspark-shell")
+    with pytest.raises(SettingsError, match=r"PYSPARK_SUBMIT_ARGS names a master: name it in \[job\] master"):
         start(master="local[2]")
 
 
