@@ -23,7 +23,7 @@ _FOOT = """
 Spark is 4.2.0 and no other: the package pins it. Of newer ones (4.2.1, 4.3.0) PyPI has pyspark, but Maven Central has no Kafka connector,
 `spark-sql-kafka-0-10_2.13` (2026-11-27).
 
-Postgres 17, and Java 21 where this Debian has none, are Debian 13's packages, unpacked beside their own C library.
+Postgres 17, and Java 21 if the machine has none, come from Debian 13 with its C library.
 """
 
 
