@@ -38,7 +38,7 @@ def archive_partition(
 ) -> Manifest:
     """Write the files and the manifest of the batches from `first` to `last`, and verify them by reading them back.
 
-    `connection` is in the transaction that will drop the partition. This call holds the partition.
+    `connection` is in the transaction that will drop the partition. This call locks the partition.
     Raises ArchiveDamagedError if the files differ from the rows in Postgres, UnavailableError if another run writes, OSError,
     psycopg.Error.
     """

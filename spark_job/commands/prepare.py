@@ -18,9 +18,10 @@ def prepare() -> None:
     What is there already is kept.
     """
     from spark_job.spark import class_archive
-    from spark_job.spark.jars import java_executable
+    from spark_job.spark.jars import java_executable, spark_connector_jars
 
     screen = error_console()
+    spark_connector_jars()  # a new release may need others, although the archive, of Spark's own jars, is there
     path = class_archive.archive(java_executable())
     if path.is_file():
         screen.print(f"The archive of classes is there: {path}")
