@@ -177,14 +177,15 @@ BEGIN
     changed := changed + step;
     -- A process that was away mirrors its last transaction when it is back, and so may write the key after the row was erased. EXECUTE plans
     -- with the batch as a constant, so that only its partition is locked.
-    FOR found IN SELECT r.replay_id, r.cursor_batch, r.state FROM outbox.replay r WHERE r.cursor_key = session_key LOOP
+    FOR found IN SELECT r.replay_id, r.cursor_batch, r.state, r.from_archive FROM outbox.replay r WHERE r.cursor_key = session_key LOOP
         EXECUTE 'SELECT coalesce(bool_or(o.session_key = $1), false), max(o.session_key) FILTER (WHERE o.session_key < $1)
                  FROM outbox.session_output o WHERE o.session_key <= $1 AND o.batch_id = $2'
             INTO has_row, before USING session_key, found.cursor_batch;
         IF has_row THEN
             CONTINUE;
         ELSIF found.state IN ('running', 'paused') THEN
-            kept := kept || format('replay %s', found.replay_id);
+            -- rewrite_archived() judges one that reads the archive.
+            kept := kept || CASE WHEN found.from_archive THEN '{}' ELSE ARRAY[format('replay %s', found.replay_id)] END;
         ELSE
             UPDATE outbox.replay r SET cursor_key = coalesce(before, '')
             WHERE r.replay_id = found.replay_id AND r.cursor_batch = found.cursor_batch AND r.cursor_key = session_key;
