@@ -26,9 +26,11 @@ _ARCHIVE = queries("publisher.archive", "archive")
 Connection = psycopg.Connection[Any]
 
 
-class RecordKeys(NamedTuple):
-    """Where the outputs of an erased row went: one entry for each output."""
+class ErasedRow(NamedTuple):
+    """`remembered`: as `outbox.erased` takes it. The others have an entry for each output. No values: all erased rows of a partition are in
+    memory together."""
 
+    remembered: dict[str, Any]
     topics: list[str]
     keys: list[bytes | None] | None
     partitions: list[int | None] | None
@@ -36,11 +38,10 @@ class RecordKeys(NamedTuple):
 
 @dataclass(slots=True)
 class ArchiveRewriting:
-    """A partition's archive without some rows, by session key: `erased` has them as `outbox.erased` takes them."""
+    """A partition's archive without some rows. `erased`: {session key: these rows}."""
 
     manifest: Manifest
-    erased: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    record_keys: dict[str, list[RecordKeys]] = field(default_factory=dict)
+    erased: dict[str, list[ErasedRow]] = field(default_factory=dict)
 
 
 def count_keys(archive: Archive, of: ArchivedPartition, keys: Sequence[str]) -> dict[str, int]:
@@ -60,8 +61,7 @@ def write_without(
     """Write a partition's archive without the keys. It is not in force yet. Raises ArchiveDamagedError, OSError, psycopg.Error."""
     old = archive.manifest(of)
     files: list[DataFile] = []
-    found: dict[str, list[dict[str, Any]]] = {}
-    record_keys: dict[str, list[RecordKeys]] = {}
+    found: dict[str, list[ErasedRow]] = {}
     for number, file in enumerate(old.files):
         with archive.open(file) as source:
             has_some = any(rows for rows, _ in matching(source, keys))
@@ -78,9 +78,8 @@ def write_without(
                 kept, erased = without(table, keys)
                 writer.write(kept)
                 for row in rows_of(erased):
-                    found.setdefault(row.session_key, []).append(_remembered(row))
-                    of_key = record_keys.setdefault(row.session_key, [])
-                    of_key.append(RecordKeys(row.topics, row.keys, row.partitions))
+                    of_key = found.setdefault(row.session_key, [])
+                    of_key.append(ErasedRow(_remembered(row), row.topics, row.keys, row.partitions))
             size, digest = writer.close()
         if not writer.contents.rows:
             archive.files.remove([name])
@@ -91,11 +90,11 @@ def write_without(
     manifest = old.model_copy(update={"files": tuple(files)})
     if found:
         write_manifest(archive.files, manifest)
-    return ArchiveRewriting(manifest, found, record_keys)
+    return ArchiveRewriting(manifest, found)
 
 
 def _remembered(row: StoredRow) -> dict[str, Any]:
-    """Return a row for `outbox.erased`. It has no values, because all erased rows of a partition are in memory together."""
+    """Return a row for `outbox.erased`."""
     return {
         "session_key": row.session_key,
         "batch_id": row.batch_id,
@@ -116,7 +115,7 @@ def put_in_force(connection: Connection, of: ArchivedPartition, rewriting: Archi
 
     Raises ArchiveDamagedError if the archive has another manifest by now, psycopg.Error.
     """
-    erased = [row for rows in rewriting.erased.values() for row in rows]
+    erased = [row.remembered for rows in rewriting.erased.values() for row in rows]
     try:
         (replays,) = connection.execute(
             _ARCHIVE["rewrite"],

@@ -1,5 +1,6 @@
 """Erases session keys from the archive, one partition at a time, or reports that this machine cannot reach the archive."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from service.settings import RetentionSettings
 
 if TYPE_CHECKING:
     from publisher.archive.archive import Archive
-    from publisher.archive.rewriting import RecordKeys
+    from publisher.archive.rewriting import ErasedRow
 
 _ERASURE = queries("publisher.erasure", "erasure")
 
@@ -27,8 +28,8 @@ _ERASURE = queries("publisher.erasure", "erasure")
 class ArchiveErasureResult:
     """`erased`, `tombstones`: {session key: their number}. `left`: why a key may still be in the archive, and what to do."""
 
-    erased: dict[str, int] = field(default_factory=dict)
-    tombstones: dict[str, int] = field(default_factory=dict)
+    erased: Counter[str] = field(default_factory=Counter)
+    tombstones: Counter[str] = field(default_factory=Counter)
     left: list[str] = field(default_factory=list)
 
 
@@ -111,10 +112,12 @@ class ArchiveErasure:
         if not rewriting.erased:
             return
         archive.require_owner(self._connection)
-        written = {key: self._write_tombstones(key, rows) for key, rows in rewriting.record_keys.items()}
+        written: dict[str, int] = {}
         with changing():
             replays = put_in_force(self._connection, of, rewriting)
             if not replays:
+                # Before the commit: after a kill the rows are still in the archive, and the next run writes the tombstones again.
+                written = {key: self._write_tombstones(key, rows) for key, rows in rewriting.erased.items()}
                 record(
                     archived_rows=sum(map(len, rewriting.erased.values())), tombstones=sum(written.values())
                 )
@@ -127,13 +130,17 @@ class ArchiveErasure:
             return
         reach("archive.after_rewrite")
         for key, rows in rewriting.erased.items():
-            found.erased[key] = found.erased.get(key, 0) + len(rows)
-            found.tombstones[key] = found.tombstones.get(key, 0) + written[key]
+            found.erased[key] += len(rows)
+            found.tombstones[key] += written[key]
 
-    def _write_tombstones(self, key: str, rows: "Sequence[RecordKeys]") -> int:
+    def _write_tombstones(self, key: str, rows: "Sequence[ErasedRow]") -> int:
         if self._writer is None:
             return 0
-        return self._writer.write(tombstone for row in rows for tombstone in tombstones_of(key, *row))
+        return self._writer.write(
+            tombstone
+            for row in rows
+            for tombstone in tombstones_of(key, row.topics, row.keys, row.partitions)
+        )
 
     def _remove_garbage(
         self, archive: "Archive", changing: Callable[[], AbstractContextManager[None]]

@@ -52,9 +52,9 @@ def existing_topics(
 ) -> dict[str, TopicDescription]:
     """Describe those of the topics that exist.
 
-    A topic is missing if the controller says so; for a client without the right to ask the controller, if the brokers have not known it for
-    `missing_s`. Raises KafkaException; also if, after `missing_s`, the brokers do not know a topic that the
-    controller has not called missing, or when `give_up` returns True.
+    The controller says whether a topic is missing. If the client may not ask the controller, a topic is missing once the brokers have not
+    known it for `missing_s`. Raises KafkaException; also if, after `missing_s`, the brokers do not know a topic that the controller has not
+    called missing, or when `give_up` returns True.
     """
     deadline = time.monotonic() + missing_s
     while True:
