@@ -11,11 +11,14 @@ secret=$(head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
 rm -f .new # of a run that was cut off
 # The pages of master and worker ask nobody for a secret, so nothing can be ended there. Master's REST port is closed.
 cat > .new <<END
-spark.authenticate            true
-spark.authenticate.secret     $secret
-spark.network.crypto.enabled  true
-spark.ui.killEnabled          false
-spark.master.rest.enabled     false
+spark.authenticate                       true
+spark.authenticate.secret                $secret
+spark.network.crypto.enabled             true
+spark.network.crypto.saslFallback        false
+spark.network.crypto.authEngineVersion   2
+spark.network.crypto.cipher              AES/GCM/NoPadding
+spark.ui.killEnabled                     false
+spark.master.rest.enabled                false
 END
 chmod 400 .new
 mv .new spark-defaults.conf

@@ -1,6 +1,6 @@
-"""Names the connections to other machines that anybody on the network path could read or answer, each once in a process.
+"""Logs the connections to other machines that anybody on the network path could read or answer, each once in a process.
 
-A service names those of its settings at its start, Spark's when Spark has started; a command names those that it opens.
+A service logs those of its settings at its start, Spark's when Spark has started; a command logs those that it opens.
 """
 
 import ipaddress
@@ -18,14 +18,20 @@ from service.settings.dsn import PLAIN_MODES, address, dsn_from, is_local, is_re
 
 _log = structlog.get_logger()
 
-_PLAIN = "without TLS: anybody on the network path can read and change all of it"
+_PLAIN = "without TLS: anybody on the network path can read and change all traffic"
 _UNVERIFIED = "with TLS that does not verify the server: anybody on the network path can pretend to be it"
-_UNNAMED = (
-    "with TLS that compares no name: anybody with a certificate of the same authority can pretend to be it"
-)
-_OPEN = "without authentication or encryption: anybody who reaches its ports can read the events and run code"
-SPARK_CHANNELS = ("spark.authenticate", "spark.network.crypto.enabled")
-"""The options that protect Spark's own connections. They are on if there is a secret, unless `[job] spark_options` sets them."""
+_UNNAMED = "with TLS without host-name verification: anybody with a certificate of the same authority can pretend to be it"
+_OPEN = "not all authenticated and encrypted: anybody on the network path can read the events and run code"
+SPARK_CHANNELS = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    # Otherwise who is on the path answers the handshake with an error, and both ends continue without encryption.
+    "spark.network.crypto.saslFallback": "false",
+    "spark.network.crypto.authEngineVersion": "2",
+    # Spark's default, CTR, does not detect that a message was changed.
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+}
+"""The options that protect Spark's own connections. They are set if there is a secret, unless `[job] spark_options` sets them."""
 _SPARK_SECRET = "spark.authenticate.secret"
 _STANDALONE, _KUBERNETES, _CLUSTER = "spark://", "k8s://", "Spark's cluster"
 
@@ -39,27 +45,27 @@ _named: set[Unprotected] = set()
 
 
 def name_unprotected(settings: Settings) -> None:
-    """Log each server of the settings that is reached by such a connection."""
+    """Log each server of the settings whose connection is unprotected."""
     _name_each(unprotected(settings))
 
 
 def name_unprotected_kafka(kafka: KafkaSettings) -> None:
-    """Log the cluster if it is reached by such a connection."""
+    """Log the cluster if its connection is unprotected."""
     _name_each(_kafka(kafka))
 
 
 def name_unprotected_registry(registry: SchemaRegistrySettings) -> None:
-    """Log the registry if it is reached by such a connection."""
+    """Log the registry if its connection is unprotected."""
     _name_each(_registry(registry))
 
 
 def name_unprotected_archive(retention: RetentionSettings) -> None:
-    """Log the archive if it is reached by such a connection."""
+    """Log the archive if its connection is unprotected."""
     _name_each(_archive(retention))
 
 
 def name_unprotected_postgres(dsn: SecretStr) -> None:
-    """Log the server if it is reached by such a connection."""
+    """Log the server if its connection is unprotected."""
     _name_each(_postgres(dsn))
 
 
@@ -78,7 +84,7 @@ def _name_each(found: Iterator[Unprotected]) -> None:
 
 
 def unprotected(settings: Settings) -> Iterator[Unprotected]:
-    """Yield each such connection but Spark's. Servers of this host, or behind a socket, are left out."""
+    """Yield each unprotected connection but Spark's. Servers of this host, or behind a socket, are left out."""
     yield from _kafka(settings.kafka)
     consumers = _consumer_dsn(settings)
     for login in (settings.postgres.dsn, settings.retention.dsn, settings.console.dsn, consumers):
@@ -108,13 +114,16 @@ def _is_remote_cluster(master: str) -> bool:
 def _spark(master: str, options: Mapping[str, str]) -> Iterator[Unprotected]:
     if _is_plain(master.removeprefix(_KUBERNETES)):
         yield "the API server of Kubernetes", master, _PLAIN
-    # On a standalone cluster nobody else makes the secret.
+    # A standalone cluster does not make the secret itself.
     secret = (_SPARK_SECRET,) if master.startswith(_STANDALONE) else ()
-    is_protected = all(options.get(name, "").lower() == "true" for name in SPARK_CHANNELS) and all(
-        name in options for name in secret
-    )
-    if _is_remote_cluster(master) and not is_protected:
-        yield _CLUSTER, master, f"{_OPEN} (set {', '.join((*SPARK_CHANNELS, *secret))})"
+    unset = [
+        f"{name}={value}"
+        for name, value in SPARK_CHANNELS.items()
+        if options.get(name, "").lower() != value.lower()
+    ]
+    unset += [name for name in secret if name not in options]
+    if _is_remote_cluster(master) and unset:
+        yield _CLUSTER, master, f"by connections that are {_OPEN} (set {', '.join(unset)})"
 
 
 def _kafka(kafka: KafkaSettings) -> Iterator[Unprotected]:
@@ -187,6 +196,6 @@ def _postgres(login: SecretStr) -> Iterator[Unprotected]:
         if mode in PLAIN_MODES:
             yield "Postgres", address(login), f"{_PLAIN} (sslmode={mode})"
         elif mode != "verify-full":
-            # With `require` libpq checks the certificate only if there is such a file.
+            # With `require` libpq checks the certificate only if `sslrootcert` exists.
             is_checked = mode == "verify-ca" or os.path.exists(options.get("sslrootcert", ""))
             yield "Postgres", address(login), f"{_UNNAMED if is_checked else _UNVERIFIED} (sslmode={mode})"

@@ -79,7 +79,6 @@ _COMPILE_LATER = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 _STANDALONE = "spark://"
-_PROTECTED = dict.fromkeys(SPARK_CHANNELS, "true")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JARS = "spark.jars"
 _CONNECTOR = "spark-sql-kafka"
@@ -188,12 +187,12 @@ def polling_delay_ms(period_ms: int) -> int:
 
 def protected_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
     """Return options that authenticate and encrypt Spark's own connections: Spark makes a secret itself, except on a standalone cluster."""
-    return standalone_channels(master, own) if master.startswith(_STANDALONE) else _PROTECTED
+    return standalone_channels(master, own) if master.startswith(_STANDALONE) else SPARK_CHANNELS
 
 
 def standalone_channels(master: str, own: Mapping[str, str]) -> dict[str, str]:
     """Return the options that protect connections in a standalone cluster, if there is a secret. Empty for other masters."""
-    return _PROTECTED if master.startswith(_STANDALONE) and "spark.authenticate.secret" in own else {}
+    return SPARK_CHANNELS if master.startswith(_STANDALONE) and "spark.authenticate.secret" in own else {}
 
 
 def _local_options(master: str, folder: WorkFolder) -> dict[str, str]:

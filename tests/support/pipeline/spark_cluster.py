@@ -9,15 +9,12 @@ import psutil
 
 from devstack.processes.port import LOOPBACK
 from devstack.spark import SparkMaster, SparkWorker
+from service.kafka.transport import SPARK_CHANNELS
 
 Server = TypeVar("Server", SparkMaster, SparkWorker)
 
 SECRET = "spark-cluster-Qn8sD3"
-ENCRYPTED = {
-    "spark.authenticate": "true",
-    "spark.authenticate.secret": SECRET,
-    "spark.network.crypto.enabled": "true",
-}
+ENCRYPTED = SPARK_CHANNELS | {"spark.authenticate.secret": SECRET}
 SPARK_OPTIONS = {
     "spark.authenticate.secret": SECRET,
     "spark.driver.host": LOOPBACK,

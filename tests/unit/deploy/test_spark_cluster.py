@@ -9,7 +9,7 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from service.kafka.transport import name_open_cluster
+from service.kafka.transport import SPARK_CHANNELS, name_open_cluster
 from tests.support.paths import ROOT
 
 CLUSTER: Any = yaml.safe_load((ROOT / "deploy/spark-cluster.yml").read_text("utf-8"))
@@ -51,9 +51,7 @@ def test_the_cluster_authenticates_and_encrypts_and_the_job_knows_it(tmp_path: P
     file = make_secret(tmp_path)
     properties = dict(line.split() for line in file.read_text("utf-8").splitlines())
     assert len(properties.pop("spark.authenticate.secret")) == 64
-    assert properties == {
-        "spark.authenticate": "true",
-        "spark.network.crypto.enabled": "true",
+    assert properties == SPARK_CHANNELS | {
         "spark.ui.killEnabled": "false",
         "spark.master.rest.enabled": "false",
     }

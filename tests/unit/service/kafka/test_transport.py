@@ -20,7 +20,7 @@ from service.settings.console import ConsoleSettings
 from service.settings.observability import TracingSettings
 from service.settings.retention import RetentionSettings
 
-PLAIN_REASON = "without TLS: anybody on the network path can read and change all of it"
+PLAIN_REASON = "without TLS: anybody on the network path can read and change all traffic"
 KAFKA, POSTGRES = "broker.example:9092", "postgresql://me:secret@db.example/outbox"
 TLS: dict[str, Any] = {"security.protocol": "SASL_SSL"}
 VERIFIED = f"{POSTGRES}?sslmode=verify-full"
@@ -68,15 +68,15 @@ def settings(kafka: str, options: dict[str, Any], dsn: str, registry: str = "") 
             KAFKA,
             TLS,
             f"{POSTGRES}?sslmode=require&sslrootcert={__file__}",
-            ["Postgres with TLS that compares no"],
+            ["Postgres with TLS without host-name"],
         ),
         (
             KAFKA,
             TLS,
             f"{POSTGRES}?sslmode=verify-ca&sslrootcert=ca.pem",
-            ["Postgres with TLS that compares no"],
+            ["Postgres with TLS without host-name"],
         ),
-        (KAFKA, TLS, f"{POSTGRES}?sslmode=verify-ca", ["Postgres with TLS that compares no"]),
+        (KAFKA, TLS, f"{POSTGRES}?sslmode=verify-ca", ["Postgres with TLS without host-name"]),
         (KAFKA, TLS, "host=localhost,db.example dbname=outbox", ["Postgres without TLS"]),
         (KAFKA, TLS, "host=/run/postgresql dbname=outbox", []),
         (KAFKA, TLS, "postgresql:///outbox", []),
@@ -239,7 +239,7 @@ def test_an_archive_without_tls_is_named(endpoint: str | None, found: list[str])
     assert [server for server, _, _ in unprotected(changed)] == found
 
 
-ON = dict.fromkeys(SPARK_CHANNELS, "true")
+ON = SPARK_CHANNELS
 SECRET = {"spark.authenticate.secret": "s"}
 
 
@@ -254,6 +254,10 @@ SECRET = {"spark.authenticate.secret": "s"}
         ("spark://localhost:7077", {}, []),
         ("yarn", {}, ["Spark's cluster"]),
         ("yarn", ON | {"spark.network.crypto.enabled": "False"}, ["Spark's cluster"]),
+        ("yarn", {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}, ["Spark's cluster"]),
+        ("yarn", ON | {"spark.network.crypto.saslFallback": "true"}, ["Spark's cluster"]),
+        ("yarn", ON | {"spark.network.crypto.cipher": "AES/CTR/NoPadding"}, ["Spark's cluster"]),
+        ("yarn", ON | {"spark.network.crypto.cipher": "aes/gcm/nopadding"}, []),
         ("yarn", ON, []),
         ("k8s://https://api.example", {}, ["Spark's cluster"]),
         ("k8s://http://api.example", ON, ["the API server of Kubernetes"]),
