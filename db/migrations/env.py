@@ -70,8 +70,8 @@ def migrate(connection: Connection, options: dict[str, Any]) -> None:
         run(raw, "create_schema")
     if changes and not run(raw, "schema_is_ours"):
         raise SchemaError(
-            f"the schema outbox in database {raw.info.dbname!r} belongs to another role than {raw.info.user!r}, which could replace "
-            "everything in it: migrate as its owner, or ALTER SCHEMA outbox OWNER TO this login. Nothing was changed"
+            f"the schema outbox in database {raw.info.dbname!r}, or something in it, belongs to another role than {raw.info.user!r}, "
+            "which could put its own code there: migrate as the owner, or, if nobody knows that role, drop the schema. Nothing was changed"
         )
     raw.commit()
     context.run_migrations()

@@ -450,13 +450,42 @@ def test_a_schema_of_somebody_else_is_refused(
         if not is_superuser:
             connection.execute("REVOKE stranger FROM migrator")
     login = own_postgres.dsn("owned") if is_superuser else migrator
-    with pytest.raises(SchemaError, match=r"belongs to another role than .* migrate as its owner"):
+    with pytest.raises(SchemaError, match=r"belongs to another role than .* migrate as the owner"):
         upgrade(login)
     with psycopg.connect(own_postgres.dsn("owned"), autocommit=True) as connection:
         assert connection.execute(
             "SELECT count(*) FROM pg_class WHERE relnamespace = 'outbox'::regnamespace"
         ).fetchone() == (0,)
         connection.execute("DROP OWNED BY stranger")
+        connection.execute("DROP ROLE stranger")
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "CREATE TABLE outbox.alembic_version (version_num varchar(32) PRIMARY KEY)",
+        "CREATE FUNCTION outbox.planted() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+    ],
+    ids=["a table", "a function"],
+)
+@pytest.mark.parametrize("is_superuser", [True, False])
+def test_what_somebody_else_has_put_into_the_schema_is_refused(
+    own_postgres: Postgres, migrator: str, planted: str, is_superuser: bool
+) -> None:
+    """A trigger of its table would run with the rights of who migrates, although the schema itself was given to the migration's login."""
+    owner = "CURRENT_USER" if is_superuser else "migrator"
+    with psycopg.connect(own_postgres.dsn("owned"), autocommit=True) as connection:
+        connection.execute("CREATE ROLE stranger")
+        connection.execute("CREATE SCHEMA outbox AUTHORIZATION stranger")
+        connection.execute("SET ROLE stranger")
+        connection.execute(planted)
+        connection.execute("RESET ROLE")
+        connection.execute(f"ALTER SCHEMA outbox OWNER TO {owner}")  # type: ignore[call-overload]
+    login = own_postgres.dsn("owned") if is_superuser else migrator
+    with pytest.raises(SchemaError, match="or something in it, belongs to another role"):
+        upgrade(login)
+    with psycopg.connect(own_postgres.dsn("owned"), autocommit=True) as connection:
+        connection.execute("DROP SCHEMA outbox CASCADE")
         connection.execute("DROP ROLE stranger")
 
 
