@@ -1,7 +1,8 @@
 """Decides why a connection could not be opened: Postgres refuses this client, or does not answer.
 
-A failed connection has no SQLSTATE, and its text is in the server's language. Only the names in the text are the same in every language: if
-the server refuses a login, it quotes the role or names pg_hba.conf.
+A failed connection has no SQLSTATE, and a server's text is in the server's language. In every language a server that refuses a login
+quotes the role or names pg_hba.conf. Two other texts are recognised in English only: in another language, a role at its connection limit
+counts as refused, and a missing CONNECT right as no answer.
 """
 
 import re
@@ -25,7 +26,7 @@ _REFUSALS = (
     "does not support SSL",
     "SSL error",
     "private key",
-    # Postgres refuses this client, or the CONNECT right is missing
+    # Postgres refuses this client, or, in English only, the CONNECT right is missing
     "pg_hba.conf",
     "permission denied for database",
     # libpq refuses the server, because it does not do what the DSN demands
@@ -33,7 +34,7 @@ _REFUSALS = (
     "channel binding",
     "authentication method requirement",
 )
-# A role at its connection limit can log in later, so this is not a refusal.
+# A role at its connection limit can log in later, so this is not a refusal (in English only).
 _FULL = "too many connections"
 # libpq's own messages about a server that `target_session_attrs` excludes. libpq writes them, not the server, so they are in English in a
 # process that sets no LC_MESSAGES, as ours do not.

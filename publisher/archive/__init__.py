@@ -11,9 +11,9 @@ State: `outbox.archived` has a row for each partition that is in the archive and
 the manifest has the SHA-256 of each file. A manifest that no row names does not count. A file that no valid manifest names is garbage.
 Every reader of the archive begins at the row, and parses nothing whose digest differs.
 
-Archiving, in one transaction of Postgres (writing.py):
+Archiving (writing.py), 1 to 5 in one transaction of Postgres:
 
-1. hold the partition: nobody can change its rows until the transaction ends, and the database counts them;
+1. lock the partition and count its rows: nobody can change them until the transaction ends;
 2. remove the files that an earlier attempt left;
 3. write each day's files completely and durably, and read them back to compare them with the rows that Postgres returned;
 4. write the manifest in the same way;
@@ -22,7 +22,7 @@ Archiving, in one transaction of Postgres (writing.py):
 
 The owner's file is read before steps 2 and 5, because a copy of the database may have begun to write.
 
-After a kill before the commit, garbage and the partition remain, and the next run begins again. After a kill behind the commit, the archive
+After a kill before the commit, garbage and the partition remain, and the next run begins again. After a kill after the commit, the archive
 is complete.
 
 Erasing (rewriting.py) writes files and a manifest without the key, replaces the digest in the row, and removes the old files after the

@@ -74,7 +74,7 @@ def letter_json(
 ) -> dict[str, Any]:
     """Return all of a letter; each event's value as `text`, as `hex` if it is not UTF-8, or neither if it has none.
 
-    With `readable`, `decoded` is what `readable` returned for the value; it is left out if that was None.
+    With `readable`, `decoded` is its result for the value, left out if None.
     """
     columns = (letter.event_offsets, letter.event_times_ms, types, letter.event_values)
     return {name: value for name, value in vars(letter).items() if not name.startswith("event_")} | {
@@ -153,7 +153,7 @@ def outcome_lines(outcome: "RetryOutcome", *, dry_run: bool) -> list[str]:
             else (f", batch {outcome.batches[0]}")
         )
     if outcome.also_resolved:
-        lines.append(f"older letters of the same events, resolved with them: {outcome.also_resolved}")
+        lines.append(f"older letters of the same events, also resolved: {outcome.also_resolved}")
     by_reason: dict[str, list[int]] = {}
     for one in outcome.refused:
         by_reason.setdefault(one.because, []).append(one.dead_letter_id)

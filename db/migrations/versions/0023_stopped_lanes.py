@@ -1,4 +1,4 @@
-"""The view of what waits calls a lane stopped only if it is: one that retries by itself is running."""
+"""`audit_undelivered` calls a lane stopped only if the lane does not retry by itself."""
 
 from db.migrations.script import run_script
 

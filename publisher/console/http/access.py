@@ -78,10 +78,10 @@ class Access:
         """Return the answer to a refused request, None for a request that is let in."""
         path, headers = scope["path"], Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD") and not (scope["method"] == "POST" and path == "/login"):
-            return PlainTextResponse("the console only shows\n", 405, headers={"Allow": "GET, HEAD"})
+            return PlainTextResponse("the console is read-only\n", 405, headers={"Allow": "GET, HEAD"})
         if not self._is_known_host(headers.get("host", "")):
             return PlainTextResponse(
-                "the console answers by a local name and by [console] public_host only: set that, or a token\n",
+                "the console accepts only local host names and [console] public_host: set that, or a token\n",
                 403,
             )
         if _is_embedded_elsewhere(headers):
@@ -100,8 +100,7 @@ class Access:
         return RedirectResponse(f"{self._settings.path_prefix}/login", 303)
 
     def _is_known_host(self, host: str) -> bool:
-        """Whether the host name is the console's. Without a login, another site's page must not reach the console through its own host
-        name."""
+        """Whether the host name is the console's. Without a login, DNS rebinding must not let another site's page reach the console."""
         if self._settings.token is not None:
             return True
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -130,8 +129,8 @@ def _bearer(headers: Headers) -> str | None:
 
 
 def _is_embedded_elsewhere(headers: Headers) -> bool:
-    """Whether a page of another site, or of this site's other hosts and ports, caused the request, except through a link that a person
-    follows. Each answer costs queries, and the page could measure their time.
+    """Whether a page of another site, or of this site's other hosts and ports, caused the request, except by top-level navigation.
+    Each answer costs queries, and the page could measure their time.
     """
     asked = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
     return headers.get("sec-fetch-site") in ("cross-site", "same-site") and asked != ("navigate", "document")

@@ -19,7 +19,7 @@ _NO_LOGIN = frozenset({401, 407})
 def registry_client(options: Mapping[str, Any]) -> "SchemaRegistryClient":
     """Make a client.
 
-    Raises RegistryRefusedError if its options are wrong, ModuleNotFoundError that names the extra to install.
+    Raises RegistryRefusedError if its options are wrong, ModuleNotFoundError if the extra is not installed.
     """
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -53,8 +53,8 @@ def _state(file: str) -> list[int]:
 
 
 def check_login(client: "SchemaRegistryClient", where: str) -> None:
-    """Request, with a client of its own, an id that no schema has. Only refused credentials are an error here. Later requests are judged
-    themselves, and a role may lack the right to this id. `where`: the registry's url.
+    """Request an id that no schema has, with a `client` used for nothing else. Only refused credentials are an error: later requests report
+    their own errors, and a role may lack the right to this id. `where`: the registry's url.
 
     Raises RegistryRefusedError.
     """

@@ -42,8 +42,8 @@ def text_of(value: bytes | None) -> str | None:
 def hidden(values: pa.LargeStringArray | pa.LargeBinaryArray) -> pa.LargeBinaryArray:
     """Return the values with their bytes replaced by secret ones. Equal values stay equal, different ones stay different.
 
-    Let Arrow hash values that producers chose only in this form. Its hash function is public, and its hash tables compare a value with all
-    others of the same hash: a hundred thousand session keys made for that cost minutes.
+    Let Arrow hash producers' values only in this form. Its hash function is public, and its hash tables compare a value with all others of
+    the same hash: a hundred thousand colliding session keys cost minutes.
     """
     return _translated(values, _SECRET)
 
@@ -69,8 +69,8 @@ def gathered(
 ) -> pa.LargeBinaryArray:
     """Return data[begin:begin+size] for each row; NULL if the row's `valid` is false; its `size` must then be 0.
 
-    Non-empty slices must be in ascending order and must not overlap. (Arrow's binary_slice fails on some columns, 26.0: "Negative buffer
-    resize".)
+    Non-empty slices must be in ascending order and must not overlap. (Arrow 26.0's binary_slice fails on some columns: "Negative
+    buffer resize".)
     """
     # Build a zero-copy column of alternating slices and gaps, then take the slices.
     bounds = np.zeros(2 * len(begin) + 1, np.int64)
