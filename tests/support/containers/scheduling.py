@@ -1,4 +1,4 @@
-"""How two workers share the files: each file to one worker, and all that need the container engine to the same one."""
+"""How workers share the files: units first, each file to one worker, and all that need the container engine to the same one."""
 
 import pytest
 from xdist.remote import Producer
@@ -18,3 +18,8 @@ class OneEngineScheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneEngineScheduling | None:
     """Take `--dist loadfile` over; leave the others alone."""
     return OneEngineScheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put units first: they find most mistakes, and at the end their longest file would keep one worker busy when the others are idle."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/unit/"))

@@ -14,7 +14,7 @@ from service.settings import Settings
 from tests.support.outbox.batches import Outbox, Session
 from tests.support.processes.failing_lane import FailingLane, bound
 
-ATTEMPTS = 200
+ATTEMPTS = 40
 ROWS, ROW_BYTES = 20, 200_000
 _WARM_UP = 10
 

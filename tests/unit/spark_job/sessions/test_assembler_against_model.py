@@ -24,7 +24,7 @@ from tests.support.reference.assembled import Outcome, add, add_open, assembled,
 from tests.support.reference.kept import reread
 from tests.support.reference.model import Record, expected_sessions
 
-PROFILE = settings(max_examples=120, derandomize=True, suppress_health_check=list(HealthCheck))
+PROFILE = settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 
 TIGHT = AssemblySettings(timeout_ms=60, grace_ms=20, max_events=3, max_bytes=700)
 KEYS = ["a", "b", "Schlüssel-\U0001f511", "ab"]
@@ -202,8 +202,14 @@ def busy_steps(rng: random.Random) -> list[Step]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_busy_logs_give_what_the_model_gives_and_are_found_again(variant: str) -> None:
     rules, rng = VARIANTS[variant], random.Random(variant)
+    is_bounded = rules.max_open_bytes is not None or min(rules.max_events, rules.max_bytes) < 1_000
+    wanted = {"no_start", "restarted"} if rules.start else set[str]()
+    if is_bounded:
+        wanted.add("limit" if rules.has_parts else "too_large")
     reasons = set[str]()
-    for _ in range(15):
+    for number in range(15):
+        if number >= 5 and reasons >= wanted:
+            break
         records = as_log(busy_steps(rng), rules.event_id_path is None)
         expected = expected_outcome(expected_sessions(records, rules))
         cuts = [rng.randrange(len(records)) for _ in range(rng.randrange(9))]
@@ -211,10 +217,10 @@ def test_busy_logs_give_what_the_model_gives_and_are_found_again(variant: str) -
         found_again(records, cuts, rng.randrange(len(records)), rules)
         reasons |= {letter.reason for letter in expected.letters}
         reasons |= {session.ended_by for session in expected.sessions}
-    assert (reasons >= {"no_start", "restarted"}) == bool(rules.start)
-    is_bounded = rules.max_open_bytes is not None or min(rules.max_events, rules.max_bytes) < 1_000
-    assert bool(reasons & {"too_large", "limit"}) == is_bounded
-    assert ("limit" in reasons) == (rules.has_parts and is_bounded)
+    assert reasons >= wanted
+    assert rules.start or not reasons >= {"no_start", "restarted"}
+    assert is_bounded or not reasons & {"too_large", "limit"}
+    assert rules.has_parts or "limit" not in reasons
 
 
 @pytest.mark.guarantee(40)
