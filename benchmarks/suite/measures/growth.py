@@ -1,5 +1,5 @@
-"""What an event costs as things grow: open sessions (of a task alone, and of the whole path), events of a session, bytes of an event,
-partitions, work of the transform. Ours.
+"""What an event costs as things grow: open sessions (of a task alone, all active or a thousand of them, and of the whole path), events of a
+session, bytes of an event, partitions, work of the transform. Ours.
 """
 
 import multiprocessing
@@ -21,7 +21,9 @@ LABELS = {
     **COMPLETENESS,
 }
 OPEN, EVENTS, BYTES, PARTITIONS, TRANSFORM = "open sessions", "events", "bytes", "partitions", "transform ms"
+OPEN_IDLE = "open sessions, 1,000 of them active"
 OPEN_IN_PATH = "open sessions, whole path"
+_ACTIVE = 1_000
 _BATCH = 500_000
 """The default of `[job] max_events_per_batch`."""
 _MOST_EVENTS = 600_000
@@ -79,7 +81,9 @@ class Sizes:
 
     def names(self) -> list[str]:
         """Of all points, in order."""
-        return [*(f"{OPEN}: {number}" for number in self.open_sessions), *(one.name for one in self.points)]
+        kinds = (OPEN, OPEN_IDLE)
+        alone = [f"{kind}: {number}" for kind in kinds for number in self.open_sessions]
+        return [*alone, *(one.name for one in self.points)]
 
 
 def backlog(point: Point, factor: float) -> int:
@@ -119,15 +123,15 @@ def measure_point(bench: Bench, point: Point, factor: float = 1.0) -> dict[str, 
     }
 
 
-def measure_open(sessions: int, batches: int = 4) -> dict[str, float]:
-    """Measure a task with so many sessions open, in a process of its own: see `open_sessions`."""
+def measure_open(sessions: int, batches: int = 4, *, active: int | None = None) -> dict[str, float]:
+    """Measure a task with so many sessions open, in a process of its own: see `open_sessions`. `active`: that get events; None: all."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(_measure_open, sessions, batches).result()
+        return pool.submit(_measure_open, sessions, batches, active).result()
 
 
-def _measure_open(sessions: int, batches: int) -> dict[str, float]:
-    cpu = open_sessions.event_cpu_us(sessions, _BATCH, batches)
+def _measure_open(sessions: int, batches: int, active: int | None) -> dict[str, float]:
+    cpu = open_sessions.event_cpu_us(sessions, _BATCH, batches, active)
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     return {
         "cpu": cpu,
@@ -140,14 +144,14 @@ def _measure_open(sessions: int, batches: int) -> dict[str, float]:
 def measure(bench: Bench, sizes: Sizes, name: str) -> dict[str, float]:
     """Measure the point of this name."""
     kind, _, size = name.partition(": ")
-    if kind == OPEN:
-        return measure_open(int(size))
+    if kind in (OPEN, OPEN_IDLE):
+        return measure_open(int(size), active=_ACTIVE if kind == OPEN_IDLE else None)
     return measure_point(bench, next(one for one in sizes.points if one.name == name), sizes.factor)
 
 
 def expected_s(name: str) -> float:
     """Return how long a point will take, its start included."""
     kind, _, size = name.partition(": ")
-    if kind == OPEN:
+    if kind in (OPEN, OPEN_IDLE):
         return _OPEN_S.get(int(size), 12.0)
     return _OPEN_IN_PATH_S if kind == OPEN_IN_PATH else _POINT_S

@@ -40,9 +40,9 @@ class Partition:
 
     def __init__(self, number: int, sessions: int, random: np.random.Generator) -> None:
         self._number, self._random = number, random
-        self._next = np.zeros(sessions, np.int64)
+        self._next = np.zeros(sessions, np.uint8)
         """Of each open session: the number of its next event."""
-        self._life = np.zeros(sessions, np.int64)
+        self._life = np.zeros(sessions, np.uint16)
         rules = RulesFrom(0, AppliedRules(AssemblySettings(timeout_ms=_TIMEOUT_MS), RecordColumns()))
         topic_id = f"{number:022}"
         self.slice = Slice(
@@ -55,7 +55,7 @@ class Partition:
         The table of open sessions is as large as with more events, the input is not.
         """
         sessions = len(self._next)
-        at = self._random.integers(1, EVENTS, sessions)
+        at = self._random.integers(1, EVENTS, sessions, np.uint8)
         has = np.minimum(at, _FILLED)
         for first in range(0, sessions, share := max(1, _FILL_EVENTS // EVENTS)):
             some = np.arange(first, min(first + share, sessions))
