@@ -7,6 +7,26 @@
 CREATE SCHEMA outbox;
 
 --
+-- Name: archive_leases(text); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.archive_leases(partition_name text) RETURNS TABLE(replay_id bigint, lease_token bigint, lease_until timestamp with time zone)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    SELECT r.replay_id, CASE WHEN r.cursor_batch <= a.to_batch THEN r.lease_token END, CASE WHEN r.cursor_batch <= a.to_batch THEN r.lease_until END
+    FROM outbox.archived a
+    JOIN outbox.replay r ON r.from_archive AND r.from_batch <= a.to_batch AND r.to_batch >= a.from_batch
+    WHERE a.partition_name = archive_leases.partition_name
+$$;
+
+--
+-- Name: FUNCTION archive_leases(partition_name text); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.archive_leases(partition_name text) IS 'The replays that read the archive of a partition, and their leases until they are past it: a replay that sent rows of it meanwhile is not as it was.';
+
+--
 -- Name: total(integer[]); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -253,7 +273,7 @@ COMMENT ON COLUMN outbox.erased.batch_id IS 'the batch it was committed with';
 -- Name: COLUMN erased.generation; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.erased.generation IS 'of that batch; 0: the ledger had it no more';
+COMMENT ON COLUMN outbox.erased.generation IS 'of that batch; if the ledger had it no more, of the next batch of the stream';
 
 --
 -- Name: COLUMN erased.epoch; Type: COMMENT; Schema: outbox; Owner: -
@@ -1950,15 +1970,14 @@ BEGIN
     changed := changed + step;
     -- A process that was away mirrors its last transaction when it is back, and so may write the key after the row was erased. EXECUTE plans
     -- with the batch as a constant, so that only its partition is locked.
-    FOR found IN SELECT r.replay_id, r.cursor_batch, r.state, r.from_archive FROM outbox.replay r WHERE r.cursor_key = session_key LOOP
+    FOR found IN SELECT r.replay_id, r.cursor_batch, r.state FROM outbox.replay r WHERE r.cursor_key = session_key LOOP
         EXECUTE 'SELECT coalesce(bool_or(o.session_key = $1), false), max(o.session_key) FILTER (WHERE o.session_key < $1)
                  FROM outbox.session_output o WHERE o.session_key <= $1 AND o.batch_id = $2'
             INTO has_row, before USING session_key, found.cursor_batch;
         IF has_row THEN
             CONTINUE;
         ELSIF found.state IN ('running', 'paused') THEN
-            -- rewrite_archived() judges one that reads the archive.
-            kept := kept || CASE WHEN found.from_archive THEN '{}' ELSE ARRAY[format('replay %s', found.replay_id)] END;
+            kept := kept || format('replay %s', found.replay_id);
         ELSE
             UPDATE outbox.replay r SET cursor_key = coalesce(before, '')
             WHERE r.replay_id = found.replay_id AND r.cursor_batch = found.cursor_batch AND r.cursor_key = session_key;
@@ -2836,7 +2855,12 @@ BEGIN
     END IF;
     INSERT INTO outbox.erased (key_hash, batch_id, generation, epoch, lane, revision, topic_ids, partitions, ends, outputs, output_bytes, topics,
         delivered_by, was_parked)
-    SELECT outbox.key_hash(e.session_key), e.batch_id, coalesce(b.generation, 0),
+    -- Retention keeps the newest stream row of each generation, so the next stream row after a pruned one has its generation. After a retried or
+    -- requeued batch it may be of a later one: then fewer cuts apply, and a reissue leaves out more.
+    SELECT outbox.key_hash(e.session_key), e.batch_id,
+           coalesce(b.generation,
+                    (SELECT n.generation FROM outbox.batch n WHERE n.kind = 'stream' AND n.batch_id > e.batch_id ORDER BY n.batch_id LIMIT 1),
+                    (SELECT max(g.generation) FROM outbox.generation g)),
            (SELECT max(n.epoch) FROM outbox.lane_epoch n WHERE n.from_batch <= e.batch_id),
            e.lane, e.revision, e.topic_ids, e.partitions, e.ends, e.outputs, e.output_bytes, e.topics, '{}', e.was_parked
     FROM jsonb_to_recordset(erased) AS e (session_key text, batch_id bigint, lane integer, revision integer, topic_ids text[], partitions integer[],
@@ -6330,6 +6354,13 @@ GRANT USAGE ON SCHEMA outbox TO outbox_publisher;
 GRANT USAGE ON SCHEMA outbox TO outbox_auditor;
 GRANT USAGE ON SCHEMA outbox TO outbox_retention;
 GRANT USAGE ON SCHEMA outbox TO outbox_eraser;
+
+--
+-- Name: FUNCTION archive_leases(partition_name text); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.archive_leases(partition_name text) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.archive_leases(partition_name text) TO outbox_eraser;
 
 --
 -- Name: FUNCTION total("values" integer[]); Type: ACL; Schema: outbox; Owner: -

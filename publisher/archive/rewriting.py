@@ -19,7 +19,6 @@ from publisher.archive.manifest import DataFile, Manifest, digest_of, name_of
 from publisher.archive.parquet import FileWriter, matching, row_groups, rows_of, without
 from publisher.archive.writing import described, prove, write_manifest
 from publisher.protocol.stored_row import StoredRow
-from service.lifecycle.fault_points import reach
 
 _ARCHIVE = queries("publisher.archive", "archive")
 
@@ -128,7 +127,6 @@ def put_in_force(connection: Connection, of: ArchivedPartition, rewriting: Archi
         ).fetchone() or ([],)
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise ArchiveDamagedError(f"{error.diag.message_primary}. Run the command again") from error
-    reach("archive.before_rewrite")
     return list(replays)
 
 

@@ -1,9 +1,20 @@
-"""Erases session keys from the archive, one partition at a time, or reports that this machine cannot reach the archive."""
+"""Erases session keys from the archive, one partition at a time, or reports that this machine cannot reach the archive.
+
+For each partition:
+
+1. write the files without the keys;
+2. only with tombstones: in a transaction that is rolled back, read which replays need the old files; if there are any, stop;
+3. only with tombstones: write them, outside of any Postgres transaction, so that the job's commits do not wait for Kafka;
+4. put the new files in force, unless a replay needs the old ones, or may have sent rows since step 2: a value after its tombstone.
+
+If step 4 is not reached, or refused, the rows are still in the archive, and the next run writes the tombstones again.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -12,7 +23,7 @@ from db.statements import queries
 from publisher.archive.catalogue import ArchivedPartition, read_catalogue
 from publisher.archive.files import ArchiveDamagedError
 from publisher.archive.opening import open_archive
-from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
+from publisher.erasure.tombstones import Tombstone, TombstoneWriter, tombstones_of
 from service.errors import OutboxError, SettingsError, UnavailableError
 from service.lifecycle.fault_points import reach
 from service.settings import RetentionSettings
@@ -22,6 +33,11 @@ if TYPE_CHECKING:
     from publisher.archive.rewriting import ErasedRow
 
 _ERASURE = queries("publisher.erasure", "erasure")
+
+_Changing = Callable[..., AbstractContextManager[None]]
+"""Opens a transaction; with `force_rollback=True`, one that is rolled back."""
+_Lease = tuple[int, int | None, Any]
+"""(replay id, token of its lease, end of its lease); the latter two are None once the replay is past the partition."""
 
 
 @dataclass(slots=True)
@@ -72,10 +88,10 @@ class ArchiveErasure:
     def run(
         self,
         keys: Sequence[str],
-        changing: Callable[[], AbstractContextManager[None]],
+        changing: _Changing,
         record: Callable[..., None],
     ) -> ArchiveErasureResult:
-        """Erase the rows that may be erased now. `changing` opens a transaction; `record` writes into the operator log.
+        """Erase the rows that may be erased now. `record` writes into the operator log.
 
         Raises SettingsError if the archive now belongs to another database, UnavailableError, psycopg.Error.
         """
@@ -103,7 +119,7 @@ class ArchiveErasure:
         of: ArchivedPartition,
         keys: Sequence[str],
         found: ArchiveErasureResult,
-        changing: Callable[[], AbstractContextManager[None]],
+        changing: _Changing,
         record: Callable[..., None],
     ) -> None:
         from publisher.archive.rewriting import put_in_force, write_without
@@ -112,15 +128,24 @@ class ArchiveErasure:
         if not rewriting.erased:
             return
         archive.require_owner(self._connection)
-        written: dict[str, int] = {}
-        with changing():
-            replays = put_in_force(self._connection, of, rewriting)
+        tombstones = {key: self._tombstones(key, rows) for key, rows in rewriting.erased.items()}
+        replays: list[int] = []
+        leases: set[_Lease] | None = None
+        if any(tombstones.values()):
+            with changing(force_rollback=True):
+                replays, leases = put_in_force(self._connection, of, rewriting), self._leases(of)
             if not replays:
-                # Before the commit: after a kill the rows are still in the archive, and the next run writes the tombstones again.
-                written = {key: self._write_tombstones(key, rows) for key, rows in rewriting.erased.items()}
+                self._write(chain.from_iterable(tombstones.values()))
+        if not replays:
+            with changing():
+                replays = put_in_force(self._connection, of, rewriting) or self._changed_since(of, leases)
+                if replays:
+                    raise psycopg.Rollback
                 record(
-                    archived_rows=sum(map(len, rewriting.erased.values())), tombstones=sum(written.values())
+                    archived_rows=sum(map(len, rewriting.erased.values())),
+                    tombstones=sum(map(len, tombstones.values())),
                 )
+                reach("archive.before_rewrite")
         if replays:
             found.left += [
                 f"replay {replay_id} reads the archive of batches {of.from_batch} to {of.to_batch}: wait until it has passed them, or "
@@ -131,20 +156,34 @@ class ArchiveErasure:
         reach("archive.after_rewrite")
         for key, rows in rewriting.erased.items():
             found.erased[key] += len(rows)
-            found.tombstones[key] += written[key]
+            found.tombstones[key] += len(tombstones[key])
 
-    def _write_tombstones(self, key: str, rows: "Sequence[ErasedRow]") -> int:
-        if self._writer is None:
-            return 0
-        return self._writer.write(
+    def _changed_since(self, of: ArchivedPartition, leases: set[_Lease] | None) -> list[int]:
+        """Return the replays whose leases have changed since `leases` were read; none if they were not read."""
+        if leases is None:
+            return []
+        return sorted({replay_id for replay_id, *_ in self._leases(of) - leases})
+
+    def _leases(self, of: ArchivedPartition) -> set[_Lease]:
+        return set(
+            self._connection.execute(_ERASURE["archive_leases"], {"partition": of.partition}).fetchall()
+        )
+
+    def _tombstones(self, key: str, rows: "Sequence[ErasedRow]") -> list[Tombstone]:
+        """Return the tombstones of the topics that were asked for."""
+        topics = frozenset[str]() if self._writer is None else self._writer.topics
+        return [
             tombstone
             for row in rows
             for tombstone in tombstones_of(key, row.topics, row.keys, row.partitions)
-        )
+            if tombstone.topic in topics
+        ]
 
-    def _remove_garbage(
-        self, archive: "Archive", changing: Callable[[], AbstractContextManager[None]]
-    ) -> None:
+    def _write(self, tombstones: Iterable[Tombstone]) -> None:
+        if self._writer is not None and self._writer.write(tombstones):
+            reach("archive.after_tombstones")
+
+    def _remove_garbage(self, archive: "Archive", changing: _Changing) -> None:
         from publisher.archive.rewriting import remove_garbage
 
         with changing():

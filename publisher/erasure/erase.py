@@ -11,8 +11,9 @@ After that come the key's letters, the letters named by their position, and the 
 when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and that left
 nothing.
 
-The archive comes after that (publisher/archive): rows move from Postgres into the archive and never back. Last, the planner's statistics,
-which hold samples of keys, are renewed.
+The archive comes after that (publisher/archive): rows move from Postgres into the archive and never back. Then the copies of the key once
+more, because a replay that the archive waited for may have stopped at the key. Last, the planner's statistics, which hold samples of keys,
+are renewed.
 """
 
 import time
@@ -132,8 +133,8 @@ class Erasure:
             if not done.left or time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE_S)
-        for found in self.keys.values():
-            found.left += done.left
+        for key, found in self.keys.items():
+            found.left = list(dict.fromkeys([*found.left, *done.left, *self._erase_traces(key)]))
 
     def _erase_samples(self) -> None:
         """Renew the planner's statistics, which have samples of keys, wherever rows of the keys were erased, also by an earlier command."""
@@ -166,7 +167,7 @@ class Erasure:
             for window in windows.kept(self._connection):
                 self._erase_rows(key, window, found)
             self._erase_letters(key, found)
-            found.left += map(_remembered_by, self._erase_traces(key))
+            found.left += self._erase_traces(key)
             if open_still:
                 found.left.append(
                     f"sessions that were open when the command began are still open in {len(open_still)} input partitions "
@@ -234,7 +235,7 @@ class Erasure:
         found.left = "it is open: `spark-job dead-letters discard ID` first" if still_open else None
 
     def _erase_traces(self, key: str) -> list[str]:
-        """Erase the key where it is stored outside of rows; return the holders, such as savepoints, that still need it.
+        """Erase the key where it is stored outside of rows; return what still needs it, such as savepoints, and what to do.
 
         There may be many large positions, and the job writes no batch while the writer lock is held. So the existing positions are read
         without the lock, and only those added in the meantime are read under it.
@@ -249,7 +250,7 @@ class Erasure:
                 still, more = self._erase_some(_ERASURE["erase_positions"], {"session_key": key} | step)
                 kept.update(still)
         still, *_ = self._erase_some(_ERASURE["erase_traces"], {"session_key": key} | last)
-        return sorted(kept.union(still))
+        return [_remembered_by(holder) for holder in sorted(kept.union(still))]
 
     def _erase_some(self, query: LiteralString, parameters: dict[str, Any]) -> list[Any]:
         """Run a statement that returns the number of its changes first; return its other values."""
@@ -296,9 +297,9 @@ class Erasure:
         return "" if row is None else str(row[0])
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _changing(self, *, force_rollback: bool = False) -> Iterator[None]:
         try:
-            with self._connection.transaction():
+            with self._connection.transaction(force_rollback=force_rollback):
                 yield
         except psycopg.errors.LockNotAvailable as error:
             refuse_strangers(self._connection, "outbox.retention")

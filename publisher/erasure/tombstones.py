@@ -1,6 +1,6 @@
 """Writes records without a value for the keys of erased outputs, so that compaction removes their records from the topic.
 
-Tombstones are written before the rows are erased, in a Kafka transaction. If the command is killed in between, the next run writes them
+Tombstones are written before the rows are erased, in Kafka transactions. If the command is killed in between, the next run writes them
 again, which does not change a compacted topic. A tombstone has no `outbox-id`: consumers would drop it as a duplicate of the output.
 """
 
@@ -22,6 +22,8 @@ from service.kafka.rights import needing
 from service.settings import KafkaSettings, Settings
 
 _BATCH_BYTES = 1_000_000
+_AT_ONCE = 10_000
+"""The most tombstones of one Kafka transaction."""
 
 
 class Tombstone(NamedTuple):
@@ -72,13 +74,15 @@ class TombstoneWriter:
             raise _unavailable(self._settings.kafka, error) from error
 
     def write(self, tombstones: Iterable[Tombstone]) -> int:
-        """Write the tombstones of the named topics, all or none; return how many. Raises UnavailableError."""
+        """Write the tombstones of the named topics; return how many. After a failure, some may be written. Raises UnavailableError."""
         wanted = [each for each in tombstones if each.topic in self.topics]
         if not wanted:
             return 0
         try:
             with needing("Write", "topic", *sorted({each.topic for each in wanted})):
-                self._write(self._producer or self._open(), wanted)
+                producer = self._producer or self._open()
+                for first in range(0, len(wanted), _AT_ONCE):
+                    self._write(producer, wanted[first : first + _AT_ONCE])
         except KafkaException as error:
             self._end()
             raise _unavailable(self._settings.kafka, error) from error

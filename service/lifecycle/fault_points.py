@@ -72,6 +72,7 @@ POINTS = {
     "erasure.after_tombstones": "erasure: tombstones are in Kafka; their rows are not erased yet",
     "erasure.before_commit": "erasure: rows are erased, before COMMIT",
     "erasure.after_commit": "erasure: some rows of a key are erased, others are still to be erased",
+    "archive.after_tombstones": "erasure: tombstones of archived rows are in Kafka; the archive still has the rows",
     "archive.before_rewrite": "erasure: the archive without the key is written, before COMMIT",
     "archive.after_rewrite": "erasure: the archive without the key is in force; the old files are not deleted yet",
     "resume.before_binding": "resume: every lane is moved; a new cluster, server or topic is not recorded yet",

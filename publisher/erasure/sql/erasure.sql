@@ -37,5 +37,9 @@ SELECT p.name::text FROM outbox.partitions_of_erased(%(session_keys)s) AS p (nam
 -- name: erase_statistics
 SELECT outbox.erase_statistics(%(partition)s)
 
+-- name: archive_leases
+-- A replay that sends rows of the archive first gets or extends a lease, so its row here differs afterwards.
+SELECT l.replay_id, l.lease_token, l.lease_until FROM outbox.archive_leases(%(partition)s) l
+
 -- name: open_input
 SELECT o.topic_id, o.partition, o.end_offset, o.open_from FROM outbox.open_input() o ORDER BY o.topic_id, o.partition

@@ -427,6 +427,31 @@ def test_samples_of_contents_that_an_earlier_schema_made_are_removed(blank_datab
         )
 
 
+def test_rows_that_an_earlier_schema_erased_from_the_archive_get_their_generation(
+    blank_database: str,
+) -> None:
+    upgrade(blank_database, "0025")
+    with psycopg.connect(blank_database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO outbox.generation (generation, start_offsets, topics, reason, policy, assembly, run_id)"
+            " SELECT g, '{}', '{}', 'first', 'skip', '{}', gen_random_uuid() FROM generate_series(1, 3) g"
+        )
+        connection.execute(
+            "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
+            " transform_fingerprint)"
+            " SELECT g * 10, 'stream', g, 0, gen_random_uuid(), '{}', '{}', '{}', 'test' FROM generate_series(1, 2) g"
+        )
+        connection.execute(
+            "INSERT INTO outbox.erased (key_hash, batch_id, generation, lane, revision, topic_ids, partitions, ends, outputs, output_bytes,"
+            " topics, delivered_by, was_parked)"
+            " SELECT 'k', e.b, e.g, 0, 0, '{t}', '{0}', '{1}', '{1}', 1, '{t}', '{}', false"
+            " FROM (VALUES (5, 1), (9, 0), (11, 0), (21, 0)) e (b, g)"
+        )
+        upgrade(blank_database)
+        found = connection.execute("SELECT batch_id, generation FROM outbox.erased ORDER BY 1").fetchall()
+    assert found == [(5, 1), (9, 1), (11, 2), (21, 3)]
+
+
 def test_who_may_not_create_schemas_learns_what_to_ask_for(own_postgres: Postgres, migrator: str) -> None:
     other = own_postgres.create_database("not_theirs")
     try:
@@ -480,7 +505,7 @@ def test_what_somebody_else_has_put_into_the_schema_is_refused(
         connection.execute("SET ROLE stranger")
         connection.execute(planted)
         connection.execute("RESET ROLE")
-        connection.execute(f"ALTER SCHEMA outbox OWNER TO {owner}")  # type: ignore[call-overload]
+        connection.execute(f"ALTER SCHEMA outbox OWNER TO {owner}")
     login = own_postgres.dsn("owned") if is_superuser else migrator
     with pytest.raises(SchemaError, match="or something in it, belongs to another role"):
         upgrade(login)

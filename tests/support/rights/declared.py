@@ -206,6 +206,7 @@ CALLABLE = {
         "open_input",
         "erase_positions",
         "erase_traces",
+        "archive_leases",
         "rewrite_archived",
     },
 }

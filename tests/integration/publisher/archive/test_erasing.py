@@ -1,19 +1,30 @@
 """An erased key lives on nowhere in the archive, whatever is killed, and the archive stays proven."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from contract.cursor import Cursor
+from db.connection import connect
 from publisher.audit.findings import AuditReport
+from publisher.erasure import erase
+from publisher.erasure.archive_erasure import ArchiveErasure
+from publisher.replay.progress_record import ReplayProgress
+from publisher.replay.store import ReplayLease
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import RetentionSettings, Settings
 from tests.support.outbox.audits import counted, examples, failed, run_audit
 from tests.support.outbox.batches import Outbox, simple
-from tests.support.outbox.replays import die_before_the_commit, let_leases_run_out, make_replay
+from tests.support.outbox.replays import die_before_the_commit, let_leases_run_out, make_replay, replay
 from tests.support.processes.archiving import archived, files, read_archive
 from tests.support.processes.erasing import appears, erase_process, erased, whole_dump
 from tests.support.processes.publishers import settings_for
 from tests.support.queries import query
+
+AT_THE_KEY = "replay 1 ended its last transaction at the key: continue the replay or cancel it"
 
 
 @pytest.fixture
@@ -78,6 +89,79 @@ def test_it_waits_for_the_lease_of_a_replay_whose_process_may_have_asked_for_the
     assert of_key["left"][0].startswith("replay 1 reads the archive")
     let_leases_run_out(outbox.dsn)
     assert erased(kept, "forget-me-0000")["keys"][0]["archived_rows"] == 2
+
+
+def stand_at(dsn: str, key: str, state: str) -> None:
+    """Let replay 1 have ended its last transaction at the key, and given its lease back."""
+    query(
+        dsn,
+        "UPDATE outbox.replay SET state = %s, cursor_batch = 1, cursor_key = %s, lease_holder = NULL, lease_until = NULL,"
+        " lease_backend_pid = NULL",
+        state,
+        key,
+    )
+
+
+@pytest.mark.guarantee(186)
+def test_a_replay_that_is_cancelled_while_the_erasure_waits_for_it_forgets_the_key(
+    outbox: Outbox, kept: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_replay(kept, from_archive=True)
+    stand_at(outbox.dsn, "forget-me-0000", "paused")
+
+    def cancel(_: float) -> None:
+        query(outbox.dsn, "UPDATE outbox.replay SET state = 'cancelled'")
+
+    monkeypatch.setattr(erase, "time", SimpleNamespace(monotonic=time.monotonic, sleep=cancel))
+    (of_key,) = erased(kept, "forget-me-0000", "--wait", "60")["keys"]
+    assert (of_key["archived_rows"], of_key["left"]) == (2, [])
+    assert not appears(whole_dump(outbox.dsn), b"forget-me-0000")
+
+
+@pytest.mark.guarantee(186)
+@pytest.mark.parametrize(("state", "code"), [("cancelled", 0), ("paused", 1)])
+def test_a_cursor_that_a_replay_writes_while_the_archive_is_rewritten_is_found(
+    outbox: Outbox, kept: Settings, monkeypatch: pytest.MonkeyPatch, state: str, code: int
+) -> None:
+    make_replay(kept, from_archive=True)
+    run: Callable[..., object] = ArchiveErasure.run
+
+    def overtaken(*arguments: object) -> object:
+        done = run(*arguments)
+        stand_at(outbox.dsn, "forget-me-0000", state)
+        return done
+
+    monkeypatch.setattr(ArchiveErasure, "run", overtaken)
+    (of_key,) = erased(kept, "forget-me-0000", code=code)["keys"]
+    assert (of_key["archived_rows"], of_key["left"]) == (2, [AT_THE_KEY] if code else [])
+    assert appears(whole_dump(outbox.dsn), b"forget-me-0000") == bool(code)
+
+
+@pytest.mark.guarantee(186)
+def test_a_process_that_was_frozen_after_its_commit_may_record_it_after_the_row_was_erased(
+    outbox: Outbox, kept: Settings
+) -> None:
+    replay_id = make_replay(kept, from_archive=True)
+    with connect(kept.postgres, "a test", autocommit=True) as frozen:
+        lease = ReplayLease.claim(frozen, replay_id, "a test", 3_600, paused_too=False)
+        assert lease is not None
+        let_leases_run_out(outbox.dsn)
+        assert erased(kept, "forget-me-0000")["keys"][0]["archived_rows"] == 2
+        ((outbox_uuid, replay_uuid, archive_id),) = query(
+            outbox.dsn,
+            "SELECT i.outbox_uuid, r.replay_uuid, a.archive_id FROM outbox.identity i, outbox.replay r, outbox.archived a"
+            " WHERE a.from_batch = 0",
+        )
+        sent = ReplayProgress(
+            outbox_uuid, "cluster", replay_uuid, 1, Cursor(1, "forget-me-0000"), archive_id, 1, 3, 0, {}
+        )
+        assert lease.mirror(frozen, sent, None) == "running"
+        assert replay(kept, "pause", "1").exit_code == 0
+        lease.release(frozen, None, may_be_open=False)
+    assert erased(kept, "forget-me-0000", code=1)["keys"][0]["left"] == [AT_THE_KEY]
+    assert replay(kept, "cancel", "1").exit_code == 0
+    assert erased(kept, "forget-me-0000")["keys"][0]["left"] == []
+    assert not appears(whole_dump(outbox.dsn), b"forget-me-0000")
 
 
 @pytest.mark.guarantee(186)

@@ -18,13 +18,12 @@ from publisher.replay import store
 from publisher.replay.archived import ArchiveReader
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from service.settings import Settings
-from tests.support.outbox.batches import Outbox, Session, simple
+from tests.support.outbox.batches import Outbox, simple
 from tests.support.outbox.deliveries import deliver
 from tests.support.outbox.replays import ReplayProcess, assert_replayed, replay, replayed, seen_of
 from tests.support.processes.archiving import archived, varied
 from tests.support.processes.erasing import erased
 from tests.support.queries import query
-from tests.support.reading import read_to_end
 from tests.support.waiting import wait_until
 from tests.support.watching import Watcher
 
@@ -39,23 +38,6 @@ def small(settings: Settings) -> Settings:
 def filled(outbox: Outbox) -> None:
     for batch in range(1, 5):
         outbox.batch(simple(batch, keys=8) | (varied(batch * 1_000_000) if batch == 2 else {}))
-
-
-def test_an_erasure_writes_tombstones_for_archived_rows_too(
-    outbox: Outbox, small: Settings, kafka: KafkaServer, topic_prefix: str, folder: Path
-) -> None:
-    name = f"{topic_prefix}compacted"
-    create_topics(kafka.bootstrap_servers, {name: (1, {"cleanup.policy": "compact"})})
-    outbox.batch(
-        simple(1, keys=2)
-        | {"forget-me": [Session([b"one", b"two"], 7, topics=[name, name], keys=[b"own", None])]}
-    )
-    deliver(small)
-    settings = archived(outbox, small, folder)
-    (of_key,) = erased(settings, "forget-me", "--tombstones", name)["keys"]
-    assert (of_key["rows"], of_key["archived_rows"], of_key["tombstones"]) == (0, 1, 2)
-    newest = {message.key(): message.value() for message in read_to_end(kafka.bootstrap_servers, name)}
-    assert newest == {b"own": None, b"forget-me": None}
 
 
 @pytest.mark.guarantee(185)
@@ -205,7 +187,9 @@ def test_an_erasure_waits_for_a_running_replay_and_a_paused_one_sends_nothing_of
     sent = len([event for event in outbox.written if event[0] == b"k0005"]) // 4
     # Its last transaction ended at k0007, and that is where it continues.
     (at_cursor,) = erased(settings, "k0007", code=1)["keys"]
-    assert "if it stands at the key's row" in at_cursor["left"][0]
+    at_key, of_archive = at_cursor["left"]
+    assert at_key == "replay 1 ended its last transaction at the key: continue the replay or cancel it"
+    assert "if it stands at the key's row" in of_archive
     (of_key,) = erased(settings, "k0005")["keys"]
     assert (of_key["archived_rows"], of_key["left"]) == (4, [])
     result = replay(settings, "go-on", "1", "--json")

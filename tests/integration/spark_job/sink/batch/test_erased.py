@@ -114,6 +114,51 @@ def test_after_a_truncation_the_same_offsets_are_other_events(
     assert keys_of(connection, 2) == [(KEY, [40])]
 
 
+ARCHIVED = """
+    SELECT outbox.rewrite_archived('session_output_p00000000', sha256('old'), sha256('new'), jsonb_agg(jsonb_build_object(
+        'session_key', e.key, 'batch_id', e.batch_id, 'lane', 0, 'revision', 0, 'topic_ids', ARRAY[%(topic_id)s], 'partitions', ARRAY[0],
+        'ends', ARRAY[40], 'outputs', ARRAY[1], 'output_bytes', 1, 'topics', ARRAY['t'], 'was_parked', false)))
+    FROM unnest(%(keys)s::text[], %(batches)s::bigint[]) AS e (key, batch_id)"""
+"""Erases a row of each of these batches, with a session that ended at offset 40, from the archive."""
+
+
+@pytest.mark.guarantee(183)
+def test_a_truncation_before_an_archived_row_was_written_does_not_bring_it_back_though_its_ledger_row_is_pruned(
+    sink_run: SinkRun, connection: Connection, database: str
+) -> None:
+    sink_run.write(0, session("before", 30, 40, OUTPUT))
+    sink_run.plan(1, (100, 50), (150, 50))
+    sink_run.write(1, session("other", 101, 102, OUTPUT))
+    after = SinkRun(
+        connection, Offsets({P0: 25, P1: 0}), revision=1, reason="truncation", cut=Offsets({P0: 25})
+    )
+    after.plan(0, (25, 0), (100, 50))
+    after.write(0, session("after", 30, 40, OUTPUT))
+    after.plan(1, (100, 50), (150, 50))
+    after.write(1, session("other", 101, 102, OUTPUT))
+    with psycopg.connect(database, autocommit=True) as owner:
+        # As if retention had archived the rows and pruned the ledger, except each generation's newest stream row. Batch 5 was a requeue.
+        owner.execute("DELETE FROM outbox.session_output")
+        owner.execute("DELETE FROM outbox.batch WHERE batch_id IN (1, 3)")
+        owner.execute(
+            "INSERT INTO outbox.archived (partition_name, from_batch, to_batch, archive_id, manifest_sha256, row_count, sessions, outputs,"
+            " output_bytes) VALUES ('session_output_p00000000', 0, 9999, gen_random_uuid(), sha256('old'), 5, 5, 5, 500)"
+        )
+        erased = {"topic_id": P0.topic_id, "keys": ["before", "after", "requeued"], "batches": [1, 3, 5]}
+        assert owner.execute(ARCHIVED, erased).fetchone() == ([],)
+    again = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=2, reason="savepoint")
+    again.plan(0, (0, 0), (200, 50))
+    again.write(
+        0,
+        session("before", 10, 20, OUTPUT),
+        session("before", 30, 40, OUTPUT),
+        session("after", 26, 40, OUTPUT),
+        session("requeued", 26, 40, OUTPUT),
+    )
+    # After the truncation, offset 30 is another event of "before", which was never erased.
+    assert keys_of(connection, 2) == [("before", [40])]
+
+
 def test_once_a_reissue_is_past_it_nothing_is_asked_for(erased_run: SinkRun, connection: Connection) -> None:
     at = position.read(connection)
     assert at is not None
