@@ -39,7 +39,7 @@ from service.settings import LogSettings, PublisherSettings
 
 LABELS = {
     "missing": "events missing",
-    "twice": "events there twice",
+    "twice": "events twice",
     "out_of_order": "events out of order in their key",
     "strange": "events altered or never to be sent",
     "kills": "kills",

@@ -7,7 +7,7 @@ app = command_line(
     [
         DeferredCommand(
             "check",
-            "Check whether this Postgres can hold an outbox, before it does. Changes nothing.",
+            "Check whether this Postgres can hold an outbox. Changes nothing.",
             "db.commands:check",
         ),
         DeferredCommand(

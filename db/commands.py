@@ -66,7 +66,7 @@ def check(
     ] = 2,
     as_json: Json = False,
 ) -> None:
-    """Check whether this Postgres can hold an outbox, before it does. Changes nothing.
+    """Check whether this Postgres can hold an outbox. Changes nothing.
 
     Exit codes: 0 it can, 16 a check failed or the login is refused, 2 wrong settings or a pooler that keeps no sessions, 3 there is no such
     database, 6 Postgres did not answer.

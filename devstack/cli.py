@@ -26,7 +26,7 @@ app = command_line(
         ),
         DeferredCommand(
             "psql",
-            "Open psql, the one that comes with this Postgres, on the outbox that OUTBOX_POSTGRES__DSN names.",
+            "Open this Postgres' psql on the outbox that OUTBOX_POSTGRES__DSN names.",
             "devstack.commands:psql",
             allow_extra_args=True,
             ignore_unknown_options=True,

@@ -127,7 +127,7 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
 
 
 def psql(context: typer.Context) -> None:
-    """Open psql, the one that comes with this Postgres, on the outbox that OUTBOX_POSTGRES__DSN names.
+    """Open this Postgres' psql on the outbox that OUTBOX_POSTGRES__DSN names.
 
     Everything after `psql` is for psql itself: another DSN first, `-c QUERY`, `-f FILE`, `--help`.
     """

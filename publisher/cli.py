@@ -12,7 +12,7 @@ app = command_line(
         ),
         DeferredCommand(
             "check-cluster",
-            "Try what both services rely on in Kafka, on a scratch topic that is deleted at the end. Needs no database.",
+            "Test on a temporary topic what both services need of Kafka. Needs no database.",
             "publisher.commands.check_cluster:check_cluster",
         ),
         DeferredCommand(
@@ -33,7 +33,7 @@ app = command_line(
         ),
         DeferredCommand(
             "trace",
-            "Follow a session key, an outbox-id or a record in Kafka: its outputs, their state, and where Kafka has each one. Reads only.",
+            "Follow a session key, an outbox-id or a record in Kafka: its outputs, their state, and each one's place in Kafka. Reads only.",
             "publisher.commands.trace:trace",
         ),
         DeferredCommand(
@@ -55,7 +55,7 @@ app = command_line(
         ),
         DeferredCommand(
             "resume",
-            "Let stopped lanes continue: after what Kafka shows, what Postgres recorded, or from a batch on.",
+            "Let stopped lanes continue from Kafka's or Postgres' position, or from a batch on.",
             "publisher.commands.resume:resume",
         ),
         DeferredCommand(
@@ -65,7 +65,7 @@ app = command_line(
         ),
         DeferredCommand(
             "retention",
-            "Drop old outputs that are delivered, prune the ledger.",
+            "Drop old delivered outputs, prune the ledger.",
             "publisher.commands.rows.retention:app",
         ),
         DeferredCommand(

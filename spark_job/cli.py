@@ -17,7 +17,7 @@ app = command_line(
         ),
         DeferredCommand(
             "try",
-            "Run the current transform on the newest whole sessions of the input, and show what would go out and what the outbox has.",
+            "Run the current transform on the newest whole sessions of the input, and show its outputs beside those in the outbox.",
             "spark_job.trial.cli:try_transform",
         ),
         DeferredCommand(

@@ -17,7 +17,7 @@ from service.settings import load_settings
 
 
 def check_cluster(config: Config = None, as_json: Json = False) -> None:
-    """Try what both services rely on in Kafka, on a scratch topic that is deleted at the end. Needs no database.
+    """Test on a temporary topic what both services need of Kafka. Needs no database.
 
     The topic's name begins with [publisher] progress_topic, so that the publisher's rights suffice; deleting it needs Delete. SIGINT and
     SIGTERM delete it, too.

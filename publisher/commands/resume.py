@@ -56,7 +56,7 @@ def resume(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Let stopped lanes continue: after what Kafka shows, what Postgres recorded, or from a batch on.
+    """Let stopped lanes continue from Kafka's or Postgres' position, or from a batch on.
 
     kafka: after the newest Kafka transaction that this ledger also has; repeats the least, skips nothing. mirror: after what
     Postgres recorded as delivered. batch N: from batch N on. beginning: from the first batch of the lane epoch. Says first, for

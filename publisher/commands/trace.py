@@ -65,7 +65,7 @@ def trace(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Follow a session key, an outbox-id or a record in Kafka: its outputs, their state, and where Kafka has each one. Reads only.
+    """Follow a session key, an outbox-id or a record in Kafka: its outputs, their state, and each one's place in Kafka. Reads only.
 
     SESSION_KEY: each output of it. Kafka is read only within the offsets that were recorded of the output's delivery, with --scan
     everywhere.

@@ -23,9 +23,9 @@ class ConsoleSettings(Section):
     token_file: Path | None = None
     """A file with the token, read again for each request; wins over `token`."""
     behind_proxy: bool = False
-    """A reverse proxy in front decides who may see it."""
+    """A reverse proxy in front decides who may see the console."""
     public_host: str = Field(default="", pattern=r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])?$")
-    """Name in the `Host` that the proxy passes on; all others but local ones need a token."""
+    """Name in the `Host` that the proxy passes on; all other names but local ones need a token."""
     path_prefix: str = Field(default="", pattern=r"^(/[A-Za-z0-9._~-]+)*$")
     """Path that the proxy strips, for instance `/outbox`."""
     dsn: Annotated[Dsn | None, EmptyIsNone] = None

@@ -68,8 +68,8 @@ class SourceSettings(Section):
     topics: tuple[str, ...] = Field(default=("session-events",), min_length=1)
     """Input topics. A later addition is read from its earliest record."""
     starting_offsets: StartingOffsets = "earliest"
-    """Where the first generation starts; later ones start where the ledger ends. A time with its zone (`2026-11-24T10:00:00Z`) stands for
-    each partition's first record of then or later, or its end. A table names offsets: `{ topic = { 0 = 120, 1 = 95 } }`."""
+    """Where the first generation starts; later ones ignore it. A time with its zone (`2026-11-24T10:00:00Z`) stands for
+    each partition's first record from then on, else its end. A table names offsets: `{ topic = { 0 = 120, 1 = 95 } }`."""
     consumer_group: str = "outbox-spark-job"
     """Group to which the job commits its offsets, for lag tools only. Empty: none."""
     format: Literal["json", "bytes", "avro", "protobuf", "json-schema"] = "json"
@@ -110,12 +110,12 @@ class SessionSettings(Section):
     time_format: Literal["iso8601", "epoch_ms"] = "iso8601"
     """How a time field is written: text, or an integer of milliseconds (or a time type of Avro or Protobuf)."""
     timeout_s: float = Field(default=60, ge=0.001, le=86_400)
-    """Seconds beyond the session's greatest time at which an event ends it as timed out."""
+    """Seconds beyond a session's greatest time; a later event ends the session as timed out."""
     grace_s: float = Field(default=20, ge=0, le=86_400)
     """Seconds beyond the timeout before other keys' events show silence."""
     clock_records: bool = False
     """Whether clock records, which `spark-job clock` writes into quiet input partitions, show silence
-    (docs/sessions.md#a-partition-that-falls-quiet). Without it they are `malformed`."""
+    (docs/sessions.md#a-partition-that-falls-quiet). Otherwise they are `malformed`."""
     on_timeout: Literal["dead_letter", "emit"] = "dead_letter"
     """Whether a session that timed out, by an event or by silence, becomes a dead letter `timed_out` or goes to the transform
     (docs/sessions.md#sessions-that-end-by-silence)."""
@@ -211,7 +211,7 @@ class JobSettings(Section):
     always at once where the job is behind."""
     _latency = field_validator("latency", mode="before")(_goal)
     tasks: int = Field(default=0, ge=0, le=10_000)
-    """Most tasks of a batch; 0: Spark's cores, with `master` local[*] twice as many for a large batch, and one for a small one unless
+    """Most tasks of a batch; 0: Spark's cores, with `master` local[*] twice as many for a large batch, and one for a small batch unless
     `latency` is lowest."""
     max_events_per_batch: int = Field(default=500_000, ge=1, le=100_000_000)
     """Most input events of a batch."""
@@ -220,7 +220,7 @@ class JobSettings(Section):
     max_row_bytes: int = Field(default=67_108_864, ge=1_024, le=536_870_912)
     """Most bytes of one session's outputs as encoded, and of one outbox row."""
     master: LoggedAddress = "local[*]"
-    """Spark master, where `spark-job` starts Spark itself."""
+    """Spark master, if `spark-job` starts Spark itself."""
     driver_memory: str = Field(default="2g", pattern=r"^\d+[mg]$")
     """Heap of the driver (in local mode: of everything)."""
     spark_options: dict[str, str] = Field(default={}, repr=False)
@@ -234,7 +234,7 @@ class JobSettings(Section):
         return options
 
     heartbeat_s: float = Field(default=2.0, ge=0.2, le=60)
-    """Seconds between two heartbeats of the writer, and between two polls for requests of commands."""
+    """Seconds between two heartbeats of the writer, and two polls for commands' requests."""
     owner_timeout_s: float = Field(default=30.0, ge=1, le=3_600)
     """Seconds without a heartbeat after which a writer with an open connection counts as dead."""
 

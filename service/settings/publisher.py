@@ -18,7 +18,7 @@ class PublisherSettings(Section):
     progress_topic: str = Field(default="outbox-progress", pattern=r"^[A-Za-z0-9._-]{1,200}$")
     """Name of the compacted progress topic; the outbox uuid is appended."""
     progress_replication: int = Field(default=-1, ge=-1, le=32_767)
-    """Replication factor of the new progress topic; -1: 3, or the number of brokers."""
+    """Replication factor of the new progress topic; -1: 3, at most the number of brokers."""
     output_topics: tuple[TopicOrPrefix, ...] = ()
     """Topics that outputs may go to: names, and prefixes that end in `*`. Empty: all but progress topics."""
     create_topics: bool = False
@@ -30,7 +30,7 @@ class PublisherSettings(Section):
     transaction_timeout_ms: int = Field(default=60_000, ge=1_000, le=900_000)
     """Kafka's `transaction.timeout.ms`: how long the broker waits for a dead publisher."""
     transactions_per_second: int = Field(default=100, ge=1, le=100_000)
-    """Most transactions a second of one process; above it, lanes put several batches into one."""
+    """Most transactions a second of one process; above it, lanes put several batches into one transaction."""
     poll_ms: Milliseconds = 1_000
     """Milliseconds after which a lane polls without a NOTIFY."""
     idle_progress_s: float = Field(default=5.0, ge=0.1, le=3_600)
@@ -38,7 +38,7 @@ class PublisherSettings(Section):
     lease_s: float = Field(default=10.0, ge=1, le=600)
     """Seconds after which others take over the lanes of a process that hangs or whose machine is gone."""
     keep_deliveries_s: int = Field(default=259_200, ge=3_600, le=3_153_600_000)
-    """Seconds for which the publisher keeps its log of deliveries (docs/retention.md)."""
+    """Seconds to keep the log of deliveries (docs/retention.md)."""
     headers: tuple[Literal["batch", "session_key", "session_outputs"], ...] = ()
     """Headers beside `outbox-id`. Each costs speed."""
     cloudevents: bool = False

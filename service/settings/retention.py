@@ -31,8 +31,8 @@ class RetentionSettings(Section):
     keep_operations_s: int = Field(default=31_536_000, ge=2_592_000, le=3_153_600_000)
     """Seconds to keep the operator log, at least 30 days."""
     archive: str | None = None
-    """Where partitions are archived as Parquet before they are dropped: `file:///FOLDER` or `s3://BUCKET/PREFIX`, which must be
-    there. Empty: nowhere."""
+    """Where partitions are archived as Parquet before they are dropped: `file:///FOLDER` or `s3://BUCKET/PREFIX`, which must
+    exist. Empty: nowhere."""
     archive_region: Annotated[str | None, EmptyIsNone] = Field(default=None, pattern=r"^[a-z0-9-]+$")
     """The bucket's region. Empty: as the AWS SDK finds it (`AWS_REGION`, the profile)."""
     archive_endpoint: Annotated[LoggedAddress | None, EmptyIsNone] = None

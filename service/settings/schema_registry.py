@@ -19,7 +19,7 @@ class SchemaRegistrySettings(Section):
     secret_options_file: Path | None = None
     """A TOML file with more options, for passwords; wins over `options`."""
     timeout_s: float = Field(default=5, ge=0.1, le=600)
-    """Seconds to wait for one answer of the registry."""
+    """Seconds to wait for an answer."""
     auto_register: bool = False
     """Register missing schemas of outputs."""
     subject_name_strategy: Literal["topic", "record", "topic_record"] = "topic"

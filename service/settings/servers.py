@@ -26,7 +26,7 @@ from service.settings.section import (
 
 class PostgresSettings(Section):
     dsn: Dsn = SecretStr("postgresql://localhost/outbox")
-    """The outbox: a libpq URI, with user name and password percent-encoded (`@` is `%40`), or key=value pairs. Never printed."""
+    """The outbox: a libpq URI, with user name and password percent-encoded (`@` is `%40`), or key=value pairs."""
     dsn_file: Path | None = None
     """A file with the DSN; wins over `dsn`."""
     login: Annotated[str | None, EmptyIsNone] = None
@@ -89,13 +89,13 @@ class KafkaSettings(Section):
     """Brokers to start from, `host:port,host:port`."""
     login: Annotated[str | None, EmptyIsNone] = None
     """Who gives both clients tokens: `aws-msk-iam`, `azure-entra`, `google`, or a plugin (docs/managed-services.md). Sets TLS and SASL.
-    Empty: what `options` say."""
+    Empty: `options` set them."""
     options: ClientOptions = Field(default={}, repr=False)
     """librdkafka's options (`security.protocol`, `compression.type`, …)."""
     secret_options_file: Path | None = None
     """A TOML file with more options, for passwords; wins over `options`."""
     java_options: dict[OptionText, OptionText] = Field(default={}, repr=False)
-    """More options of Spark's Kafka client, which also gets TLS and SASL of `options`; these win."""
+    """More options of Spark's Kafka client, which also gets TLS and SASL of `options`; `java_options` win."""
     request_timeout_s: int = Field(default=30, ge=1, le=600)
     """Seconds to wait for one administrative request."""
 

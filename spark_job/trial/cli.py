@@ -58,7 +58,7 @@ def try_transform(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Run the current transform on the newest whole sessions of the input, and show what would go out and what the outbox has.
+    """Run the current transform on the newest whole sessions of the input, and show its outputs beside those in the outbox.
 
     Nothing is written: not to Kafka (no group is joined), to Postgres, to a schema registry or to a disk. Without Postgres, nothing is
     compared. Exits with 1 if the transform fails for one of the sessions.

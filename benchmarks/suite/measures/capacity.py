@@ -41,7 +41,7 @@ LABELS = {
     "p99": "p99 at that rate, s",
     "sessions": "sessions measured at that rate",
     "failed_rate": "lowest rate tried that was not held, sessions/s",
-    "failed_p99": "p99 at that one, s",
+    "failed_p99": "its p99, s",
     "behind": "rates at which the senders could not keep up",
 }
 _P99_S = 1.0

@@ -15,7 +15,7 @@ from benchmarks.suite.measures.latency import warmed
 TITLE = "kill -9 of a part to the next new output"
 LABELS = {
     "seconds": "kill -9 to the first output of a session that ended later, s",
-    "all_s": "to the last output of those that ended in the second after it, s",
+    "all_s": "kill -9 to the last output of sessions that ended in the next second, s",
     **COMPLETENESS,
 }
 _SETTLE_S = 8.0

@@ -22,15 +22,15 @@ CATCH_UP_TITLE = "Away while sessions arrive, then catching up"
 CATCH_UP = {
     "backlog": "sessions that waited at the end of the outage",
     "first_s": "start to the first output, s",
-    "caught_up_s": "start to the moment when no session was later than two seconds any more, s",
-    "rate": "sessions/s delivered from the first output to that moment",
+    "caught_up_s": "start until no session was over two seconds late, s",
+    "rate": "sessions/s delivered from the first output until then",
     **COMPLETENESS,
 }
 OUTAGE_TITLE = "Away for longer than a Kafka transaction may be open"
 OUTAGE = {
     "expected": "outputs expected",
     **COMPLETENESS,
-    "blocked_s": "after the kill an open transaction kept records from read_committed readers for, s",
+    "blocked_s": "how long after the kill an open transaction held up read_committed readers, s",
     "back_s": "start to the first new output, s",
 }
 _LATE_S = 2.0

@@ -43,7 +43,7 @@ def go_on(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Continue with a replay that was paused, interrupted, killed or stopped, exactly where it was.
+    """Continue a paused, interrupted, killed or stopped replay exactly where it was.
 
     Name another cluster again, as at the start: the target is not read from the database.
     """

@@ -76,7 +76,7 @@ def start(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Send outputs that every lane has delivered once more, in the foreground. SIGTERM and SIGINT end it at a transaction boundary.
+    """Send once more, in the foreground, outputs that every lane has delivered. SIGTERM and SIGINT end it at a transaction boundary.
 
     Filters combine: all of them must hold. `replay go-on ID` continues a replay after any end, kill -9 included. A dry run also checks
     the target, and has the exit code of the start. Exits with 1, and sends nothing, if every named session key has no row.

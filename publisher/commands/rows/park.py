@@ -29,7 +29,7 @@ def park(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Park the rows for an output topic that does not exist, with all their outputs, so that lanes continue.
+    """Park the rows for a missing output topic, with all their outputs, so that lanes continue.
 
     It holds for all that comes until `--end`, or until the topic exists. `requeue` sends the parked rows once it does, `discard` gives
     them up. Exits with 2 where the topic exists, nothing waits for it, or missing topics are made.

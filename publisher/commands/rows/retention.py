@@ -60,7 +60,7 @@ def run(
         str, typer.Option(help="Run again and again with this pause: 30m, 1h, 1d. Needs --yes.")
     ] = "",
 ) -> None:
-    """Drop outputs past the limit that are delivered and that nobody needs. Needs a login with the role outbox_retention (retention.dsn).
+    """Drop delivered, unneeded outputs past the limit. Needs a login with the role outbox_retention (retention.dsn).
 
     Exit codes: 0 done, 1 a partition should be dropped and cannot be (the others were dropped) or the login may not drop, 2 retention is
     off or nobody can be asked, 4 another retention runs, 6 Postgres does not answer or a transaction blocked it for too long.
