@@ -1,4 +1,4 @@
-"""A hot standby continues where the owner was killed, as often as that happens, and loses the outbox without ending."""
+"""A hot standby continues where the owner was killed, and loses the outbox without ending."""
 
 import re
 
@@ -8,10 +8,11 @@ from tests.support.pipeline.pipeline import Pipeline
 from tests.support.processes.service import Service
 
 PATIENCE_S = 300.0
-TAKEOVERS = 2
+READY = re.compile(r"standby_ready\b")
 
 
 @pytest.mark.guarantee(23)
+@pytest.mark.timeout(1_200)
 def test_a_standby_continues_in_the_killed_owners_place_and_waits_again_where_another_one_takes_the_outbox(
     pipeline: Pipeline,
 ) -> None:
@@ -19,26 +20,22 @@ def test_a_standby_continues_in_the_killed_owners_place_and_waits_again_where_an
     with pipeline.load(71, sessions_per_second=10):
         pipeline.job.start("--standby")
         pipeline.more_batches(2)
-        for turn in range(TAKEOVERS):
-            owner, standby = pipeline.job, stand_by(pipeline, pipeline.another_job())
-            if turn == 0:
-                standby.started("java").kill()
-                pipeline.wait_until(
-                    lambda: "spark_discarded" in standby.log(),  # noqa: B023
-                    "a standby that replaces its JVM",
-                    alive=(standby,),
-                )
-            owner.crash()
-            pipeline.job = standby
-            owns(pipeline, standby)
-            pipeline.more_batches(2)
+        owner, standby = pipeline.job, stand_by(pipeline, pipeline.another_job())
+        standby.started("java").kill()
+        pipeline.wait_until(
+            lambda: "spark_discarded" in standby.log(), "a standby that replaces its JVM", alive=(standby,)
+        )
+        owner.crash()
+        pipeline.job = standby
+        owns(pipeline, standby)
+        pipeline.more_batches(2)
         # Nobody has to be killed: who is stopped, or fenced by force, makes room as well.
         forced = pipeline.another_job()
         fenced, pipeline.job = pipeline.job, forced
-        assert fenced.log().count("standby_ready") == 1
+        readied = len(READY.findall(fenced.log()))
         forced.start("--take-over")
         owns(pipeline, forced)
-        wait_for_standby(pipeline, fenced, times=2)
+        wait_for_standby(pipeline, fenced, times=readied + 1)
         # It starts Spark for longer than an owner may be without heartbeat here, and nobody takes it for dead.
         pipeline.more_batches(2)
         assert pipeline.owns(forced)
@@ -59,7 +56,7 @@ def stand_by(pipeline: Pipeline, job: Service) -> Service:
 
 def wait_for_standby(pipeline: Pipeline, job: Service, *, times: int = 1) -> None:
     pipeline.wait_until(
-        lambda: len(re.findall(r"standby_ready\b", job.log())) >= times,
+        lambda: len(READY.findall(job.log())) >= times,
         "a standby",
         timeout_s=PATIENCE_S,
         alive=(job,),

@@ -24,7 +24,7 @@ from tests.support.reference.assembled import Outcome, add, add_open, assembled,
 from tests.support.reference.kept import reread
 from tests.support.reference.model import Record, expected_sessions
 
-PROFILE = settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+PROFILE = settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
 
 TIGHT = AssemblySettings(timeout_ms=60, grace_ms=20, max_events=3, max_bytes=700)
 KEYS = ["a", "b", "Schlüssel-\U0001f511", "ab"]
