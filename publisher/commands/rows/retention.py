@@ -33,7 +33,7 @@ from service.lifecycle.shutdown import stop_on_signals
 from service.observability import logs
 from service.settings import RetentionSettings, Settings, load_settings
 
-app = typer.Typer(no_args_is_help=True, help="Drop old outputs that are delivered, prune the ledger.")
+app = typer.Typer(no_args_is_help=True, help="Drop old delivered outputs, prune the ledger.")
 _log = structlog.get_logger()
 
 
