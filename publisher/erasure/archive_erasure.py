@@ -11,7 +11,7 @@ If step 4 is not reached, or refused, the rows are still in the archive, and the
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,14 +23,13 @@ from db.statements import queries
 from publisher.archive.catalogue import ArchivedPartition, read_catalogue
 from publisher.archive.files import ArchiveDamagedError
 from publisher.archive.opening import open_archive
-from publisher.erasure.tombstones import Tombstone, TombstoneWriter, tombstones_of
+from publisher.erasure.tombstones import TombstoneWriter
 from service.errors import OutboxError, SettingsError, UnavailableError
 from service.lifecycle.fault_points import reach
 from service.settings import RetentionSettings
 
 if TYPE_CHECKING:
     from publisher.archive.archive import Archive
-    from publisher.archive.rewriting import ErasedRow
 
 _ERASURE = queries("publisher.erasure", "erasure")
 
@@ -128,14 +127,19 @@ class ArchiveErasure:
         if not rewriting.erased:
             return
         archive.require_owner(self._connection)
-        tombstones = {key: self._tombstones(key, rows) for key, rows in rewriting.erased.items()}
+        writer = self._writer
+        tombstones = {
+            key: writer.wanted(key, rows) if writer is not None else []
+            for key, rows in rewriting.erased.items()
+        }
         replays: list[int] = []
         leases: set[_Lease] | None = None
-        if any(tombstones.values()):
+        if writer is not None and any(tombstones.values()):
             with changing(force_rollback=True):
                 replays, leases = put_in_force(self._connection, of, rewriting), self._leases(of)
             if not replays:
-                self._write(chain.from_iterable(tombstones.values()))
+                writer.write(list(chain.from_iterable(tombstones.values())))
+                reach("archive.after_tombstones")
         if not replays:
             with changing():
                 replays = put_in_force(self._connection, of, rewriting) or self._changed_since(of, leases)
@@ -168,20 +172,6 @@ class ArchiveErasure:
         return set(
             self._connection.execute(_ERASURE["archive_leases"], {"partition": of.partition}).fetchall()
         )
-
-    def _tombstones(self, key: str, rows: "Sequence[ErasedRow]") -> list[Tombstone]:
-        """Return the tombstones of the topics that were asked for."""
-        topics = frozenset[str]() if self._writer is None else self._writer.topics
-        return [
-            tombstone
-            for row in rows
-            for tombstone in tombstones_of(key, row.topics, row.keys, row.partitions)
-            if tombstone.topic in topics
-        ]
-
-    def _write(self, tombstones: Iterable[Tombstone]) -> None:
-        if self._writer is not None and self._writer.write(tombstones):
-            reach("archive.after_tombstones")
 
     def _remove_garbage(self, archive: "Archive", changing: _Changing) -> None:
         from publisher.archive.rewriting import remove_garbage

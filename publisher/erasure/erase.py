@@ -33,7 +33,7 @@ from db.windows import Window
 from publisher.erasure.archive_erasure import ArchiveErasure
 from publisher.erasure.letters import ErasedLetter
 from publisher.erasure.open_sessions import OpenInput, read_open_input
-from publisher.erasure.tombstones import TombstoneWriter, tombstones_of
+from publisher.erasure.tombstones import TombstoneWriter
 from service.errors import FencedError, SettingsError, UnavailableError
 from service.lifecycle.fault_points import reach
 
@@ -193,11 +193,7 @@ class Erasure:
                 return
             written = 0
             if self._writer is not None:
-                written = self._writer.write(
-                    tombstone
-                    for row in ready
-                    for tombstone in tombstones_of(key, row.topics, row.keys, row.partitions)
-                )
+                written = self._writer.write(self._writer.wanted(key, ready))
                 reach("erasure.after_tombstones")
             (erased,) = self._connection.execute(
                 _ERASURE["erase_rows"], {"session_key": key, "batch_ids": [row.batch_id for row in ready]}

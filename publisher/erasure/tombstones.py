@@ -5,7 +5,7 @@ again, which does not change a compacted topic. A tombstone has no `outbox-id`: 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from confluent_kafka import KafkaException, Producer
 
@@ -34,21 +34,29 @@ class Tombstone(NamedTuple):
     partition: int
 
 
-def tombstones_of(
-    session_key: str,
-    topics: Sequence[str],
-    keys: Sequence[bytes | None] | None,
-    partitions: Sequence[int | None] | None,
-) -> list[Tombstone]:
-    """Return the tombstones of one row of session_output, without duplicates."""
-    own = session_key.encode()
+class OutputPlaces(Protocol):
+    """What a row of session_output says of its outputs: an entry for each."""
+
+    @property
+    def topics(self) -> Sequence[str]: ...
+
+    @property
+    def keys(self) -> Sequence[bytes | None] | None: ...
+
+    @property
+    def partitions(self) -> Sequence[int | None] | None: ...
+
+
+def _tombstones_of(session_key: str, row: OutputPlaces) -> list[Tombstone]:
+    """Return the tombstones of one row, without duplicates."""
+    own, keys, partitions = session_key.encode(), row.keys, row.partitions
     found = [
         Tombstone(
             topic,
             own if keys is None or keys[n] is None else keys[n] or b"",
             ANY_PARTITION if partitions is None or (to := partitions[n]) is None else to,
         )
-        for n, topic in enumerate(topics)
+        for n, topic in enumerate(row.topics)
     ]
     return list(dict.fromkeys(found))
 
@@ -73,9 +81,14 @@ class TombstoneWriter:
         except KafkaException as error:
             raise _unavailable(self._settings.kafka, error) from error
 
-    def write(self, tombstones: Iterable[Tombstone]) -> int:
-        """Write the tombstones of the named topics; return how many. After a failure, some may be written. Raises UnavailableError."""
-        wanted = [each for each in tombstones if each.topic in self.topics]
+    def wanted(self, session_key: str, rows: Iterable[OutputPlaces]) -> list[Tombstone]:
+        """Return the tombstones of rows of a session key, of the topics of this writer."""
+        return [
+            each for row in rows for each in _tombstones_of(session_key, row) if each.topic in self.topics
+        ]
+
+    def write(self, wanted: Sequence[Tombstone]) -> int:
+        """Write the tombstones; return how many. After a failure, some may be written. Raises UnavailableError."""
         if not wanted:
             return 0
         try:
