@@ -5,14 +5,15 @@ One query reads most facts; the checks judge them. `connect` itself refuses a po
 
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import class_row
+from psycopg.rows import kwargs_row
 
 from db.migrate import ROLES
-from db.statements import queries, quoted
+from db.statements import migration_script, queries, quoted
 from service.commands.checks import CheckAnswer, ServerCheck
 from service.errors import reason_of
 from service.settings import Settings
@@ -45,7 +46,7 @@ class ServerFacts:
     """The outbox's roles that exist on the server."""
     member_of: list[str]
     owns_schema: bool | None
-    """None if there is no schema `outbox`."""
+    """As a migration judges it (schema_is_ours.sql). None if there is no schema `outbox`."""
     fsync: bool
     full_page_writes: bool
     synchronous_commit: str
@@ -74,7 +75,8 @@ class AskedServer:
 
 def ask_server(connection: psycopg.Connection[Any], connections: int) -> AskedServer:
     """Read the facts from the server. `connection` must be in autocommit mode. Raises psycopg.Error."""
-    with connection.cursor(row_factory=class_row(ServerFacts)) as cursor:
+    (owns_schema,) = connection.execute(migration_script("schema_is_ours")).fetchone() or (None,)
+    with connection.cursor(row_factory=kwargs_row(partial(ServerFacts, owns_schema=owns_schema))) as cursor:
         facts = cursor.execute(_SERVER["facts"], {"roles": list(ROLES)}).fetchone()
     assert facts is not None
     return AskedServer(connection, facts, connections)

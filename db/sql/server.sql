@@ -15,10 +15,6 @@ SELECT
     ARRAY(
         SELECT r.rolname::text FROM pg_roles r WHERE r.rolname = ANY(%(roles)s) AND pg_has_role(r.oid, 'USAGE') ORDER BY r.rolname
     ) AS member_of,
-    -- As a migration judges (schema_is_ours.sql); NULL if the schema does not exist.
-    (SELECT CASE WHEN r.rolsuper THEN o.rolsuper ELSE pg_has_role(n.nspowner, 'USAGE') END
-     FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner JOIN pg_roles r ON r.rolname = current_user
-     WHERE n.nspname = 'outbox') AS owns_schema,
     current_setting('fsync') = 'on' AS fsync,
     current_setting('full_page_writes') = 'on' AS full_page_writes,
     current_setting('synchronous_commit') AS synchronous_commit,

@@ -1,5 +1,6 @@
--- Who owns the schema, or anything in it, can replace that. Superusers have every role, so only what a superuser owns is theirs.
-SELECT coalesce(bool_and(CASE WHEN r.rolsuper THEN o.rolsuper ELSE pg_has_role(o.oid, 'USAGE') END), true)
+-- Who owns the schema, or anything in it, can replace that. Superusers have every role, so only what a superuser owns is theirs. NULL if there
+-- is no schema.
+SELECT bool_and(CASE WHEN r.rolsuper THEN o.rolsuper ELSE pg_has_role(o.oid, 'USAGE') END)
 FROM (
     SELECT nspowner AS owner FROM pg_catalog.pg_namespace WHERE nspname = 'outbox'
     UNION
