@@ -21,7 +21,7 @@ _log = structlog.get_logger()
 _PLAIN = "without TLS: anybody on the network path can read and change all traffic"
 _UNVERIFIED = "with TLS that does not verify the server: anybody on the network path can pretend to be it"
 _UNNAMED = "with TLS without host-name verification: anybody with a certificate of the same authority can pretend to be it"
-_OPEN = "not all authenticated and encrypted: anybody on the network path can read the events and run code"
+_OPEN = "by connections that are not all authenticated and encrypted: anybody on the network path can read the events and run code"
 SPARK_CHANNELS = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
@@ -123,7 +123,7 @@ def _spark(master: str, options: Mapping[str, str]) -> Iterator[Unprotected]:
     ]
     unset += [name for name in secret if name not in options]
     if _is_remote_cluster(master) and unset:
-        yield _CLUSTER, master, f"by connections that are {_OPEN} (set {', '.join(unset)})"
+        yield _CLUSTER, master, f"{_OPEN} (set {', '.join(unset)})"
 
 
 def _kafka(kafka: KafkaSettings) -> Iterator[Unprotected]:

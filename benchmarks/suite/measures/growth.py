@@ -21,9 +21,9 @@ LABELS = {
     **COMPLETENESS,
 }
 OPEN, EVENTS, BYTES, PARTITIONS, TRANSFORM = "open sessions", "events", "bytes", "partitions", "transform ms"
-OPEN_IDLE = "open sessions, 1,000 of them active"
 OPEN_IN_PATH = "open sessions, whole path"
-_ACTIVE = 1_000
+_ALONE = {OPEN: None, "open sessions, 1,000 of them active": 1_000}
+"""Kinds of points that measure a task alone: how many of the open sessions get events, None for all."""
 _BATCH = 500_000
 """The default of `[job] max_events_per_batch`."""
 _MOST_EVENTS = 600_000
@@ -81,8 +81,7 @@ class Sizes:
 
     def names(self) -> list[str]:
         """Of all points, in order."""
-        kinds = (OPEN, OPEN_IDLE)
-        alone = [f"{kind}: {number}" for kind in kinds for number in self.open_sessions]
+        alone = [f"{kind}: {number}" for kind in _ALONE for number in self.open_sessions]
         return [*alone, *(one.name for one in self.points)]
 
 
@@ -144,14 +143,14 @@ def _measure_open(sessions: int, batches: int, active: int | None) -> dict[str, 
 def measure(bench: Bench, sizes: Sizes, name: str) -> dict[str, float]:
     """Measure the point of this name."""
     kind, _, size = name.partition(": ")
-    if kind in (OPEN, OPEN_IDLE):
-        return measure_open(int(size), active=_ACTIVE if kind == OPEN_IDLE else None)
+    if kind in _ALONE:
+        return measure_open(int(size), active=_ALONE[kind])
     return measure_point(bench, next(one for one in sizes.points if one.name == name), sizes.factor)
 
 
 def expected_s(name: str) -> float:
     """Return how long a point will take, its start included."""
     kind, _, size = name.partition(": ")
-    if kind in (OPEN, OPEN_IDLE):
+    if kind in _ALONE:
         return _OPEN_S.get(int(size), 12.0)
     return _OPEN_IN_PATH_S if kind == OPEN_IN_PATH else _POINT_S
