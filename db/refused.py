@@ -1,4 +1,4 @@
-"""Decides why a connection could not be opened: Postgres refuses this client, or does not answer.
+"""Decides why a connection could not be opened: the server or libpq refuses, no server takes writes, no host has the name, or no answer.
 
 A failed connection has no SQLSTATE, and a server's text is in the server's language. In every language a server that refuses a login
 quotes the role or names pg_hba.conf. Two other texts are recognised in English only: in another language, a role at its connection limit
@@ -26,18 +26,18 @@ _REFUSALS = (
     "does not support SSL",
     "SSL error",
     "private key",
-    # Postgres refuses this client, or, in English only, the CONNECT right is missing
+    # Postgres refuses this client; or the CONNECT right is missing (recognised in English only)
     "pg_hba.conf",
     "permission denied for database",
-    # libpq refuses the server, because it does not do what the DSN demands
+    # libpq refuses the server, because the server does not meet a demand of the DSN or wants the password in clear
     NO_CLEAR_PASSWORD,
     "channel binding",
     "authentication method requirement",
 )
-# A role at its connection limit can log in later, so this is not a refusal (in English only).
+# A role at its connection limit can log in later, so it does not count as refused. The text is recognised in English only.
 _FULL = "too many connections"
-# libpq's own messages about a server that `target_session_attrs` excludes. libpq writes them, not the server, so they are in English in a
-# process that sets no LC_MESSAGES, as ours do not.
+# Messages about a server that `target_session_attrs` excludes. libpq writes them, not the server. They are in English, because our processes
+# set no LC_MESSAGES.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 
 

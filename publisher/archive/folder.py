@@ -1,6 +1,6 @@
 """Reads and writes the files of one outbox's archive in a folder.
 
-Only this module touches the disk: links are not followed, and written files are durable.
+Only this module reads and writes files in that folder. Below the root no link is followed. Written files are durable.
 """
 
 import errno
@@ -31,7 +31,10 @@ class ArchiveFolder:
     """The folder `outbox=<uuid>` below a root folder that a person has created."""
 
     def __init__(self, root: Path, outbox_uuid: UUID) -> None:
-        """Raises SettingsError if the root does not exist: while a volume is not mounted, nothing may be written below its mount point."""
+        """Raises SettingsError if the root does not exist, is not a folder, or everybody may write there.
+
+        The root is never created, so a root below a mount point is missing while the volume is not mounted.
+        """
         self.shown = f"{root}/outbox={outbox_uuid}"
         try:
             mode = root.stat().st_mode
@@ -41,7 +44,7 @@ class ArchiveFolder:
             ) from error
         if not stat.S_ISDIR(mode) or mode & stat.S_IWOTH:
             raise SettingsError(
-                f"[retention] archive: {str(root)!r} is not a folder, or everybody may write there. It must be its owner's (chmod 0700)"
+                f"[retention] archive: {str(root)!r} is not a folder, or everybody may write there. Let only its owner write (chmod 0700)"
             )
         self._root = root
         self._own = f"outbox={outbox_uuid}"
@@ -141,7 +144,7 @@ class ArchiveFolder:
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
                 raise ArchiveDamagedError(
-                    f"{self.shown}: {name!r} is no folder, or a link to one, which is not followed"
+                    f"{self.shown}: {name!r} is not a folder, or it is a link. Links are not followed"
                 ) from error
             raise
         try:

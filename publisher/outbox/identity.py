@@ -1,4 +1,4 @@
-"""Checks that outbox, Postgres server, Kafka cluster and prefix are those that the publisher is bound to."""
+"""Checks the outbox, its Postgres server, and the Kafka cluster and transactional-id prefix that the outbox is bound to."""
 
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -28,7 +28,7 @@ class OutboxIdentity(NamedTuple):
 
 
 def name_outbox(settings: Settings, outbox_uuid: UUID) -> Settings:
-    """Return the settings with `{outbox}` replaced by the outbox's uuid."""
+    """Return the settings with `{outbox}` in `cloudevents_source` replaced by the outbox's uuid."""
     publisher = settings.publisher
     source = publisher.cloudevents_source.replace("{outbox}", str(outbox_uuid))
     return settings.model_copy(
@@ -45,8 +45,8 @@ def read_identity(connection: psycopg.Connection[Any]) -> OutboxIdentity:
 
 
 def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> OutboxIdentity:
-    """Bind the outbox to this cluster and prefix unless it is bound already. Raises StoppedError if it is bound to others, or if the
-    database was created on another server."""
+    """Bind the outbox to this cluster and prefix unless it is bound already. Raises StoppedError if it is bound to others, or if another
+    server is recorded in `outbox.identity`."""
     check_server(read_identity(connection))
     connection.execute(
         _IDENTITY["bind"],
@@ -60,7 +60,7 @@ def bind(connection: psycopg.Connection[Any], cluster_id: str, prefix: str) -> O
 def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) -> OutboxIdentity:
     """Return the identity of a new connection's outbox.
 
-    Raises StoppedError unless it is the outbox that this process bound when it started, on the same server.
+    Raises StoppedError unless outbox, server, cluster and prefix are those of `bound`.
     """
     found = read_identity(connection)
     if found.outbox_uuid != bound.outbox_uuid:
@@ -74,19 +74,20 @@ def check_unchanged(connection: psycopg.Connection[Any], bound: OutboxIdentity) 
         raise StoppedError(
             StopReason.OTHER_SERVER,
             f"this publisher was started on the Postgres server {bound.server_system_identifier}, now [postgres] dsn "
-            f"leads to {found.server_system_identifier}. Restart `publisher run` once the former is gone for good",
+            f"leads to {found.server_system_identifier}. Restart `publisher run` once server "
+            f"{bound.server_system_identifier} is gone for good",
         )
     _check_binding(found, bound.cluster_id, bound.transactional_id_prefix)
     return found
 
 
 def check_server(identity: OutboxIdentity) -> None:
-    """Raise StoppedError if the database was created on another server."""
+    """Raise StoppedError unless the server is the one recorded in `outbox.identity`."""
     if identity.system_identifier != identity.server_system_identifier:
         raise StoppedError(
             StopReason.OTHER_SERVER,
-            f"outbox {identity.outbox_uuid} was made on the Postgres server {identity.system_identifier}, this one is "
-            f"{identity.server_system_identifier}: it was dumped and restored, and the original may still be published. "
+            f"outbox {identity.outbox_uuid} is recorded for the Postgres server {identity.system_identifier}, but this server is "
+            f"{identity.server_system_identifier}: the outbox was dumped and restored, or upgraded. The original may still be published. "
             f"{remediation.OTHER_SERVER}",
         )
 

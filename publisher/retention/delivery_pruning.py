@@ -34,10 +34,13 @@ class DeliveryPruning:
             self.turn(connection)
         except psycopg.Error as error:
             self._lanes.clear()
-            _log.warning("deliveries_not_pruned", reason=str(error).strip(), next_try_s=_PASS_S)
+            wait_s = max(0.0, self._next_pass - time.monotonic())
+            _log.warning("deliveries_not_pruned", reason=str(error).strip(), next_try_s=round(wait_s, 1))
 
     def turn(self, connection: psycopg.Connection[Any]) -> int:
-        """Go on until a step has deleted rows, or the pass ends; return how many rows were deleted. Raises psycopg.Error.
+        """Prune until a step has deleted rows or the pass ends; return how many rows were deleted. Raises psycopg.Error.
+
+        A new pass begins at most once in `_PASS_S` seconds. Until then nothing is done.
 
         `connection` must be in autocommit mode.
         """

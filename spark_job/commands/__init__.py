@@ -1,4 +1,5 @@
-"""Commands of `spark-job` that read or change the outbox; most need no running job.
+"""The commands of `spark-job`, except `run` (cli.py), `try` and `diff` (trial/) and `dead-letters` (dead_letters/). Only `stop` needs a
+running job.
 
 - init.py: writes a settings file, a transform to start from (starter.py) and its test (starter_test.py).
 - prepare.py: does in advance what every start would repeat.

@@ -1,4 +1,5 @@
-"""`spark-job clock`: clock records for quiet input partitions. The job itself only reads them, so that the input alone decides."""
+"""`spark-job clock`: clock records for quiet input partitions. The job itself only reads them, so that the input alone
+decides when a session times out."""
 
 import threading
 import time
@@ -53,9 +54,11 @@ def clock(
     quiet_for_s = parse_pause(quiet_for, "--quiet-for") if quiet_for else session.timeout_s + session.grace_s
     every_s = parse_pause(every, "--every") if every else None
     if every_s is not None and as_json:
-        raise SettingsError("--json prints one document, which --every never ends: give one of them")
+        raise SettingsError(
+            "--json prints its document when the command ends, and with --every only a signal ends it: give only one of the two"
+        )
     stop = threading.Event()
-    # Signals are handled, not blocked: threads that imported libraries have already started would not block them.
+    # Signals are handled, not blocked: imported libraries may have started threads already, in which they would not be blocked.
     with stop_on_handled_signals(stop), kafka_input(settings, NEEDS) as kafka:
         rounds = ClockRounds(settings, kafka, quiet_for_s)
         if every_s is not None:
@@ -71,7 +74,7 @@ def clock(
     else:
         for topic, partition, offset in written:
             console().print(f"{topic}/{partition}: clock record at offset {offset}")
-        console().print(f"{len(written)} of {rounds.partitions} partitions were quiet")
+        console().print(f"clock records written into {len(written)} of {rounds.partitions} partitions")
 
 
 class ClockRounds:

@@ -1,7 +1,7 @@
 """Send our code to executors on other machines: our four packages and the transform's module, in one zip that Spark distributes.
 
-Their imports (pyarrow, numpy, orjson, confluent-kafka, mmh3, structlog) must be on the executors: installed, or in an environment that
-`spark.archives` unpacks there (docs/cluster.md).
+What a task imports (pyarrow, numpy, orjson, confluent-kafka, mmh3, structlog; with schemas also requirements/schema-registry.txt; and the
+transform's imports) must be on the executors: installed, or in an environment that `spark.archives` unpacks there (docs/cluster.md).
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ import spark_job
 
 _PACKAGES = (spark_job, contract, service, db)
 _NAME = "spark-outbox.zip"
-# One fixed time, so that equal code gives equal bytes: the earliest that a zip can have.
+# The earliest time that a zip can have. It is fixed, so that equal code gives equal bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -1,8 +1,8 @@
 """The steps of each batch of a run: one Spark action, then a commit beside the next batch's action.
 
-`compute` runs in Spark's stream thread, which owns all attributes here except `largest` while a query runs; between two queries the main
-thread owns them. The commit runs in the thread of `CommitThread`, which owns `largest`, the sink and its connection. The stream thread
-passes a `ComputedBatch` to the commit thread, and neither changes it.
+While a query runs, Spark's stream thread, which calls `compute`, owns all attributes here but `largest`. The commit runs in the thread of
+`CommitThread`, which then owns `largest`, the sink and its connection. Between two queries the main thread owns all of them. The stream
+thread passes a `ComputedBatch` to the commit thread, and neither changes it.
 """
 
 import time
@@ -49,7 +49,8 @@ class RunContext:
     kafka: KafkaInput
     backpressure: Backpressure
     accept_differing_at: Offsets
-    """Offsets at which rebuilt sessions may differ from the digest: those of the run's start, with `--accept-data-loss`."""
+    """Where rebuilt sessions may differ from the recorded digest: at the offsets where the run begins, if a person gave
+    `--accept-data-loss`; otherwise nowhere."""
 
 
 def _task_count(run: RunContext, options: Mapping[str, str]) -> TaskCount:
@@ -76,7 +77,7 @@ class BatchSteps:
         """A committed position, at most one batch behind the outbox's."""
         self._next_number = 0
         self.largest = 0
-        """Events of the largest batch that the query has committed."""
+        """Offsets that the query's largest finished batch covers."""
         self._successes_to_grow: int | None = None
         self._chosen = dict(run.spark.sparkContext.getConf().getAll())
         self._tasks = _task_count(run, self._chosen)

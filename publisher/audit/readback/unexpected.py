@@ -1,4 +1,4 @@
-"""Decides whether a record that no audited row explains is unexpected. Pure."""
+"""Judges records that no audited row explains: each is unexpected, or counted under a name. Pure."""
 
 from collections.abc import Callable
 
@@ -19,9 +19,12 @@ def unexpected_record_rule(
 ) -> UnexpectedRecordRule:
     """Return the rule of a scope. `inputs`: ids of the input topics by number.
 
-    If earlier batches were pruned or left out, a record is unexpected only if it has this `revision` and its session ends at or above all
-    `bounds` of its partition. Any other record may belong to a batch outside the audit. If later batches were left out, no record is
-    unexpected.
+    `revision`, `bounds`: revision of the newest kept range of batches, and lower bounds `{topic id: {partition: offset}}` of the sessions'
+    ends that this range and later batches may have (`input` in ledger.sql).
+
+    A record of an erased output is never unexpected. If any batch before the last one was pruned or left out, a record is unexpected only
+    if it has this revision and its session ends at or above all bounds of its partition: any other record may belong to a batch outside
+    the audit. If later batches were left out, no record is unexpected.
     """
     lower: dict[int, int] = {}
     gone: dict[tuple[int, int], frozenset[int]] = {}

@@ -1,1 +1,2 @@
-"""Avro: parses schemas, decodes whole values, and steps over values field by field with a plan compiled from their schema."""
+"""Avro: parses schemas, decodes whole values, and reads single fields of a value: a plan, compiled from its schema, says which fields to
+skip and which to keep."""

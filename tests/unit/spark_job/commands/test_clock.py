@@ -77,7 +77,7 @@ def test_one_round_writes_to_what_was_quiet_meanwhile(
         row = {"topic": "in", "partition": 0, "offset": 5}
         assert orjson.loads(said) == {"written": [row], "partitions": 2}
     else:
-        assert said == "in/0: clock record at offset 5\n1 of 2 partitions were quiet\n"
+        assert said == "in/0: clock record at offset 5\nclock records written into 1 of 2 partitions\n"
 
 
 def test_as_a_service_it_writes_again_and_outlives_an_outage(
