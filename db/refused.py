@@ -36,8 +36,8 @@ _REFUSALS = (
 )
 # A role at its connection limit can log in later, so it does not count as refused. The text is recognised in English only.
 _FULL = "too many connections"
-# Messages about a server that `target_session_attrs` excludes. libpq writes them, not the server. They are in English, because our processes
-# set no LC_MESSAGES.
+# Messages about a server that `target_session_attrs` excludes. libpq writes them, not the server. They are in English, because our
+# processes set no LC_MESSAGES.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 
 

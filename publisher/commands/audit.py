@@ -15,7 +15,7 @@ from rich.text import Text
 from publisher.audit.audit import AuditRequest
 from publisher.audit.audit import audit as run_audit
 from publisher.audit.findings import EXAMPLES, AuditReport
-from publisher.audit.readback.lost_rows import shell_word
+from publisher.audit.readback.rows_to_send_again import shell_word
 from publisher.audit.readback.state import make_folder
 from publisher.audit.scope import Limits
 from publisher.commands.common import database

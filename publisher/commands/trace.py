@@ -12,6 +12,7 @@ from publisher.outbox.erased import ErasedSession, erased_at_end, erased_of_key
 from publisher.trace import printing
 from publisher.trace.consumers import Consumptions, consumptions
 from publisher.trace.identify import SessionKey, identify
+from publisher.trace.input_positions import find_matches
 from publisher.trace.outputs import (
     Output,
     OutputKey,
@@ -20,7 +21,6 @@ from publisher.trace.outputs import (
     outputs_of_id,
     outputs_of_key,
 )
-from publisher.trace.positions import find_matches
 from publisher.trace.records import Copy, StoredRecord, record_at
 from service.commands.options import Config, Json
 from service.commands.output import console, print_json

@@ -1,10 +1,8 @@
-"""Composes the console as an ASGI application: routes, the texts of errors, the login."""
+"""Composes the console as an ASGI application: routes and the texts of errors."""
 
-import time
 from functools import partial
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qs
 
 import anyio
 import anyio.to_thread
@@ -12,23 +10,17 @@ import psycopg
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from publisher.console.alerts.observed import NotReady
 from publisher.console.consumers import Consumers
-from publisher.console.http.access import (
-    COOKIE,
-    Access,
-    client_of,
-    is_still_let_in,
-    new_cookie,
-    too_many_wrong_tokens,
-)
+from publisher.console.http.access import Access, is_still_let_in
 from publisher.console.http.live import MOST_WATCHERS, LivePage, Watchers
-from publisher.console.http.token_throttle import TokenThrottle, TooManyWrongTokensError
+from publisher.console.http.login import Login
+from publisher.console.http.token_throttle import TokenThrottle
 from publisher.console.pages import (
     PAGES,
     ConsolePage,
@@ -48,7 +40,6 @@ from service.settings import Settings
 _log = structlog.get_logger()
 
 _STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
-_MOST_LOGIN_BYTES = 4_096
 
 
 class ConsoleApp:
@@ -62,20 +53,22 @@ class ConsoleApp:
         self._schemas = SchemaLookup(settings.schema_registry) if settings.schema_registry.url else None
         self._consumers = Consumers(settings.console)
         self._limiter = anyio.CapacityLimiter(MOST_CONNECTIONS)
-        self._throttle = TokenThrottle(settings.console)
+        throttle = TokenThrottle(settings.console)
         self._watchers = Watchers()
         self._live: dict[str, LivePage] = {}
         routes = [Route(page.path, partial(self._page, page)) for page in PAGES]
         routes += [
             Route("/live", self._events),
-            Route("/login", self._login, methods=["GET", "POST"]),
+            Route(
+                "/login", Login(settings.console, throttle, self._login_page).answer, methods=["GET", "POST"]
+            ),
             Route("/static/{name}", self._static),
         ]
         app = Starlette(
             routes=routes,
             exception_handlers={HTTPException: self._refused, Exception: self._broke},
         )
-        self.asgi: ASGIApp = Access(app, settings.console, self._throttle)
+        self.asgi: ASGIApp = Access(app, settings.console, throttle)
 
     def close(self) -> None:
         """Close the connection to the schema registry."""
@@ -143,48 +136,15 @@ class ConsoleApp:
         status, text = await self._render(page, {}, part=True)
         return ("page" if status == 200 else "trouble"), text
 
-    async def _login(self, request: Request) -> Response:
-        console = self._settings.console
-        home = f"{console.path_prefix}/"
-        if console.token is None:
-            return RedirectResponse(home, 303)
-        if request.method != "POST":
-            return HTMLResponse(self._rendering.page("login.html", {"wrong": False}, path="/login"))
-        body = b""
-        try:
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > _MOST_LOGIN_BYTES:
-                    raise HTTPException(413, "That is too long for a token.")
-        except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
-        given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
-        try:
-            is_token = await self._throttle.is_token(given, client_of(request.scope))
-        except TooManyWrongTokensError:
-            return too_many_wrong_tokens()
-        if not is_token:
-            return HTMLResponse(self._rendering.page("login.html", {"wrong": True}, path="/login"), 403)
-        _log.info("console_login", client=client_of(request.scope))
-        value, lasts_s = new_cookie(console, time.time())
-        response = RedirectResponse(home, 303)
-        response.set_cookie(
-            COOKIE,
-            value,
-            max_age=lasts_s,
-            path=home,
-            httponly=True,
-            samesite="strict",
-            secure=request.headers.get("x-forwarded-proto") == "https",
-        )
-        return response
-
     async def _static(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _STATIC:
             raise HTTPException(404, "There is no such file.")
         content = files("publisher.console").joinpath("static", name).read_bytes()
         return Response(content, media_type=_STATIC[name], headers={"Cache-Control": "max-age=300"})
+
+    def _login_page(self, wrong: bool) -> str:
+        return self._rendering.page("login.html", {"wrong": wrong}, path="/login")
 
     def _error(self, status: int, said: str) -> str:
         return self._rendering.page("error.html", {"status": status, "said": said}, path="")

@@ -6,7 +6,7 @@ from contract.positions import OutboxId, RecordPosition, parse_position
 from publisher.console.reader import Connection
 from publisher.outbox.erased import erased_at_end, erased_of_key
 from publisher.trace.identify import identify, is_kept
-from publisher.trace.positions import MOST_CANDIDATES, Candidate, LetterMatch, find_matches
+from publisher.trace.input_positions import MOST_CANDIDATES, Candidate, LetterMatch, find_matches
 from publisher.trace.records import StoredRecord, record_at
 from service.errors import OutboxError
 from service.settings import KafkaSettings

@@ -1,4 +1,4 @@
-"""The rows that a delivery does not send. Pure."""
+"""The rows that a delivery does not send, because they are parked or were skipped. Pure. (An erased row is in no table any more.)"""
 
 from collections.abc import Iterable
 

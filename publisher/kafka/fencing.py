@@ -1,4 +1,8 @@
-"""Takes a transactional id over in Kafka. This fences its former holder and ends the holder's open transaction."""
+"""Takes a transactional id over in Kafka. This fences its former holder and ends the holder's open transaction.
+
+The former holder, a lane, handles the error as any failure of Kafka: it discards its producer, and its next opening finds the lease taken
+(`_handle` and `_open` in lane/worker.py).
+"""
 
 import logging
 import time

@@ -1,4 +1,7 @@
-"""Detects that an output topic was deleted and created again: its id is not the id that was recorded before the first record."""
+"""Detects that an output topic was deleted and created again: its id is not the id that was recorded before the first record.
+
+A lane looks again when the topic's offsets begin anew (`begun_anew` in kafka/open_transactions.py).
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,6 +1,7 @@
 """Decides which rows are parked: those with a record that Kafka refuses for its own content. Any other refusal stops the lane.
 
-Most are detected before anything is sent. A record that only the broker can judge fails its transaction (delivery/refusal_bisection.py).
+Most are detected before anything is sent (delivery/admission.py). A record that only the broker can judge fails its transaction
+(delivery/refusal_bisection.py). lane/parking.py parks the rows.
 """
 
 from collections.abc import Mapping

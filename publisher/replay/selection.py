@@ -1,7 +1,7 @@
 """Decides what a replay sends: its filters, the batches that they select, and the contents of these batches.
 
 Only batches that every lane has delivered are selected, so a replay never overtakes live publishing.
-Rows are counted in short statements, so that vacuum is not held back.
+Rows are counted in short statements, so that vacuum is not held back. reader.py reads them.
 """
 
 import time

@@ -17,7 +17,7 @@ from publisher.outbox.sent_offsets import (
     malformed,
     read_topic_offsets,
 )
-from publisher.trace.positions import find_matches
+from publisher.trace.input_positions import find_matches
 from publisher.trace.records import Copy, OffsetRange, copies, explaining
 from service.kafka import client as kafka_client
 from service.kafka.reading import NamedPartition

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from contract.positions import RecordPosition
 from publisher.outbox.erased import ErasedSession
 from publisher.trace.consumers import Consumptions, described
+from publisher.trace.input_positions import PositionMatches
 from publisher.trace.outputs import Output, OutputKey, must_be_in_kafka
-from publisher.trace.positions import PositionMatches
 from publisher.trace.records import Copy, StoredRecord
 from service.commands.output import console
 from service.commands.tables import Table

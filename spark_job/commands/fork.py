@@ -39,14 +39,14 @@ def fork(
     """
     from spark_job.failures.explain import explained
     from spark_job.recovery.findings import AcceptedRisks
-    from spark_job.savepoints import preview, restore_and_fork
+    from spark_job.savepoints import preview, without_a_job
     from spark_job.savepoints.exported import ExportedSavepoint
 
     settings = load_settings(config)
     exported = ExportedSavepoint.read(file)
     accepted = AcceptedRisks(data_loss=accept_data_loss, changed_assembly=accept_changed_assembly)
     with explained():
-        generation = restore_and_fork.fork(settings, exported, accepted, str(file))
+        generation = without_a_job.fork(settings, exported, accepted, str(file))
     if as_json:
         print_json(preview.report(generation))
         return

@@ -9,7 +9,7 @@ from spark_job.commands.common import errors, outbox, progress
 from spark_job.input.topics import kafka_input
 from spark_job.ledger.generations import Generation, newest_generation
 from spark_job.recovery.savepoint_restore import Restore
-from spark_job.savepoints import preview, restore_and_fork
+from spark_job.savepoints import preview, without_a_job
 
 
 def restore(
@@ -60,7 +60,7 @@ def restore(
 
 def _open(settings: Settings, asked: Restore) -> Generation:
     try:
-        return restore_and_fork.restore(settings, asked)
+        return without_a_job.restore(settings, asked)
     except FencedError as error:
         raise FencedError(
             "a job was started at this moment. Run the command again: it then sends the request to that job."

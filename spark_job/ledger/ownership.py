@@ -1,4 +1,9 @@
-"""Who may write: the row `outbox.writer`, and the writer lock."""
+"""Who may write: the row `outbox.writer`, and the writer lock.
+
+A run that has lost the outbox to another one notices it by the first of these: the takeover has ended its connection (here), its commit is
+refused (`lock_and_check`), or its heartbeat reads another owner (owner_heartbeat.py). `_judge` in stream/query.py then asks who
+owns the outbox, and ends the run with FencedError, which is never retried (service/errors.py).
+"""
 
 import contextlib
 import os

@@ -4,6 +4,6 @@ A batch that an earlier attempt committed is never computed again: each start re
 there.
 
 - attempts.py: decides whether another attempt follows a failed one, or which error ends the process.
-- restart_strategy.py: when the next attempt begins, and how often that happens (`[restart]`).
+- restart_delay.py: when the next attempt begins, and how often that happens (`[restart]`).
 - standby.py: a second job that waits for its turn.
 """

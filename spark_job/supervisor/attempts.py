@@ -1,4 +1,4 @@
-"""Whether another attempt follows a failed one, and with which plan. `restart_strategy` decides when.
+"""Whether another attempt follows a failed one, and with which plan. `restart_delay` decides when.
 
 service/errors.py has each error's exit code and `may_pass`; failures/explain.py chooses the error, or db/refused.py if Postgres refuses a
 connection.
@@ -28,7 +28,7 @@ from spark_job.monitoring.health import JobHealth
 from spark_job.recovery.findings import AcceptedRisks
 from spark_job.spark import jvm
 from spark_job.spark.lazy_session import LazySession
-from spark_job.supervisor.restart_strategy import GiveUp, RestartStrategy
+from spark_job.supervisor.restart_delay import GiveUp, RestartStrategy
 
 log = structlog.get_logger()
 

@@ -4,5 +4,5 @@
 - topics.py: which topics are read, and between which offsets.
 - received.py, expected.py: read the topics' records and the outbox's outputs. digest.py, spill.py: their form, and the buckets on disk.
 - compare.py: decides what is lost, duplicated, altered or out of order. unexpected.py: decides which records are unexpected.
-- explain.py, lost_rows.py: describe the findings; build the command that sends lost outputs again.
+- explain.py, rows_to_send_again.py: describe the findings; build the command that sends lost outputs again.
 """

@@ -24,8 +24,8 @@ from publisher.audit.readback.compare import VISIT, Comparison, Visit
 from publisher.audit.readback.digest import EXPECTED, RECEIVED, ExpectedOutput, ReceivedOutput
 from publisher.audit.readback.expected import ExpectedReader
 from publisher.audit.readback.explain import Explainer
-from publisher.audit.readback.lost_rows import LostRows, mending_command
 from publisher.audit.readback.received import ReceivedReader
+from publisher.audit.readback.rows_to_send_again import LostRows, mending_command
 from publisher.audit.readback.spill import Spill
 from publisher.audit.readback.state import AuditState
 from publisher.audit.readback.topics import Broker, Offsets, Topic

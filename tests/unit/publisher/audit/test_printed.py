@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from publisher.audit.findings import AuditReport, Check
-from publisher.audit.readback.lost_rows import shell_word
+from publisher.audit.readback.rows_to_send_again import shell_word
 from publisher.cli import app
 from publisher.commands import audit as command
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from publisher.audit.readback import lost_rows
-from publisher.audit.readback.lost_rows import LostRows
+from publisher.audit.readback import rows_to_send_again
+from publisher.audit.readback.rows_to_send_again import LostRows
 from publisher.audit.readback.state import AuditState, load, save
 from service.errors import SettingsError
 
@@ -82,7 +82,7 @@ def test_keys_that_cannot_be_written_where_they_should_go_are_kept_elsewhere(
 ) -> None:
     """The audit has read for hours by then."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    named = lost_rows._written(tmp_path / "missing" / "lost-keys.txt", "a\nb\n")
+    named = rows_to_send_again._written(tmp_path / "missing" / "lost-keys.txt", "a\nb\n")
     assert named.name == "lost-keys.txt"
     assert named.read_text("utf-8") == "a\nb\n"
     assert [stat.S_IMODE(each.stat().st_mode) for each in (named.parent, named)] == [0o700, 0o600]

@@ -7,8 +7,8 @@ import pytest
 from contract.positions import RecordPosition
 from outbox_consumer.reading import ConsumedAs
 from publisher.trace.consumers import Consumption
+from publisher.trace.input_positions import PositionMatches
 from publisher.trace.outputs import Output
-from publisher.trace.positions import PositionMatches
 from publisher.trace.printing import print_consumed, print_deliveries, print_outputs, print_record
 from publisher.trace.records import Copy, StoredRecord
 

@@ -100,7 +100,7 @@ def test_as_a_service_it_writes_again_and_outlives_an_outage(
     [
         ({"quiet_for": "soon"}, "--quiet-for 'soon' is no pause"),
         ({"every": "0s"}, "--every '0s' is no pause"),
-        ({"every": "1s", "as_json": True}, "--json prints one document"),
+        ({"every": "1s", "as_json": True}, "--json prints its document when the command ends"),
     ],
 )
 def test_what_makes_no_sense_is_refused(config: Path, options: dict[str, Any], says: str) -> None:

@@ -1,4 +1,4 @@
-"""Finds the sessions and dead letters that may have the event at a position in the input."""
+"""Finds the sessions and dead letters that may have the event at a position in the input. records.py reads a record of an output."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""`restore` and `fork`: open a generation from a command while no job runs. A fork refuses a savepoint that does not fit its input.
+"""`savepoint restore` and `fork` open a generation while no job runs. A fork refuses a savepoint that does not fit its input.
 
 ledger/savepoints.py says what a savepoint contains, recovery/savepoint_restore.py where a restore begins.
 """

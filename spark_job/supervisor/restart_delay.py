@@ -1,4 +1,4 @@
-"""Whether a failed job starts again inside its process, and when. Pure: the caller owns the clock, and sleeps.
+"""When a failed job starts again inside its process, and after how many failures never. Pure: the caller owns the clock, and sleeps.
 
 The strategies and their settings are Flink's (`restart-strategy: exponential-delay`), so that people's knowledge of them applies.
 `Restarts.after` in attempts.py decides which failures count here, from `may_pass` in service/errors.py.

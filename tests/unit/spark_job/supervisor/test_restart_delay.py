@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.settings import RestartSettings
-from spark_job.supervisor.restart_strategy import GiveUp, Restart, RestartStrategy
+from spark_job.supervisor.restart_delay import GiveUp, Restart, RestartStrategy
 
 GAPS = st.lists(st.floats(0, 1_000), max_size=60)
 

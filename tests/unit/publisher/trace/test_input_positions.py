@@ -3,7 +3,7 @@
 import pytest
 
 from contract.positions import OutboxId, RecordPosition, parse_position
-from publisher.trace.positions import Candidate, LetterMatch, PositionMatches
+from publisher.trace.input_positions import Candidate, LetterMatch, PositionMatches
 
 
 def test_four_parts_are_an_outbox_id_and_three_a_position() -> None:
