@@ -26,7 +26,7 @@ class MetricsSettings(Section):
     progress_s: float = Field(default=60.0, ge=1, le=86_400)
     """Seconds within which each lane, or the job's query, must have made progress, or `/readyz` returns 503."""
     hung_s: float = Field(default=60.0, ge=1, le=86_400)
-    """Seconds that a loop may exceed the longest wait that its settings allow before `/healthz` returns 503."""
+    """Seconds beyond the longest wait that the settings allow a loop before `/healthz` returns 503."""
 
     def port_of_job(self) -> int:
         """Return the port of `spark-job run`."""

@@ -176,7 +176,7 @@ def retry(
     dry_run: DryRun = False,
     yes: Yes = False,
     letters_per_batch: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Most letters in one transaction.")
+        int, typer.Option(min=1, max=10_000, help="Most letters in one transaction, except `malformed`.")
     ] = 500,
     as_json: Json = False,
 ) -> None:

@@ -92,7 +92,7 @@ def _held(resources: Resources) -> str:
         f"| {title} | {getattr(found[0], name):,.0f} | {getattr(found[1], name):,.0f} | {getattr(highest(samples), name):,.0f} |"
         for name, title in _HELD.items()
     )
-    return f"""Medians for Postgres and for the one publisher that faults spare (lanes held: {found[0].lanes:.0f});
+    return f"""Medians for Postgres and for the publisher that no fault hits (lanes held: {found[0].lanes:.0f});
 {len(samples):,} samples. The last quarter may exceed the second by 20 % and [some room](../tests/soak/resources.py).
 
 | | second quarter | last quarter | highest |
