@@ -1442,6 +1442,25 @@ BEGIN
 END $$;
 
 --
+-- Name: date_state(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.date_state() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    new.state_changed_at := CASE WHEN new.state = old.state THEN old.state_changed_at ELSE clock_timestamp() END;
+    RETURN new;
+END $$;
+
+--
+-- Name: FUNCTION date_state(); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.date_state() IS 'Postgres alone says when a state changed: retention goes by it.';
+
+--
 -- Name: discard_parked(bigint, text[], bigint[], text[]); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -6284,10 +6303,22 @@ ALTER INDEX outbox.session_output_cursor_idx ATTACH PARTITION outbox.session_out
 ALTER INDEX outbox.session_output_key ATTACH PARTITION outbox.session_output_p00000001_key;
 
 --
+-- Name: dead_letter dead_letter_date_state; Type: TRIGGER; Schema: outbox; Owner: -
+--
+
+CREATE TRIGGER dead_letter_date_state BEFORE UPDATE OF state, state_changed_at ON outbox.dead_letter FOR EACH ROW EXECUTE FUNCTION outbox.date_state();
+
+--
 -- Name: identity identity_rebound; Type: TRIGGER; Schema: outbox; Owner: -
 --
 
 CREATE TRIGGER identity_rebound AFTER UPDATE ON outbox.identity FOR EACH ROW EXECUTE FUNCTION outbox.log_rebinding();
+
+--
+-- Name: replay replay_date_state; Type: TRIGGER; Schema: outbox; Owner: -
+--
+
+CREATE TRIGGER replay_date_state BEFORE UPDATE OF state, state_changed_at ON outbox.replay FOR EACH ROW EXECUTE FUNCTION outbox.date_state();
 
 --
 -- Name: batch batch_generation_fkey; Type: FK CONSTRAINT; Schema: outbox; Owner: -
@@ -6405,7 +6436,7 @@ GRANT ALL ON FUNCTION outbox.batch_rows(from_batch bigint, to_batch bigint) TO o
 -- Name: TABLE batch; Type: ACL; Schema: outbox; Owner: -
 --
 
-GRANT SELECT,INSERT ON TABLE outbox.batch TO outbox_writer;
+GRANT SELECT ON TABLE outbox.batch TO outbox_writer;
 GRANT SELECT ON TABLE outbox.batch TO outbox_publisher;
 GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
 
@@ -6414,12 +6445,109 @@ GRANT SELECT ON TABLE outbox.batch TO outbox_auditor;
 --
 
 GRANT SELECT(batch_id) ON TABLE outbox.batch TO outbox_retention;
+GRANT INSERT(batch_id) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.kind; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(kind) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.generation; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(generation) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.spark_batch; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(spark_batch) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.part; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(part) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.commit_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(commit_id) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.run_id; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(run_id) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.start_offsets; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(start_offsets) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.end_offsets; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(end_offsets) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.input_events; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(input_events) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.sessions; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(sessions) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.output_events; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(output_events) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.dead_letters; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(dead_letters) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.duplicate_events; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(duplicate_events) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.transform_fingerprint; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(transform_fingerprint) ON TABLE outbox.batch TO outbox_writer;
 
 --
 -- Name: COLUMN batch.created_at; Type: ACL; Schema: outbox; Owner: -
 --
 
 GRANT SELECT(created_at) ON TABLE outbox.batch TO outbox_retention;
+
+--
+-- Name: COLUMN batch.output_bytes; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(output_bytes) ON TABLE outbox.batch TO outbox_writer;
+
+--
+-- Name: COLUMN batch.open_state; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT INSERT(open_state) ON TABLE outbox.batch TO outbox_writer;
 
 --
 -- Name: TABLE erased; Type: ACL; Schema: outbox; Owner: -
@@ -6885,6 +7013,12 @@ GRANT ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint)
 
 REVOKE ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint) TO outbox_publisher;
+
+--
+-- Name: FUNCTION date_state(); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.date_state() FROM PUBLIC;
 
 --
 -- Name: FUNCTION discard_parked(last_batch bigint, reasons text[], batch_ids bigint[], session_keys text[]); Type: ACL; Schema: outbox; Owner: -

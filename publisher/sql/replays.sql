@@ -63,7 +63,7 @@ ORDER BY r.replay_id
 -- name: change
 -- Pauses or cancels a replay. The process that runs it sees that after its transaction.
 UPDATE outbox.replay
-SET state = %(state)s, state_changed_at = now()
+SET state = %(state)s
 WHERE replay_id = %(replay_id)s AND state IN ('running', 'paused') AND state <> %(state)s
 
 -- name: set_rate
@@ -72,7 +72,6 @@ UPDATE outbox.replay SET events_per_second = %(events_per_second)s WHERE replay_
 -- name: claim
 UPDATE outbox.replay AS r
 SET state = 'running',
-    state_changed_at = CASE r.state WHEN 'running' THEN r.state_changed_at ELSE now() END,
     reason = NULL,
     lease_token = r.lease_token + 1,
     lease_holder = %(holder)s,
@@ -122,7 +121,7 @@ RETURNING state
 
 -- name: finish
 UPDATE outbox.replay
-SET state = 'done', reason = %(reason)s, state_changed_at = now()
+SET state = 'done', reason = %(reason)s
 WHERE replay_id = %(replay_id)s AND lease_token = %(lease_token)s AND state = 'running'
 
 -- name: leave

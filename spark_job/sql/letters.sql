@@ -29,7 +29,7 @@ WHERE l.reason = 'timed_out' AND l.closing_offset < coalesce((%(start)s::jsonb -
 -- name: resolve_rewritten
 -- Resolve open letters of an earlier revision if a letter of this reissue covers their events.
 UPDATE outbox.dead_letter d
-SET state = 'resolved', resolved_batch = %(batch_id)s, state_changed_at = clock_timestamp()
+SET state = 'resolved', resolved_batch = %(batch_id)s
 FROM pg_temp.letter_stage l
 WHERE d.session_key IS NOT DISTINCT FROM l.session_key AND d.topic_id = l.topic_id AND d.partition = l.partition
     -- The third condition follows from the others. It bounds the index scan: without it, each letter visits all later ones of its partition.
@@ -81,7 +81,7 @@ CROSS JOIN LATERAL (
 -- session. A letter's last offset may be that of a dropped duplicate, behind the session's end: if all events are kept, the last of them counts.
 -- The subquery reads the index of places for each session. A join by the key alone would compare each session with all letters of its key.
 UPDATE outbox.dead_letter d
-SET state = 'resolved', resolved_batch = c.batch_id, state_changed_at = clock_timestamp()
+SET state = 'resolved', resolved_batch = c.batch_id
 FROM (
     SELECT l.dead_letter_id, o.batch_id
     FROM outbox.session_output o
@@ -209,7 +209,7 @@ WHERE EXISTS (
 -- name: resolve_retried
 -- Resolve each letter by the batch that holds its session. Several letters may have one session: each malformed event has its own letter.
 UPDATE outbox.dead_letter d
-SET state = 'resolved', resolved_batch = o.batch_id, state_changed_at = clock_timestamp()
+SET state = 'resolved', resolved_batch = o.batch_id
 FROM unnest(%(ids)s::bigint[], %(keys)s::text[], %(starts)s::bigint[]) AS r (dead_letter_id, session_key, first_offset),
     outbox.session_output o,
     unnest(o.session_topic_ids, o.session_partitions, o.session_starts) AS s (topic_id, partition, first_offset)
@@ -234,7 +234,7 @@ LIMIT %(rows)s
 
 -- name: discard
 UPDATE outbox.dead_letter
-SET state = 'discarded', state_changed_at = clock_timestamp()
+SET state = 'discarded'
 WHERE dead_letter_id = ANY (%(ids)s::bigint[]) AND state = 'open'
 RETURNING dead_letter_id
 

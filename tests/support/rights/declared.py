@@ -219,6 +219,7 @@ OF_THE_OWNER = {
     "erase_letters",
     "require_read_committed",
     "log_rebinding",
+    "date_state",
     "remembers",
     "without_key",
     "integer_at",

@@ -112,3 +112,12 @@ def test_the_publisher_binds_the_outbox_unseen_and_replaces_no_part_of_it_so(
         assert outbox.rows(logged, column) == [("outbox.identity", True, before)]
         with pytest.raises(errors.InsufficientPrivilege):
             hostile.execute("DELETE FROM outbox.operation")
+
+
+def test_a_replay_that_it_ends_is_kept_as_long_as_any_other(outbox: OutboxRows) -> None:
+    """An audit needs the replay's row while its records may be in Kafka."""
+    outbox.insert_parents("replay")
+    outbox.insert("replay")
+    with psycopg.connect(outbox.dsn, options=f"-c role={PUBLISHER}") as hostile:
+        hostile.execute("UPDATE outbox.replay SET state = 'cancelled', state_changed_at = '-infinity'")
+    assert outbox.value("SELECT outbox.prune_replays(3600, 10)") == 0

@@ -29,3 +29,26 @@ def test_it_sets_the_lane_count_of_an_outbox_without_one_and_no_other(outbox: Ou
     with psycopg.connect(outbox.dsn, options=f"-c role={WRITER}") as job:
         job.execute("SELECT outbox.first_lane_epoch(1)")
     assert outbox.rows(EPOCHS) == [(2, 7, 4)], "retention has pruned the first epoch"
+
+
+def test_a_letter_that_it_closes_is_kept_as_long_as_any_other(outbox: OutboxRows) -> None:
+    """Retention goes by when a letter was closed, which Postgres writes down."""
+    outbox.insert_parents("dead_letter")
+    outbox.insert("dead_letter")
+    closed = "state = 'discarded', resolved_batch = NULL"
+    with psycopg.connect(outbox.dsn, autocommit=True, options=f"-c role={WRITER}") as hostile:
+        hostile.execute(f"UPDATE outbox.dead_letter SET {closed}, state_changed_at = '-infinity'")
+        hostile.execute("UPDATE outbox.dead_letter SET state_changed_at = '-infinity'")
+    assert outbox.rows("SELECT state, now() - state_changed_at < '1 hour' FROM outbox.dead_letter") == [
+        ("discarded", True)
+    ]
+    assert outbox.value("SELECT removed FROM outbox.remove_closed_letters(3600, 0, 0, 10)") == 0
+
+
+def test_it_dates_no_batch(outbox: OutboxRows) -> None:
+    """Invented batches at the end of a partition would make its outputs as old as retention wants them."""
+    outbox.insert_parents("batch")
+    outbox.connection.execute(f"SET ROLE {WRITER}")
+    with pytest.raises(errors.InsufficientPrivilege):
+        outbox.insert("batch", created_at="-infinity")
+    outbox.insert("batch")
