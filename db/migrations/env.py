@@ -2,15 +2,21 @@
 
 The version table is outbox.alembic_version, so that the schema `outbox` holds everything and nothing else does. Hence the schema is
 made here, before alembic writes the table, and dropped here, after the last migration was taken back.
+
+Whoever runs printed migrations has a search_path of their own, and psql goes on after an error. So each printed transaction checks by
+itself what `migrate` checks at the beginning.
 """
 
 import logging.config
+from collections.abc import Collection
 from typing import Any
 
 import psycopg
 from alembic import context
-from alembic.runtime.migration import MigrationInfo
+from alembic.ddl.postgresql import PostgresqlImpl
+from alembic.runtime.migration import MigrationContext, MigrationInfo
 from alembic.util import CommandError
+from psycopg import sql
 from psycopg.rows import TupleRow
 from sqlalchemy import Connection, create_engine, exc
 from sqlalchemy.pool import NullPool
@@ -81,16 +87,48 @@ def migrate(connection: Connection, options: dict[str, Any]) -> None:
     raw.commit()
 
 
+class PrintedMigrations(PostgresqlImpl):
+    """The statements of `outbox-migrate sql`. alembic finds this class by its dialect, and calls `emit_begin` only where it prints."""
+
+    __dialect__ = "postgresql"
+    heads: tuple[str, ...] = ()
+    """The revision before the transaction that begins; empty if there is none."""
+
+    def emit_begin(self) -> None:
+        """Begin a transaction that fails in a schema of somebody else, and after a transaction that failed."""
+        super().emit_begin()
+        check = sql.SQL(migration_script("check_printed")).format(
+            schema_is_ours=sql.SQL(migration_script("schema_is_ours")),
+            revision=sql.Literal(next(iter(self.heads), None)),
+        )
+        self.static_output(check.as_string())
+
+
+def print_migrations(options: dict[str, Any]) -> None:
+    """Print the migrations for a person to run, in one transaction each."""
+
+    def printed(ctx: MigrationContext, heads: Collection[str], **_: Any) -> None:
+        assert isinstance(ctx.impl, PrintedMigrations)
+        ctx.impl.heads = tuple(heads)
+
+    options |= {"on_version_apply": printed}
+    context.configure(dialect_name="postgresql", transaction_per_migration=True, **options)
+    migrations = context.get_context()
+    heads = set(migrations.get_current_heads())
+    printed(migrations, heads)
+    migrations.impl.static_output("SET search_path = pg_catalog;")
+    if not heads:
+        migrations.impl.static_output(migration_script("create_schema").strip() + ";")
+    context.run_migrations()
+
+
 def main() -> None:
     """Run what the command line or db.migrate asked for; a failure becomes one line that names its remedy."""
     if context.config.config_file_name:
         logging.config.fileConfig(context.config.config_file_name, disable_existing_loggers=False)
     options: dict[str, Any] = {"version_table_schema": "outbox"}
     if context.is_offline_mode():
-        context.configure(dialect_name="postgresql", transaction_per_migration=True, **options)
-        if context.get_starting_revision_argument() in (None, "base"):
-            context.get_context().impl.static_output(migration_script("create_schema").strip() + ";")
-        context.run_migrations()
+        print_migrations(options)
         return
     engine = create_engine("postgresql+psycopg://", creator=open_connection, poolclass=NullPool)
     try:

@@ -5,22 +5,24 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 from uuid import uuid4
 
 import psycopg
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from psycopg import errors
+from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.json import Jsonb
 
+from db import migrate
 from db.dump import dump, normalise
 from db.migrate import HEAD, ROLES, current, downgrade, explain, require_current, upgrade
 from devstack.databases import PostgresServer
-from devstack.postgres import Postgres
+from devstack.postgres import Postgres, client_program
 from service.errors import SchemaError, UnavailableError
 from tests.support.outbox.audited import fill_audited_outbox
 from tests.support.outbox.odd_login import odd_login
@@ -302,10 +304,105 @@ def test_the_printed_sql_makes_the_same_schema(blank_database: str) -> None:
     whole = outbox_migrate(blank_database, "sql")
     assert whole.returncode == 0, whole.stderr
     last = outbox_migrate(blank_database, "sql", "--from", "0006")
-    assert whole.stdout.endswith(last.stdout.removeprefix("BEGIN;\n\n"))
+    begins = "SET search_path = pg_catalog;\n\n"
+    assert (whole.stdout.startswith(begins), last.stdout.startswith(begins)) == (True, True)
+    assert whole.stdout.endswith(last.stdout.removeprefix(begins))
     with psycopg.connect(blank_database, autocommit=True) as connection:
         connection.execute(whole.stdout.encode())
         require_current(connection)
+    assert_committed(blank_database, dump(blank_database))
+
+
+def run_printed(dsn: str, printed: str) -> str:
+    """Run the statements as a person does who lets psql go on after an error; return what it complains of."""
+    command = [str(client_program("psql")), "-X", "-q", dsn]
+    return subprocess.run(command, input=printed, capture_output=True, text=True, check=True).stderr
+
+
+@pytest.fixture
+def trapped(own_postgres: Postgres) -> Iterator[str]:
+    """DSN of a database where a stranger has made functions and operators that fit ours better than Postgres' own do."""
+    dsn = own_postgres.create_database("trapped")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE ROLE stranger LOGIN")
+        connection.execute("CREATE TABLE public.called (what text)")
+        connection.execute("GRANT INSERT ON public.called TO PUBLIC")
+        connection.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    with psycopg.connect(dsn, user="stranger", autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION public.format(a text, b text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN"
+            " INSERT INTO public.called VALUES (a); RETURN pg_catalog.format(a, VARIADIC ARRAY[b]); END $$"
+        )
+        number: LiteralString
+        for number in ("smallint", "integer", "bigint"):
+            planted: LiteralString
+            for planted in (
+                """CREATE FUNCTION public.joined(a text, b {}) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+                   INSERT INTO public.called VALUES (a); RETURN pg_catalog.concat(a, b); END $$""",
+                "CREATE OPERATOR public.|| (LEFTARG = text, RIGHTARG = {}, FUNCTION = public.joined)",
+            ):
+                connection.execute(sql.SQL(planted).format(sql.SQL(number)))
+    yield dsn
+    own_postgres.drop_database("trapped")
+    query(own_postgres.dsn(), "DROP ROLE stranger")
+    query(own_postgres.dsn(), f"DROP ROLE IF EXISTS {', '.join(ROLES)}")
+
+
+@pytest.mark.parametrize("begins", ["", "BEGIN;\n"], ids=["alone", "in a transaction"])
+@pytest.mark.parametrize("since", ["base", "0001"])
+def test_the_printed_sql_calls_and_keeps_nothing_of_a_strangers(
+    trapped: str, since: str, begins: str
+) -> None:
+    """A login that may create functions in a schema of the DBA's search_path would run code with the DBA's rights."""
+    if since != "base":
+        upgrade(trapped, since)
+    assert run_printed(trapped, begins + migrate.upgrade_sql(since)).count("ERROR") == 0
+    assert current(trapped) == HEAD
+    assert query(trapped, "SELECT DISTINCT what FROM public.called") == []
+    bound = query(
+        trapped,
+        "SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d"
+        " WHERE d.classid IN ('pg_rewrite'::regclass, 'pg_proc'::regclass, 'pg_constraint'::regclass, 'pg_attrdef'::regclass)"
+        " AND (d.refobjid IN (SELECT oid FROM pg_operator WHERE oprnamespace = 'public'::regnamespace)"
+        " OR d.refobjid IN (SELECT oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace))",
+    )
+    assert bound == []
+
+
+def test_the_printed_sql_changes_nothing_in_a_schema_of_somebody_else(own_postgres: Postgres) -> None:
+    """Even if psql goes on after each error."""
+    dsn = own_postgres.create_database("foreign_schema")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE ROLE stranger LOGIN")
+        upgrade(dsn, "0006")
+        connection.execute("CREATE FUNCTION outbox.planted() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+        connection.execute("ALTER FUNCTION outbox.planted() OWNER TO stranger")
+    before = dump(dsn)
+    for since in ("base", "0006"):
+        complaints = run_printed(dsn, migrate.upgrade_sql(since))
+        assert "belongs to another role than postgres: migrate as the owner" in complaints
+        assert (current(dsn), dump(dsn)) == ("0006", before)
+    query(dsn, "DROP FUNCTION outbox.planted()")
+    assert "ERROR" not in run_printed(dsn, migrate.upgrade_sql("0006"))
+    assert current(dsn) == HEAD
+    downgrade(dsn, "base")
+    own_postgres.drop_database("foreign_schema")
+    query(own_postgres.dsn(), "DROP ROLE stranger")
+
+
+def test_the_printed_sql_makes_no_step_after_one_that_failed(blank_database: str) -> None:
+    """Or a step would change a schema that it was not written for, and the version would never say so."""
+    upgrade(blank_database, "0010")
+    query(blank_database, "CREATE TABLE outbox.operation ()")  # which 0011 makes
+    before = dump(blank_database)
+    complaints = run_printed(blank_database, migrate.upgrade_sql("0010"))
+    assert 'relation "operation" already exists' in complaints
+    assert "is not at revision 0011" in complaints
+    assert (current(blank_database), dump(blank_database)) == ("0010", before)
+    query(blank_database, "DROP TABLE outbox.operation")
+    run_printed(blank_database, migrate.upgrade_sql("0010"))
+    again = run_printed(blank_database, migrate.upgrade_sql("0010"))
+    assert "is not at revision 0010" in again
     assert_committed(blank_database, dump(blank_database))
 
 
