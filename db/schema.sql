@@ -1507,6 +1507,10 @@ BEGIN
     FROM outbox.output_partition p
     WHERE p.name = drop_archived.partition_name;
     PERFORM outbox.drop_partition(drop_archived.partition_name);
+    -- By typed SQL, too: nothing here proves that the archive has the rows.
+    INSERT INTO outbox.operation (os_user, host, command, arguments, result)
+    VALUES ('?', '?', 'outbox.archived', '{}', jsonb_build_object('partition', drop_archived.partition_name, 'rows', drop_archived.row_count,
+        'before', NULL, 'after', encode(drop_archived.manifest_sha256, 'hex')));
 END $$;
 
 --

@@ -1,4 +1,4 @@
-"""No login dates what retention goes by."""
+"""No login dates what retention goes by, or archives a partition unseen."""
 
 from db.migrations.script import run_script
 
@@ -7,7 +7,7 @@ down_revision = "0026"
 
 
 def upgrade() -> None:
-    """Let Postgres alone date batches, and the states of letters and replays."""
+    """Let Postgres alone date batches, and the states of letters and replays; log archived partitions."""
     run_script("0027_erased_keys_up")
 
 

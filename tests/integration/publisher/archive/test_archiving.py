@@ -134,7 +134,7 @@ def test_what_is_in_the_way_of_the_archive_is_refused_before_anything_is_dropped
     (tmp_path / "outside").mkdir()
     (folder / f"outbox={uuid}").symlink_to(tmp_path / "outside")
     code, output = Command(archive_settings(old.dsn, folder), tmp_path).run("run", "--yes")
-    assert (code, "a link to one, which is not followed" in output) == (6, True), output
+    assert (code, "Links are not followed" in output) == (6, True), output
     assert list((tmp_path / "outside").iterdir()) == []
     query(old.dsn, "REVOKE SELECT ON outbox.session_output FROM outbox_retention")
     code, output = Command(archive_settings(old.dsn, folder), tmp_path).run("run", "--yes")
@@ -224,3 +224,19 @@ def test_only_a_partition_that_this_transaction_has_held_is_dropped_as_archived(
         with pytest.raises(psycopg.errors.UndefinedTable):
             retention.execute("SELECT outbox.hold_partition('batch')")
     assert partitions(old.dsn)[0] == "0"
+
+
+def test_an_archive_that_a_login_invents_is_in_the_operator_log(old: Outbox) -> None:
+    query(old.dsn, "DELETE FROM outbox.operation")
+    login = retention_settings(old.dsn).retention.dsn
+    assert login is not None
+    with psycopg.connect(login.get_secret_value()) as hostile:
+        hostile.execute("SELECT outbox.hold_partition('session_output_p00000000')")
+        hostile.execute(
+            "SELECT outbox.drop_archived('session_output_p00000000', %s, sha256(''), 7, 7, 7, 7)", [UUID(int=1)]
+        )
+    assert query(
+        old.dsn,
+        "SELECT command, login = session_user, result ->> 'partition', result ->> 'rows', result ->> 'before',"
+        " result ->> 'after' = encode(sha256(''), 'hex') FROM outbox.operation",
+    ) == [("outbox.archived", True, "session_output_p00000000", "7", None, True)]
