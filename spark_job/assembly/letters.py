@@ -7,17 +7,30 @@ from typing import cast
 from spark_job.api import EndedBy
 from spark_job.assembly import rows
 from spark_job.outputs import pgcopy
-from spark_job.outputs.transform_failures import failure_text
+from spark_job.outputs.transform_failures import CUT, failure_text
 from spark_job.sessions.result import ClosedSession, DeadLetter
 
-_OF_PART = re.compile(r"part (\d+) of its session(?:, ended by (end|timeout|limit))?[:\n]")
-"""Prefix of a letter's detail. A retry reads the number of the part from it: the events do not contain that."""
+_OF_FAILED_PART = re.compile(r"part ([1-9][0-9]{0,8}) of its session, ended by (end|timeout|limit)\n")
+_OF_UNENDED_PART = re.compile(r"part ([1-9][0-9]{0,8}) of its session: ")
+"""Prefixes of a letter's detail: of `_of_part`, and of sessions/event_rules.py (`_letter`). What follows may quote events."""
+_ONCE_CUT_TO = 8_000
+"""Before tracebacks were cut with a mark, one of this length could begin with a text that the exception quoted."""
 
 
-def part_of(detail: str) -> tuple[int, EndedBy]:
-    """Return the number of a letter's part and, if the transform failed, what ended the part: the events contain neither."""
-    found = _OF_PART.match(detail)
-    return (1, "timeout") if found is None else (int(found[1]), cast("EndedBy", found[2] or "timeout"))
+def part_of(reason: str, detail: str) -> tuple[int, EndedBy]:
+    """Return the number of a letter's part and, if the transform failed, what ended the part: the events contain neither.
+
+    Raises ValueError if the beginning of the detail may be of the events instead of the job.
+    """
+    if reason != "transform_failed":
+        found = _OF_UNENDED_PART.match(detail)
+        return (1 if found is None else int(found[1])), "timeout"
+    found = _OF_FAILED_PART.match(detail)
+    if found is None:
+        return 1, "timeout"
+    if len(detail) >= _ONCE_CUT_TO and not detail.startswith(CUT, found.end()):
+        raise ValueError("the beginning of a long detail may be a text of the events")
+    return int(found[1]), cast("EndedBy", found[2])
 
 
 def failed(source: int, closed: ClosedSession, error: BaseException, *, types_in_header: bool) -> rows.Row:

@@ -23,7 +23,7 @@ from db import operations, windows
 from db.connection import Connection, confirmed_transaction
 from db.statements import queries
 from db.windows import Window
-from service.errors import RefusedError, SettingsError, UnavailableError
+from service.errors import OutboxError, RefusedError, SettingsError, UnavailableError
 from service.formats.registry.schemas import schemas_of
 from service.formats.writer import RegistryAwayError, RegistryRefusedError, Schemas
 from service.kafka.transport import name_unprotected_registry
@@ -40,6 +40,7 @@ from spark_job.ledger import generations, ownership, position
 from spark_job.ledger.assembly_rules import applied_rules
 from spark_job.outputs import transform
 from spark_job.outputs.encoding import encode
+from spark_job.outputs.lacking import lacking
 from spark_job.outputs.schemas import OutputSchemaRefusedError, output_encoder
 from spark_job.outputs.session_row import SessionPlace
 from spark_job.outputs.settings import OutputSchemaRules
@@ -113,13 +114,9 @@ class Retry:
         letters = store.read(self._connection, ids)
         refusals = self._refusals(letters)
         ready = []
-        for mine, closed in self._sessions(letters, refusals, next_batch):
-            try:
-                with _registry_errors():
-                    ready.append(Ready(mine, self._transformed(mine[0], closed)))
-            except TransformRaisedError as raised:
-                trace = failure_text(raised.cause)
-                outcome.failed += [Failed(letter.dead_letter_id, str(raised), trace) for letter in mine]
+        for mine, closed in self._sessions(letters, refusals, outcome.failed, next_batch):
+            with _letters_at_fault(mine, outcome.failed), _registry_errors():
+                ready.append(Ready(mine, self._transformed(mine[0], closed)))
         outcome.refused = [Refused(number, because) for number, because in refusals.items()]
         if dry_run:
             outcome.retried = ready
@@ -128,9 +125,14 @@ class Retry:
         return outcome
 
     def _sessions(
-        self, letters: Sequence[StoredLetter], refusals: dict[int, str], next_batch: int
+        self,
+        letters: Sequence[StoredLetter],
+        refusals: dict[int, str],
+        failed: list[Failed],
+        next_batch: int,
     ) -> Iterator[tuple[tuple[StoredLetter, ...], ClosedSession]]:
-        """Yield the sessions of the letters that are not refused; add to `refusals` why other letters are not a session.
+        """Yield the sessions of the letters that are not refused; add to `refusals` why other letters are not a session, and to `failed`
+        letters whose events cannot be read.
 
         `next_batch`: the batches before it are searched for outputs that have the same events.
         """
@@ -142,24 +144,26 @@ class Retry:
                 events.setdefault((letter.generation, letter.where), []).append(letter)
                 continue
             assembly = self._assembly(letter.generation)
-            try:
-                with _registry_errors():
+            closed = None
+            with _letters_at_fault((letter,), failed), _registry_errors():
+                try:
                     closed = session_of(
                         letter, assembly, self._schemas(assembly), incomplete=self._incomplete
                     )
-            except NotWholeError as error:
-                refusals[letter.dead_letter_id] = str(error)
-            else:
+                except NotWholeError as error:
+                    refusals[letter.dead_letter_id] = str(error)
+            if closed is not None:
                 yield (letter,), closed
         budget = RegistryBudget()
         for (generation, _), some in events.items():
             assembly = self._assembly(generation)
-            with _registry_errors():
+            found: list[tuple[ClosedSession, list[StoredLetter]]] = []
+            with _letters_at_fault(some, failed), _registry_errors():
                 schemas = self._schemas(assembly)
                 if not assembly.schema_id_in_header:
                     schemas = judged(schemas, events_of(some), assembly, NOTHING_REFUSED, budget).schemas
                 found, refused = sessions_of(some, assembly, schemas)
-            refusals |= refused
+                refusals |= refused
             kept = windows.kept(self._connection, 0, next_batch - 1)
             read = self._read_by_others([(closed.key, mine) for closed, mine in found], kept)
             for place, (closed, mine) in enumerate(found):
@@ -319,6 +323,24 @@ def _steps(found: Sequence[LetterToRetry], most: int, most_bytes: int) -> list[l
             size, of = mine, each.revision
         result[-1].append(each.dead_letter_id)
     return result
+
+
+@contextmanager
+def _letters_at_fault(letters: Sequence[StoredLetter], failed: list[Failed]) -> Iterator[None]:
+    """Add the letters to `failed` if their session's transform raises, or if their events raise anything: the others are retried.
+
+    Raises an OutboxError, and the error of a machine that lacks a resource: no letter is at fault.
+    """
+    try:
+        yield
+    except OutboxError:
+        raise
+    except Exception as error:
+        if lacking(error) is not None:
+            raise
+        cause = error.cause if isinstance(error, TransformRaisedError) else error
+        said, trace = str(TransformRaisedError(cause)), failure_text(cause)
+        failed += [Failed(letter.dead_letter_id, said, trace) for letter in letters]
 
 
 @contextmanager

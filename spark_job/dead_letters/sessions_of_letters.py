@@ -35,6 +35,10 @@ _NO_START = (
     "without [session] start nothing tells whether it is a whole session. Fix its producer, then `spark-job dead-letters discard`; "
     "`spark-job savepoint restore --policy reissue` reads the input again"
 )
+_PART_UNKNOWN = (
+    "its long traceback, which an earlier release wrote, may begin with a text of its events: nothing tells whether it is a part of a "
+    "session. `spark-job savepoint restore --policy reissue` reads the input again"
+)
 _NEVER = {
     "malformed": _MALFORMED,
     "no_start": "an event without its session's start is no session. Discard it with `spark-job dead-letters discard`",
@@ -76,8 +80,11 @@ def session_of(
         raise NotWholeError(
             f"its event at offset {records.letters[0].first_offset} is malformed: {records.letters[0].detail}"
         )
-    part, _ = part_of(letter.detail)
-    ended_by = _ended_by(letter, records.events, assembly, incomplete=incomplete)
+    try:
+        part, part_ended_by = part_of(letter.reason, letter.detail)
+    except ValueError:
+        raise NotWholeError(_PART_UNKNOWN) from None
+    ended_by = _ended_by(letter, records.events, assembly, part_ended_by, incomplete=incomplete)
     unended = None if ended_by == "end" else Unended(ended_by, letter.last_offset, letter.closing_offset)
     return ClosedSession(letter.session_key, records.events, 0, kept, assembly.names, unended, part)
 
@@ -121,9 +128,14 @@ def _still_malformed(detail: str, assembly: AssemblySettings) -> str:
 
 
 def _ended_by(
-    letter: StoredLetter, events: Events, assembly: AssemblySettings, *, incomplete: bool
+    letter: StoredLetter,
+    events: Events,
+    assembly: AssemblySettings,
+    part_ended_by: EndedBy,
+    *,
+    incomplete: bool,
 ) -> EndedBy:
-    """Check that the events are a session, and return what ended it."""
+    """Check that the events are a session, and return what ended it; `part_ended_by`, if only the letter tells."""
     kinds = events.kind.tolist()
     types = events.types(0, len(events), assembly.names)
     has_start = bool(assembly.start)
@@ -139,7 +151,7 @@ def _ended_by(
     if len(kinds) > 1 and kinds[-1] != ENTRY:
         raise NotWholeError(f"its last event, at offset {letter.event_offsets[-1]}, is a second start")
     if letter.reason == "transform_failed" and assembly.on_timeout == "emit":
-        return part_of(letter.detail)[1]
+        return part_ended_by
     if letter.reason not in _UNENDED:
         raise NotWholeError("its end event is missing")
     if not incomplete:

@@ -20,7 +20,9 @@ from spark_job.outputs.schemas import OutputSchemaRefusedError
 from spark_job.outputs.transform import Transform
 from spark_job.sessions.session import Decode, check_registry
 
-_TRACEBACK_CHARS = 8_000
+_TRACEBACK_CHARS = 7_500
+CUT = "[only the end of the traceback]\n"
+"""The beginning of a traceback that was cut, which could else begin with any text that the exception quotes."""
 
 
 class TransformRaisedError(Exception):
@@ -75,8 +77,9 @@ def run_transform(
 
 
 def failure_text(error: BaseException) -> str:
-    """Return the traceback of what a transform raised; only its end, if it is long."""
-    return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARS:]
+    """Return the traceback of what a transform raised; if it is long, CUT and its end."""
+    text = "".join(traceback.format_exception(error))
+    return text if len(text) <= _TRACEBACK_CHARS else CUT + text[-_TRACEBACK_CHARS:]
 
 
 def _of_machine(error: BaseException) -> BaseException | None:

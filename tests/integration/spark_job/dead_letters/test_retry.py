@@ -113,6 +113,32 @@ def test_a_retry_writes_the_row_that_the_sink_would_have_written(
     assert [row[5] for row in written] == [[10, 20], [30]]
 
 
+@pytest.mark.parametrize("reason", ["transform_failed", "malformed"])
+def test_a_letter_that_cannot_be_read_keeps_no_other_from_being_retried(
+    connection: Connection, database: str, reason: str
+) -> None:
+    with_letters(connection, failed("a", 10), failed("b", 20) | {"reason": reason}, failed("c", 30))
+    query(database, "UPDATE outbox.dead_letter SET event_times_ms[2] = NULL WHERE session_key = 'b'")
+    bad = one(connection, "SELECT dead_letter_id FROM outbox.dead_letter WHERE session_key = 'b'")
+    outcome = retry(connection, database)
+    assert [failure.dead_letter_id for failure in outcome.failed] == [bad]
+    assert "Traceback" in outcome.failed[0].traceback
+    assert {key: state for key, (state, _) in states(connection).items()} == {
+        "a": "resolved",
+        "b": "open",
+        "c": "resolved",
+    }
+
+
+def test_a_part_whose_number_has_thousands_of_digits_is_refused_alone(
+    connection: Connection, database: str
+) -> None:
+    forged = f"part {'1' * 4_400} of its session:" + "x" * 3_500
+    with_letters(connection, failed("a", 10), failed("b", 20) | {"detail": forged})
+    outcome = retry(connection, database)
+    assert (len(outcome.retried), outcome.failed, outcome.refused) == (2, [], [])
+
+
 def test_outputs_go_to_the_lanes_of_the_current_epoch(connection: Connection, database: str) -> None:
     with_letters(connection, *(failed(f"key-{n}", 10 * n) for n in range(9)))
     query(database, "INSERT INTO outbox.lane_epoch (epoch, from_batch, lanes) VALUES (2, 2, 64)")

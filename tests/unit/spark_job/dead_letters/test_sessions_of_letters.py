@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from service.formats.registry.schemas import schemas_of
 from service.settings import Settings
 from spark_job.api import EndedBy
-from spark_job.assembly.letters import failed
+from spark_job.assembly.letters import failed, part_of
 from spark_job.assembly.letters import letter as row_of
 from spark_job.dead_letters.refusals import refusal
 from spark_job.dead_letters.sessions_of_letters import NotWholeError, session_of
 from spark_job.dead_letters.store import StoredLetter
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.assembly_rules import applied_rules, stored_rules
+from spark_job.outputs.transform_failures import CUT
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.session import to_session
 from spark_job.sessions.settings import AssemblySettings
@@ -238,6 +239,68 @@ def test_a_part_that_other_settings_end_is_retried_as_that_part(
     letter = stored(row["reason"], "k", kept, None, place, row["events"], row["detail"])
     session = to_session(session_of(letter, rules, incomplete=True), "in", 0)
     assert (session.part, session.ended_by) == (2, ended_by)
+
+
+SILENT = AssemblySettings(start="", end="", entry="*", on_timeout="emit")
+PART_2 = "part 2 of its session, ended by limit\n"
+TRACE = "Traceback (most recent call last):\n  File ...\nValueError: "
+
+
+def read_part(detail: str, reason: str = "transform_failed") -> tuple[int, EndedBy]:
+    """The part that a retry makes of a letter."""
+    value = orjson.dumps({"event_type": "entry_event", "session_key": "k"})
+    letter = stored(reason, "k", [(0, 5, value)], None, (0, 0, 0), 1, detail)
+    session = to_session(session_of(letter, SILENT, incomplete=True), "in", 0)
+    return session.part, session.ended_by
+
+
+@pytest.mark.parametrize(
+    ("detail", "part"),
+    [
+        (PART_2 + TRACE, (2, "limit")),
+        (PART_2 + CUT + "x" * 9_000, (2, "limit")),
+        (PART_2 + TRACE + "x" * 7_000, (2, "limit")),
+        (CUT + PART_2 + "x" * 9_000, (1, "timeout")),
+        (TRACE + PART_2, (1, "timeout")),
+        # Forms that the job never wrote for a failed transform: an exception's text begins with them.
+        ("part 7 of its session: no end" + "x" * 7_971, (1, "timeout")),
+        ("part 7 of its session, ended by limit: " + "x" * 7_971, (1, "timeout")),
+        (f"part {'1' * 4_301} of its session:", (1, "timeout")),
+        (f"part {'1' * 10} of its session, ended by end\n", (1, "timeout")),
+        ("part 0 of its session, ended by end\n", (1, "timeout")),
+        ("part \u0661 of its session, ended by end\n", (1, "timeout")),
+    ],
+)
+def test_the_number_of_a_part_is_read_only_as_the_job_writes_it(
+    detail: str, part: tuple[int, EndedBy]
+) -> None:
+    assert read_part(detail) == part
+
+
+@pytest.mark.parametrize("reason", ["timed_out", "restarted"])
+def test_the_number_of_a_part_without_an_end_is_read_only_as_the_job_writes_it(reason: str) -> None:
+    assert read_part("part 3 of its session: no end event", reason)[0] == 3
+    assert read_part(PART_2, reason)[0] == 1
+
+
+def test_a_cut_traceback_of_an_earlier_release_that_may_begin_with_an_events_text_gives_no_part() -> None:
+    """It kept the last 8,000 characters, whatever they began with."""
+    with pytest.raises(NotWholeError, match="which an earlier release wrote"):
+        read_part(PART_2 + "x" * (8_000 - len(PART_2)))
+
+
+def test_an_event_that_the_exception_quotes_does_not_make_a_part() -> None:
+    """Wherever the traceback is cut."""
+    kinds = ("start_event", "entry_event", "end_event")
+    log = [
+        Record(0, at, 5, "k", orjson.dumps({"event_type": kind, "session_key": "k"}))
+        for at, kind in enumerate(kinds)
+    ]
+    (closed,) = assemble(OpenState.empty(), table(log, AssemblySettings()), AssemblySettings()).closed
+    for length in range(7_000, 8_200):
+        error = ValueError("x" * 500 + PART_2 + "y" * length)
+        detail = failed(0, closed, error, types_in_header=False)["detail"]
+        assert part_of("transform_failed", detail) == (1, "timeout")
 
 
 def test_a_session_is_read_by_the_settings_of_its_generation() -> None:

@@ -12,7 +12,7 @@ from service.formats.writer import RegistryAwayError, Schemas, UnusableSchema, W
 from spark_job import OutputEvent, Position, Session
 from spark_job.outputs.encoding import EncodedOutputs, InvalidOutputError, encode
 from spark_job.outputs.schemas import OutputSchemaRefusedError
-from spark_job.outputs.transform_failures import TransformRaisedError, failure_text, run_transform
+from spark_job.outputs.transform_failures import CUT, TransformRaisedError, failure_text, run_transform
 from spark_job.sessions.session import SchemaDecode
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -78,6 +78,21 @@ def test_the_session_is_at_fault_even_if_the_error_has_no_text() -> None:
         run(transform)
     assert str(raised.value) == "TextlessError: <exception str() failed>"
     assert "TextlessError: <exception str() failed>" in failure_text(raised.value.cause)
+
+
+def test_a_long_traceback_does_not_begin_with_what_its_exception_quotes() -> None:
+    """A detail begins with the number of a part, which a retry reads from it."""
+    for length in range(7_000, 9_000, 7):
+        quoted = "part 7 of its session, ended by limit\n" * (length // 38)
+
+        def transform(_: Session, said: str = quoted) -> list[OutputEvent]:
+            return [OutputEvent("t", {"price": float(said)})]
+
+        with pytest.raises(TransformRaisedError) as raised:
+            run(transform)
+        text = failure_text(raised.value.cause)
+        assert text.startswith(("Traceback (most recent call last):\n", CUT))
+        assert (len(text) < 8_000, text.endswith("limit\\n'\n")) == (True, True)
 
 
 def test_the_session_is_at_fault_for_outputs_that_cannot_be_stored() -> None:
