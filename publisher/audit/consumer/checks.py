@@ -133,7 +133,8 @@ def _compare(
             topic: {int(partition): end for partition, end in offsets.items()}
             for topic, offsets in enumerate(state.ends)
             if offsets
-        },
+        }
+        | {topic: {} for topic in range(len(state.ends), len(state.topics))},
         rule=read.rule,
         forgotten=consumer.forgotten,
         remembers=consumer.rows is not None,
@@ -255,9 +256,11 @@ class _Findings:
             if topic_ids.get(each.topic) != each.topic_id:
                 self._topics.add(f"{where}: its position is of another topic, with id {each.topic_id}")
                 continue
-            low = (self._state.lows or [])[number].get(str(each.partition))
+            # Topics that only rows name follow those that were read.
+            lows = self._state.lows or []
+            low = lows[number].get(str(each.partition)) if number < len(lows) else None
             if low is None:
-                continue  # The partition was added after the topics were read.
+                continue  # The topic or partition was not read: its first record came after the audit began.
             if each.next_offset < low:
                 self._deleted.add(
                     f"{where}: offsets {each.next_offset} to {low - 1} were deleted before they were consumed",

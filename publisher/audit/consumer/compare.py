@@ -1,7 +1,7 @@
 """Compares the outputs that a consumer remembers with the delivered ones, bucket by bucket. Pure.
 
-An output counts as delivered if its topic has a record of it, or if its lane has passed its row. Memory holds one bucket: the
-outbox's outputs and their records. Other outputs that a consumer remembers are only counted.
+An output counts as delivered if a topic has a record of it, or if its lane has passed its row without parking or skipping it. Memory
+holds one bucket: the outbox's outputs and their records. Other outputs that a consumer remembers are only counted.
 """
 
 from collections import defaultdict
@@ -76,7 +76,8 @@ class Range(NamedTuple):
 class ConsumerComparison:
     """The result of the buckets for one consumer. `rule` decides about each output that no audited row explains.
 
-    `ends`: for each topic number, the end offsets of its partitions when the audit began; a partition without an entry was added later.
+    `ends`: for each topic number, the end offsets of its partitions when the audit began; a partition without an entry, and a topic without any, was added later. Topics that do not exist
+    now have no entry.
     `forgotten`: {input partition: end of the last session with forgotten outputs}. `remembers`: whether the consumer has tables. Without
     tables, all records below its position count as consumed.
     """

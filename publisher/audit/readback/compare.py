@@ -60,14 +60,15 @@ class Alteration(NamedTuple):
     fields: tuple[str, ...]
 
 
-EventsAt = dict[tuple[bytes, int, int, int], list[tuple[int, int]]]
-"""{(session key, batch, topic, partition): [(event, offset) of each record that is not a replayed copy]}."""
+EventsAt = dict[tuple[bytes, int, int, int, int, int], list[tuple[int, int]]]
+"""{(session key, batch, input partition and offset of the session's end, topic, partition): [(event, offset) of each output with exactly one
+record that no replay sent]}."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """The result of the buckets. `rule` decides about each record that no output explains. `on_lost` receives the lost outputs of each
-    bucket that a replay may send again. `compacted`: numbers of the compacted topics. `shared`: numbers of the topics that also hold
+    """The result of the buckets. `rule` decides about each record that no output explains. `on_lost` receives, for each bucket, the lost
+    outputs that a replay may send again. `compacted`: numbers of the compacted topics. `shared`: numbers of the topics that also hold
     records of other writers, or of erased outputs."""
 
     rule: UnexpectedRecordRule
@@ -178,7 +179,7 @@ class Comparison:
 
     def _visits(self, events_at: EventsAt) -> list[Visit]:
         visits = []
-        for (session_key, batch_id, topic, partition), events in events_at.items():
+        for (session_key, batch_id, _, _, topic, partition), events in events_at.items():
             events.sort()
             for former, later in pairwise(events):
                 if later[1] < former[1]:
@@ -254,7 +255,14 @@ class Comparison:
                 self.duplicated.add((output, originals), len(originals) - 1 - again)
         elif originals:
             record = originals[0]
-            there = (output.session_key, output.batch_id, record.topic, record.partition)
+            there = (
+                output.session_key,
+                output.batch_id,
+                record.input_partition,
+                record.input_offset,
+                record.topic,
+                record.partition,
+            )
             events_at.setdefault(there, []).append((output.event, record.offset))
         if _is_there(output, copies):
             self.counted["outputs_found"] += 1

@@ -119,6 +119,24 @@ def test_two_sessions_of_a_key_that_lie_the_other_way_round_are_out_of_order() -
     assert compare(outputs, [found(output, n) for n, output in enumerate(swapped)]).disordered.count == 1
 
 
+def test_sessions_of_one_row_that_lie_in_different_buckets_are_in_order() -> None:
+    """Session 0 and 2 share a bucket, and session 1, whose records lie between theirs, is in another one."""
+    outputs = [expected(1, 1, event) for event in range(3)]
+    records = [
+        found(output, 100 + session)._replace(input_offset=session) for session, output in enumerate(outputs)
+    ]
+    for offsets, disordered in (((0, 1, 2), 0), ((0, 2, 1), 1)):
+        sent = [each._replace(offset=100 + at) for each, at in zip(records, offsets, strict=True)]
+        comparison = Comparison(rule=lambda record: None, on_lost=lambda lost: None)
+        visits = [
+            visit
+            for bucket in ((0, 2), (1,))
+            for visit in comparison.compare_bucket([outputs[n] for n in bucket], [sent[n] for n in bucket])[0]
+        ]
+        comparison.compare_order(visits)
+        assert comparison.disordered.count == disordered
+
+
 def test_what_need_not_be_there_is_not_lost_but_counted() -> None:
     outputs = [
         expected(0, 1, 0, Mark(0)),
