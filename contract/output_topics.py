@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# Kafka refuses every produce request to one of these topics. A single such record would stop its lane.
+# Only Kafka writes these topics. It refuses others' records in all but __remote_log_metadata, and a refused record stops its lane.
 _KAFKA_S_OWN = frozenset(
     {
         "__cluster_metadata",

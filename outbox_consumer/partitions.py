@@ -63,7 +63,7 @@ def client_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Partitions:
-    """Reads the partitions that the group assigns. librdkafka's callbacks run inside `fetch`, when no transaction is open."""
+    """Reads the partitions that the group assigns. librdkafka's callbacks run inside `fetch` and `close`, when no transaction is open."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Partitions:
     def confirm(
         self, partition: NamedPartition, position: Position, answer: "Future[TopicDescription]"
     ) -> None:
-        """Raise TopicChangedError if the position was stored for another topic, KafkaException."""
+        """Raise TopicChangedError if the position was stored for another topic, KafkaException if Kafka does not describe the topic."""
         _compare(partition, position, _topic_id(answer.result()))
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

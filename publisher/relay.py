@@ -68,7 +68,7 @@ class Relay:
         self._pruning = DeliveryPruning(settings.publisher.keep_deliveries_s)
         self._deliveries = DeliveryLog()
         self.abandoned = False
-        """Whether lanes still waited for Kafka when `run` returned. The process that takes them over fences them and reads the outcome."""
+        """Whether some lanes were not given up when `run` returned. The process that takes them over fences them and reads the outcome."""
 
     def run(self) -> None:
         """Deliver until `stop` is set.

@@ -1,8 +1,8 @@
 """The errors that end a command with an explanation instead of a traceback.
 
 Every message names what happened, the value, and the command or setting that corrects it. This module defines the exit codes
-(docs/operations.md says what to do about each), and whether a process may try again by itself. Only the errors of single commands and of
-Spark's jars are beside the code that raises them.
+(docs/operations.md says what to do about each), and whether a process may try again by itself. Only the exit codes of single commands and
+of Spark's jars are beside the code that raises them.
 """
 
 import re

@@ -209,8 +209,8 @@ def task_settings(settings: Settings, outbox_uuid: UUID, transform_fingerprint: 
 def _stop_as_asked(connection: Connection, run_id: UUID | None, request: JobRequest) -> bool:
     """Answer a stop request, and create the savepoint that it names, if any, in the same transaction. Call after the run's last commit.
 
-    `run_id`: None between two attempts, when this process does not own the outbox. If that fails, refuse the request and return False:
-    the job continues.
+    `run_id`: None between two attempts, when this process does not own the outbox. After an OutboxError, refuse the request and return
+    False: the job continues.
     """
     name = request.arguments.get("savepoint")
     try:

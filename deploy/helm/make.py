@@ -2,7 +2,7 @@
 
 python deploy/helm/make.py TARGET
 
-`VALUES` is all that this adds: which places of which objects a value fills. What stands there in deploy/kubernetes is the value's default.
+`VALUES` says which places of which objects a value fills. Its default is the content of these places in deploy/kubernetes.
 """
 
 import json
@@ -197,7 +197,7 @@ def _template(objects: list[Any]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Repeats what is the same instead of naming it: anchors are for people who write."""
+    """Writes a shared object at each of its places, without anchors and aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

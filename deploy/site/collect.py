@@ -1,4 +1,4 @@
-"""Copies the pages, and every file that one of them links to, into a folder that a site can be built of: their links stay as they are.
+"""Copies the pages, and every file that one of them links to, into a folder that a site can be built of. Links to files stay as they are.
 
 python deploy/site/collect.py TARGET
 """

@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _kill_when_orphaned(server: int, parent: int) -> None:
-    # A child forked by the caller holds the pipe open too, hence the second condition.
+    # A child forked by the caller holds the pipe open, too, hence the look at the parent.
     while os.getppid() == parent and not select.select([sys.stdin], [], [], PARENT_CHECK_S)[0]:
         pass
     for pid in [server, *_descendants(server)]:

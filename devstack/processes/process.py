@@ -64,7 +64,7 @@ class ServerProcess:
         return self.identity.is_alive()
 
     def wait_until(self, ready: Callable[[], bool], *, timeout_s: float) -> None:
-        """Poll `ready` until it holds; DevstackError with the log's tail if it dies or time is up."""
+        """Poll `ready` until it holds; DevstackError with the log's tail if the server dies or time is up."""
         deadline = time.monotonic() + timeout_s
         while not ready():
             if not self.is_alive():

@@ -56,7 +56,7 @@ class LocalServer(ABC):
 
     @property
     def key(self) -> str:
-        """Its name as that of a file or a field."""
+        """The name, in a form for files and fields."""
         return self.name.lower().replace(" ", "-")
 
     def is_running(self) -> bool:

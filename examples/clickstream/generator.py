@@ -42,7 +42,7 @@ _BLOCK_S = 0.1
 """A block is at least so much of the sessions' time: each block sorts the open sessions' events anew."""
 _MIN_MS, _MAX_MS = 1_000, 2_000
 MEAN_S = (_MIN_MS + _MAX_MS) / 2_000
-"""How long a session lasts on average: a rate times this many sessions are open."""
+"""How long a session lasts on average: at a rate r, r × MEAN_S sessions are open."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Shape:
     seed: int = 1
     start_ms: int = 1_767_225_600_000
     """Event time of the first start, milliseconds since 1970 (2026-01-01). A producer that takes the record's timestamp
-    from it should say now: Kafka's retention judges by that, and deletes what looks a week old."""
+    from it should give the present time: Kafka's retention goes by the timestamp, and deletes what looks a week old."""
     key_prefix: str = "s-"
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ def generate(shape: Shape, anomalies: Anomalies | None = None) -> Iterator[Recor
 
 
 def generate_blocks(shape: Shape, anomalies: Anomalies | None = None) -> Iterator[list[Record]]:
-    """Yield the same events in lists of a hundred thousand or more, which costs less for each event."""
+    """Yield the same events in long lists, which costs less for each event."""
     random = np.random.default_rng(shape.seed)
     # A generator of its own, so that an anomaly changes nothing but what it is about.
     accidents = np.random.default_rng([shape.seed, 1])
@@ -87,7 +87,7 @@ def generate_blocks(shape: Shape, anomalies: Anomalies | None = None) -> Iterato
             rows = anomalies.apply(rows, shape.entries + 2, accidents)
         rows = rows if pending is None else pending.plus(rows)
         rows = rows.where(np.argsort(rows.at, kind="stable"))
-        # The next block's sessions come in between from their first start on: what is later has to wait for them.
+        # The next block's sessions come in between from their first start on: later events have to wait for them.
         ready = len(rows.at)
         if after < shape.sessions:
             ready = int(np.searchsorted(rows.at, _start_ms(shape, after)))

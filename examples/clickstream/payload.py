@@ -1,4 +1,4 @@
-"""Building the generator's payloads fast: each value is a session's head, a time, and one of some thousand tails.
+"""Building the generator's payloads fast: each value is a session's head, a time, and one of several thousand tails.
 
 {"event_type":"entry_event","session_key":"s-00000042","at":"   2026-01-01T00:00:01.250Z   ","event_id":"7","page":…}
 '------------------------- head of the session ------------'   '------- time --------'   '-------- tail --------'
@@ -11,7 +11,7 @@ import numpy as np
 from examples.clickstream.events import END, ENTRY, START
 
 VARIANTS = 64
-"""Tails that differ, for each number of an entry."""
+"""Different tails for each number of an entry."""
 
 START_TAIL, END_TAIL, RESTART_TAIL, CUT_TAIL, BROKEN_TAIL = range(5)
 _ENTRY_TAILS = 5
@@ -73,7 +73,7 @@ def entry_tail(number: int, variant: int) -> int:
 
 
 def tails(entries: int, key_bytes: int, bytes_per_event: int, random: np.random.Generator) -> list[bytes]:
-    """All tails, each padded so that a value of a key of `key_bytes` has `bytes_per_event` bytes, or as few as it can."""
+    """All tails, all but the cut one padded so that an entry with a key of `key_bytes` has about `bytes_per_event`, if it is shorter."""
     about = b'"user":"user_%04d","platform":"mobile","channel":"organic","lifecycle":"new"'
     entry_head = len(_head(ENTRY, b"")) + key_bytes + _TIME_BYTES
     room = bytes_per_event - entry_head

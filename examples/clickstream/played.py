@@ -1,4 +1,4 @@
-"""How much of the sample a topic has already, so that a loader that was cut off is gone on with, not repeated."""
+"""How much of the sample a topic has already, so that a loader that was cut off continues instead of repeating it."""
 
 from collections import Counter
 
@@ -10,8 +10,8 @@ from service.settings import KafkaSettings
 def left_to_play(kafka: KafkaSettings, topic: str, records: list[Record]) -> list[Record]:
     """The records that the topic does not have yet, in their order.
 
-    A session's records are in one partition, and the idempotent producer leaves no gap there: what the topic has of a
-    session is its beginning, so their number tells how far it got. Raises ReadError where the topic cannot be read, or
+    A session's records are in one partition, and the idempotent producer leaves no gap there: the topic has the
+    first records of each session, so their number tells how far it got. Raises ReadError where the topic cannot be read, or
     has lost its beginning before the end was written.
     """
     written = sum(end_offsets(kafka, topic).values())

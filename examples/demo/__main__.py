@@ -1,7 +1,7 @@
 """`python -m examples.demo`, which `make demo` runs.
 
 The exit code is 0 for a clean verdict, 1 for any difference, 2 when the demo could not be carried through, 130 after
-Ctrl-C. Nothing is left behind but, after a failure, the services' logs.
+Ctrl-C before the verdict. Nothing is left behind but, after a failure, the services' logs.
 """
 
 import shlex

@@ -1,4 +1,4 @@
-"""What a person sees of the demo: one live line while it runs, tables at the end."""
+"""What a person sees of the demo: live progress while it runs, tables at the end."""
 
 import time
 from types import TracebackType

@@ -1,6 +1,6 @@
 """What must come out, computed event by event from the input alone: the documented rules, as plainly as they can be.
 
-It shares no code with the services but the transform and its types. Left out is the rule of silence: it ends sessions
+It shares no code with the services but the transform, its types and the settings. Left out is the rule of silence: it ends sessions
 that no end event ever reaches, so it decides which letter such a session gets and when, never what comes out.
 """
 

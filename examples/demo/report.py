@@ -48,7 +48,7 @@ def examine(kafka: KafkaSettings, outbox: Outbox) -> Result:
 
 
 def tell(console: Console, result: Result, outbox: Outbox, dsn: str) -> None:
-    """Print the dead letters, one session's way, and every difference found (the first twenty)."""
+    """Print the dead letters, one session's way, and the first twenty differences found."""
     console.print()
     console.print(display.letters(outbox.letter_table()))
     key = a_purchase(result)

@@ -1,4 +1,4 @@
-"""The demo on one screen: start everything, play the input, kill each service once, wait for the end, judge."""
+"""The demo on one screen: start everything, play the input, kill each service once, wait for the end."""
 
 import shutil
 import tempfile
@@ -47,7 +47,7 @@ class DemoError(Exception):
 
 
 class Demo:
-    """Servers, services, feeds and the eye on them. Use `with`: everything is stopped and deleted at the end."""
+    """Servers, services, feeds and the display. `close` stops and deletes everything."""
 
     def __init__(self, console: Console) -> None:
         """Nothing is started."""
@@ -164,7 +164,7 @@ class Demo:
     def _service(self, name: str) -> Service:
         # Small batches, so that each kill finds some done and some not.
         settings = {**self.exports(), "OUTBOX_JOB__MAX_EVENTS_PER_BATCH": str(EVENTS_PER_BATCH)}
-        # Made up, all of it, so that the values may be seen.
+        # All values are made up, so they may be seen.
         settings |= {"OUTBOX_CONSOLE__PORT": str(self._console.number), "OUTBOX_CONSOLE__SHOW_VALUES": "true"}
         service = Service(name, self.directory / f"{name}.log", CONFIG, clean_environment(settings))
         self._cleanup.callback(service.kill_if_alive)

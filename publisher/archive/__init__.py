@@ -20,7 +20,7 @@ Archiving (writing.py), 1 to 5 in one transaction of Postgres:
 5. insert the row, drop the partition, commit;
 6. write the partition's archive id into the owner's file.
 
-The owner's file is read before steps 2 and 5, because a copy of the database may have begun to write.
+The owner's file is read before steps 2, 5 and 6, because a copy of the database may have begun to write.
 
 After a kill before the commit, garbage and the partition remain, and the next run begins again. After a kill after the commit, the archive
 is complete.

@@ -1,4 +1,4 @@
-"""Converts rows of `session_output` to Parquet and back. The only module that knows Arrow's tables.
+"""Converts rows of `session_output` to Parquet and back. The only module that imports Arrow's tables.
 
 The columns are those of the table, under the same names, with these changes: `committed_at` is the time of the batch's commit; `was_parked`
 tells that the row was parked, so that it was sent only if a later batch has a copy of it; `headers` is a list of JSON texts.

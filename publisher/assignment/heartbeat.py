@@ -52,10 +52,10 @@ class ProcessHeartbeat:
         self._takes_lanes = True
         self._late: frozenset[LaneId] = frozenset()
         self.hung: frozenset[LaneId] = frozenset()
-        """The lanes that hang: their leases are not renewed."""
+        """The lanes that hang: their leases end if another process is alive."""
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.failed: Exception | None = None
-        """Why the heartbeat ended: its connection led to another outbox, or the code has a bug."""
+        """Why the heartbeat ended: its connection led to another outbox or server, or the code has a bug."""
 
     def start(self) -> None:
         """Start beating. The first beat registers the process."""

@@ -88,7 +88,7 @@ def read_lanes(connection: psycopg.Connection[Any]) -> Lanes:
     view = membership.read_view(connection)
     rows = connection.execute(_EPOCHS["all"]).fetchall()
     current = None if view.epoch is None else view.epoch.epoch
-    # A lane that no process has run yet has no row.
+    # The view omits lanes that have ended and have no holder.
     holders = {} if view.epoch is None else dict.fromkeys(range(view.epoch.lanes)) | view.holders
     return Lanes([EpochRow._make(row) for row in rows], current, view.living, holders)
 

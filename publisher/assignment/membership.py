@@ -87,7 +87,7 @@ def release(connection: psycopg.Connection[Any], epoch: Epoch, lanes: Iterable[i
 
 
 def release_other_epochs(connection: psycopg.Connection[Any], epoch: Epoch, holder: str) -> None:
-    """Give back the lanes of epochs that are over."""
+    """Give back this holder's lanes of all other epochs."""
     connection.execute(_LEASES["release_other_epochs"], {"epoch": epoch.epoch, "holder": holder})
 
 

@@ -1,4 +1,5 @@
-"""Checks the ledger, its rows and `delivery_counts` in SQL alone, one range of batches after another, each range in its own snapshot.
+"""Checks the ledger, its rows and `delivery_counts` in SQL alone. Counts and lanes are checked in ranges of batches, each in its own
+snapshot.
 
 SQL views and functions decide what is wrong (`check_…`, `audit_ledger`); docs/audit.md shows them to people. This module cuts the ranges
 and writes the texts.

@@ -1,4 +1,4 @@
-"""The pages and their queries. Each page runs a few bounded queries in one snapshot."""
+"""The pages and their queries. Each page runs a few bounded queries, most pages in one snapshot (`read_page`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -72,7 +72,7 @@ class Reader:
         connection = connect(self._postgres, "publisher console", autocommit=True)
         try:
             require_current(connection)
-            # A page that waits for Kafka holds a snapshot for some seconds at most.
+            # No page waits for Kafka within a transaction (`read_page`), so a transaction that is idle for so long is a fault.
             limits = {"timeout": f"{self._timeout_ms}ms", "idle": "30s"}
             connection.execute(_SESSION["set"], limits)
         except BaseException:

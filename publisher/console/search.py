@@ -16,7 +16,7 @@ _KAFKA_TIMEOUT_S = 5
 
 @dataclass(slots=True)
 class SearchOutcome:
-    """`key`: the only session key that matches. If it is None, there are candidates, or notes on the search."""
+    """`key`: the only session key that matches; None if several may match, or none does. `notes`: on the search."""
 
     query: str
     key: str | None = None

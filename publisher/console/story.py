@@ -1,4 +1,4 @@
-"""Reads one session's whole story: its input, its batch, its outputs and where each was sent, replays, parked rows, letters."""
+"""Reads a session key's story: its newest sessions, their outputs and where each was sent, replays, parked rows, letters."""
 
 from collections.abc import Collection
 from functools import partial

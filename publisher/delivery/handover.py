@@ -1,8 +1,8 @@
 """Lets the lanes of a process take turns in handing their rows to librdkafka.
 
-Handing over keeps the interpreter's lock busy: lanes that do it at once only take the lock from each other, every few milliseconds. A lane
-that waits for room in its client's queue lets the others continue. A turn lasts until all its rows are handed over. A lane whose turn makes
-no progress hangs. The lanes that wait for it then give up, so that other processes can deliver their rows (decision 27).
+Handing over keeps the interpreter's lock busy: lanes that do it at once only take the lock from each other, every few milliseconds. A
+turn lasts until all its rows are handed over, or until the lane must wait for room in its client's queue. A lane whose turn makes no
+progress hangs. The lanes that wait for it then give up, so that other processes can deliver their rows (decision 27).
 """
 
 import threading
@@ -51,7 +51,7 @@ class HandoverTurns:
                     f"{self._holder} of this process hangs: it {HANDING_OVER}, has not got further for {self.patience_s:g} s, and the "
                     "other lanes wait for their turn"
                 )
-                # Checked again: a turn that moved just now has already notified, and might not notify again.
+                # Checked again: a turn that moved just now cleared `stuck` before it was set here, and might not move again.
                 if self._moves == moves:
                     raise HandoverStuckError(reason)
                 self.stuck = None

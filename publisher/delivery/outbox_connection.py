@@ -36,7 +36,7 @@ class OutboxConnection:
         return connection
 
     def get(self) -> psycopg.Connection[Any]:
-        """Return the connection during a tenure. Raises LeaseLostError if a new connection leads to another outbox, UnavailableError."""
+        """Return the connection during a tenure. Raises LeaseLostError if a new one leads to another outbox or server, UnavailableError."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         try:

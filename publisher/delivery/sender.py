@@ -103,7 +103,7 @@ class Sender:
         self._may_be_open = False
 
     def begin(self, partition: int) -> None:
-        """Allow sending, after step 4. `partition`: the partition of the progress topic from which the position was read."""
+        """Note, after step 4, the end that the first `send` must prove. `partition`: the progress partition in which it was read."""
         context = self._context
         self._unproved_end = context.topics.written.last_read(context.progress_topic, partition)
 

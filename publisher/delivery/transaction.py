@@ -188,7 +188,8 @@ class Transaction:
             self._check_end(progress)
             reach("transaction.before_commit")
             confirm()
-            # Without a timeout librdkafka would wait for ever. The coordinator ends an older transaction, whatever happens to the request.
+            # Without a timeout librdkafka would wait for ever. The coordinator ends a transaction that outlasts its timeout, whatever
+            # happens to the request.
             producer.commit_transaction(max(_LEAST_COMMIT_S, self._timeout_s - self.took_s))
             # Delivers what librdkafka logged during the commit (publisher/kafka/coordinator_link.py) before the next transaction begins.
             producer.poll(0)

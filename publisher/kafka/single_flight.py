@@ -29,7 +29,7 @@ class SingleFlight:
     def ask(self, question: Hashable, ask: Callable[[], T], *, newer_than: float = 0.0) -> T:
         """Return the result of `ask`, or of a running call of another thread that began at `newer_than` (time.monotonic) or later.
 
-        Raises the exception of that call; KafkaException, TIMED_OUT, if `give_up` returns true.
+        Raises the exception of that call; KafkaException, _TIMED_OUT, if `give_up` returns true.
         """
         with self._lock:
             flight = self._flights.get(question)

@@ -137,7 +137,7 @@ class Topics:
     def describe(self, names: Iterable[str], *, newer_than: float = 0.0) -> dict[str, OutputTopic]:
         """Return a description of each named output topic, not older than `newer_than` (time.monotonic); create missing topics if `create`.
 
-        Raises StoppedError, to be retried, for a topic that is missing or may not be described; KafkaException.
+        Raises StoppedError, to be retried, for a topic that is missing or has fewer replicas than min.insync.replicas; KafkaException.
         """
         wanted = set(names)
         least = max(newer_than, time.monotonic() - self._max_age_s)

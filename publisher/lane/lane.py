@@ -54,7 +54,7 @@ _log = structlog.get_logger()
 
 
 class _Sending(NamedTuple):
-    """The transaction under way: its progress record, and the values that are measured once it is recorded."""
+    """The transaction under way: its progress record, and the values that are measured once Kafka has committed it."""
 
     progress: Progress
     times: Sequence[latency.RowTimes]
@@ -97,7 +97,7 @@ class Lane:
     def open(self) -> bool:
         """Do steps 1 to 4. Returns False if another process holds the lane, or if rows of an earlier epoch must be delivered first.
 
-        Raises StoppedError, KafkaException, psycopg.Error, UnavailableError.
+        Raises StoppedError, LeaseLostError, KafkaException, psycopg.Error, UnavailableError.
         """
         # Until the lease is claimed, `confirm` has nothing to check, and every failure is taken at face value.
         self._lease = None
@@ -122,7 +122,7 @@ class Lane:
         return True
 
     def run_once(self) -> StepOutcome:
-        """Do steps 5 and 6 for the next chunk. Raises as `open`, and LeaseLostError, StartOverError, HandoverStuckError."""
+        """Do steps 5 and 6 for the next chunk. Raises as `open`, and StartOverError, HandoverStuckError."""
         if self._tenure is None:
             raise RuntimeError("rows are delivered only after open")
         try:
@@ -200,7 +200,7 @@ class Lane:
         )
 
     def _read_progress(self) -> Newest:
-        """Read the newest records of the lane's partition. Lane 0 also reads the partitions that only a later epoch with more lanes has."""
+        """Read the newest records of the lane's partition. Lane 0 also reads the partitions beyond its epoch's lanes, for later epochs."""
         epoch, context = self._epoch, self._context
         with partition_records(
             context.settings.kafka, context.topics, context.progress_topic, context.give_up

@@ -26,7 +26,7 @@ _FAILURES_SHOWN = 3
 
 
 class Worker:
-    """Runs a lane until its epoch ends, `leave` is called or another process holds the lane. One thread.
+    """Runs a lane until its epoch ends, `leave` is called, `Lane.open` returns False or a step raises HandoverStuckError. One thread.
 
     A lane that must not continue keeps its lease. It checks again slowly, and at once when `look` is set, because somebody may have resumed
     it.

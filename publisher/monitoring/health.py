@@ -18,7 +18,7 @@ from service.settings import Settings
 
 # The longest backoff of worker.py, relay.py and wakeup.py: the longest pause of their loops between two steps.
 _MOST_BACKOFF_S = 10.0
-# The number of requests to Kafka and of statements to Postgres, one after the other, that opening a lane takes.
+# Opening a lane may last as long as this many requests to Kafka and waits for Postgres, one after the other, each at its limit.
 _REQUESTS, _STATEMENTS = 5, 3
 
 
@@ -52,7 +52,7 @@ class LaneHealth:
         self.producer: Producer | None = None
         """The producer of this tenure, None while the lane is not open."""
         self.transaction_rows: int | None = None
-        """The most rows that the next transaction may carry, None before the first transaction."""
+        """The most rows that the next transaction may carry, None before the first step."""
         self.loop: Loop | None = None
         """The loop of the lane's worker, None before the worker runs."""
         self.login_refused = False

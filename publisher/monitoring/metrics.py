@@ -1,4 +1,4 @@
-"""The counters of `publisher run` for Prometheus. They are updated once per transaction or failure, never per event."""
+"""The counters of `publisher run` for Prometheus. They are updated per transaction, failure or parked row, never per event."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -107,7 +107,7 @@ def opened(*, again: bool) -> None:
 
 @best_effort("metrics.failed")
 def failed(error: Exception) -> None:
-    """Count a step of a lane that failed with `error`. worker.py tries the step again."""
+    """Count a step of a lane that failed with `error`, which does not stop the lane."""
     if isinstance(error, FencedError):
         _FENCES.labels("lease").inc()
         kind = "fenced"

@@ -20,7 +20,7 @@ class LaneSnapshot:
     progress_s_ago: float
     seq: int | None
     transaction_rows: int | None = None
-    """The most rows that the next transaction may carry, after failures fewer than the settings say. None before the first transaction."""
+    """The most rows that the next transaction may carry, after failures fewer than the settings say. None before the first step."""
     login_refused: bool = False
     """Whether Kafka refused this process's login at the newest failure."""
 

@@ -36,7 +36,7 @@ class Lease:
     def claim(
         cls, connection: psycopg.Connection[Any], epoch: int, lane: int, holder: str, seconds: float
     ) -> "Lease | None":
-        """Claim the lane if it has no lease, its lease has expired, or the holder's backend is gone; else return None."""
+        """Claim the lane if this holder or nobody has it, its lease has expired, or its holder's backend is gone; else return None."""
         parameters = {"epoch": epoch, "lane": lane, "holder": holder, "lease_s": seconds}
         row = connection.execute(_LEASES["claim"], parameters).fetchone()
         return None if row is None else cls(epoch, lane, row[0], seconds)

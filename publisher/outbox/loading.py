@@ -38,5 +38,5 @@ class RepeatedArrayLoader(Loader):
 
 
 def read_repeated_arrays(connection: psycopg.Connection[Any]) -> None:
-    """Make a connection decode equal text arrays only once."""
+    """Make a connection decode equal text arrays of one result only once."""
     connection.adapters.register_loader(_TEXT_ARRAY_OID, RepeatedArrayLoader)

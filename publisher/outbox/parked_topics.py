@@ -1,4 +1,4 @@
-"""Records for which missing output topics a person has decided to park rows, so that lanes continue without these topics.
+"""Records the missing output topics whose rows a person has decided to park, so that lanes continue without these topics.
 
 The decision holds until it is taken back. It affects only rows that lanes reach while the topic is missing. lane/parking.py applies it.
 """

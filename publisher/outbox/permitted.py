@@ -1,4 +1,4 @@
-"""Omits data that the login may not read from an answer, instead of failing."""
+"""Omits from an answer the data that the login may not read, instead of failing."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -49,7 +49,7 @@ class BoundTopics:
 
 
 def check_topics(bound: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
-    """Raise StoppedError for a topic whose id is not the recorded one, or has no recorded id."""
+    """Raise StoppedError for a topic whose id is not the recorded one, or that has no recorded id."""
     for name, topic_id in topic_ids.items():
         if bound.get(name) != topic_id:
             raise StoppedError(

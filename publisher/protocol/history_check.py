@@ -15,7 +15,7 @@ from publisher.protocol.remediation import LANE, RESTORED, Remediation
 from publisher.protocol.stop_reasons import StoppedError, StopReason
 
 MOST_AHEAD = 2**53
-"""The most transactions, or events, by which Kafka can be ahead of a restored database."""
+"""The most transactions, sessions, events or parked rows by which Kafka can be ahead of a restored database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ def continue_from(
 
     `record`: the newest progress record. `start`: where the first transaction begins. `ledger_commit_id`: the ledger's commit id at the
     cursor of `record`, or of `start` without a record; None if the ledger has no such row.
-    If only Kafka has a resume, the resume is valid by however many transactions Postgres is behind: a crash kept Postgres from recording
-    it.
+    A resume that only Kafka has is valid, however many transactions Postgres is behind: a crash kept Postgres from recording it.
     """
     known = max(mirror.seq, mirror.last_delivery)
     if record is None:

@@ -107,7 +107,8 @@ def value_bytes(row: Row) -> int:
 
 
 def is_plain(row: Row, headers: ExtraHeaders) -> bool:
-    """Whether `produce_plain` may send the row: one session, one topic, and no header but `outbox-id`."""
+    """Whether `produce_plain` may send the row: one session, one topic, at most 1,000 outputs, no key, partition or time of their own, and
+    no header but `outbox-id`."""
     return (
         row.keys is None
         and row.headers is None

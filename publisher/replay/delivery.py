@@ -105,7 +105,7 @@ class ReplayDelivery:
         self._remediation = remediation.of_replay(replay.replay_id)
         self._lease: ReplayLease | None = None
         self._has_fenced = False
-        """Whether any former holder of the lease is fenced, so that no transaction of it can be committed any more."""
+        """Whether the former holders of the lease are fenced, so that none of their transactions can be committed any more."""
         self._tenure: Tenure | None = None
         self._reader: ReplayReader | ArchiveReader
         self._newest: ReplayProgress | None = None

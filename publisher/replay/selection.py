@@ -63,7 +63,7 @@ class Filters:
 class ReplayRange(NamedTuple):
     """Batches `first` to `last`, inclusive; none if `first` > `last`. `notes`: which parts of the requested range are left out, and why.
 
-    `holes`: first and last batch of each gap in between whose rows retention has dropped.
+    `holes`: first and last batch of each gap in between: retention has dropped its rows, or the archive does not have it.
     """
 
     first: int
@@ -153,7 +153,7 @@ def count(
     filters: Filters,
     tick: Callable[[int], None] = lambda _: None,
 ) -> Count:
-    """Count the rows of the batches that match the filters. `tick` is called with the number of batches that were counted so far."""
+    """Count the rows of the batches that match the filters. `tick` is called with the number of batches counted since its last call."""
     found = Count()
     for first, last in _windows(batches):
         rows = connection.execute(

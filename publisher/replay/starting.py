@@ -134,7 +134,10 @@ def _plan_of_archive(
 
 
 def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context) -> Replay:
-    """Insert the replay; from then on retention keeps its rows. Raises ContinuityError if some rows were dropped before."""
+    """Insert the replay; retention then keeps its rows.
+
+    Raises ContinuityError if rows were dropped, or the archive was changed, after the rows were counted.
+    """
     batches, request = plan.batches, plan.request
     # Without this, a retention that has already decided could drop rows after the check below.
     hold_off_retention(connection)

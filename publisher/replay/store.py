@@ -162,7 +162,7 @@ def _rows(connection: Connection, replay_id: int | None, all_states: bool) -> li
 
 
 class ReplayLease:
-    """A held lease on a replay, with the mirror at the time of the claim. It serves liveness only; Kafka fences."""
+    """A held lease on a replay, with the mirror at the time of the claim. It keeps erasure away from rows that were read; Kafka fences."""
 
     def __init__(self, replay_id: int, seconds: float, row: tuple[Any, ...]) -> None:
         self._parameters = {"replay_id": replay_id, "lease_token": row[0], "lease_s": seconds}

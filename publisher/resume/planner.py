@@ -179,7 +179,7 @@ class Planner:
         return next(of for of in ledger.epochs if of.epoch.epoch == number)
 
     def _epochs(self, ledger: Ledger, first: int | None) -> list[LaneEpoch]:
-        """Return the epochs whose lanes may have to move: all from the current epoch, or from the epoch of the first batch."""
+        """Return the epochs whose lanes may have to move: from the current epoch on, or from the first batch's if that is earlier."""
         begin = self._current(ledger).epoch.epoch
         if first is not None:
             holding = [of.epoch.epoch for of in ledger.epochs if of.epoch.from_batch <= first]

@@ -68,7 +68,7 @@ def read_ledger(connection: psycopg.Connection[Any]) -> Ledger:
 
 
 class ResumeSurvey:
-    """Reads the state of lanes. Publishers may run meanwhile: `Resume` reads each lane that it moves again once it has fenced the lane."""
+    """Reads the state of lanes. Publishers may run meanwhile: `LaneMove` fences a lane, and then reads it again."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class ResumeSurvey:
         return parked_up_to(self._connection, epoch, lane, cursor)
 
     def count(self, lane: int, rows: ResendRange) -> tuple[int, int]:
-        """Return how many sessions and events a lane's rows have in a range."""
+        """Return how many sessions and events a lane's rows have in a range, without parked rows."""
         if rows.to <= rows.after:
             return 0, 0
         from_batch, from_key = rows.after.exclusive_bound()
@@ -292,7 +292,7 @@ class _LaneRecords:
 
 
 def _is_ahead(record: Progress, mirror: Mirror, total: Totals) -> bool:
-    """Whether a record's counts exceed what any lane can have done since: the numbers after them would not fit into Postgres' columns."""
+    """Whether a record's counts exceed what any lane can have done since the mirror: the next ones would not fit into Postgres' columns."""
     ahead = (
         record.seq - mirror.seq,
         record.total.sessions - total.sessions,

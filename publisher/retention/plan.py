@@ -56,8 +56,8 @@ class ReplayNeed:
 
 @dataclass(frozen=True, slots=True)
 class OpenAtUpgrade:
-    """Batches with outputs of sessions of one input partition that close after `safe_offset`: from there on, sessions were open at the
-    upgrade to 0005."""
+    """Batches with outputs whose input in one partition goes beyond `safe_offset`: from there on, sessions were open at the upgrade to
+    0005."""
 
     topic_id: str
     partition: int

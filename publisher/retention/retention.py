@@ -108,8 +108,8 @@ def _run(connection: psycopg.Connection[Any], settings: Settings) -> RetentionRe
 def _archive(connection: psycopg.Connection[Any], settings: RetentionSettings) -> "ArchiveWriter | None":
     """Return the archive to write to, None if none is set. Raises SettingsError, UnavailableError if the archive is missing.
 
-    A mount point exists even without its volume, and the next mount would hide files written into it. So the archive must be claimed
-    already, or have the manifest of its newest partition.
+    A mount point exists even without its volume, and the next mount would hide files written into it. So an archive that is
+    not claimed must have the manifest of the newest partition that was archived, if there is one.
     """
     if not settings.archive:
         return None

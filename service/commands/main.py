@@ -49,7 +49,7 @@ class DeferredCommand(TyperCommand):
         from service.observability import logs
         from service.settings import LogSettings
 
-        # Until the command has read its settings, its logs go to stderr as well: stdout is for its answer.
+        # Before the command has read its settings, too, its logs go to stderr: stdout is for its answer.
         logs.configure(LogSettings())
         return command.make_context(*arguments, **options)
 
@@ -75,7 +75,10 @@ def command_line(about: str, commands: Sequence[DeferredCommand]) -> typer.Typer
 
 
 def run_command(app: Callable[[], object], name: str) -> None:
-    """Run `app`. An OutboxError prints its message to stderr and decides the exit code. Other errors are bugs: a traceback, exit code 1."""
+    """Run `app`. An OutboxError prints its message to stderr and decides the exit code, as do a full disk and a failed statement.
+
+    Other errors are bugs: a traceback, exit code 1.
+    """
     try:
         try:
             try:

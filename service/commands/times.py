@@ -53,7 +53,7 @@ def shown_time(at: datetime) -> str:
 
 
 def parse_pause(text: str, flag: str) -> float:
-    """Read a pause in seconds: `90s`, `1h`. Raises SettingsError."""
+    """Return the seconds of a pause, `90s` or `1h`. Raises SettingsError."""
     pause_s = _seconds(text)
     if not pause_s:
         raise SettingsError(f"{flag} {text!r} is no pause: write 90s, 30m, 1h or 1d")

@@ -1,4 +1,4 @@
-"""Bounds on one decoded value: a few bytes of a value may claim any size. Every decoder has these bounds and refuses values beyond them."""
+"""Bounds on one decoded value: a few bytes of Avro or Protobuf may claim any size. Values beyond the bounds are refused."""
 
 from typing import Final
 

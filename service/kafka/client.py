@@ -28,7 +28,7 @@ _FRESH = {"topic.metadata.refresh.interval.ms": 5_000}
 # librdkafka takes an administrative client for a producer, which by default would create the topics that it asks for.
 _ONLY_ASKS = {"allow.auto.create.topics": False}
 
-# librdkafka names a broker whose id it knows by the address that the brokers advertise, which may not be in bootstrap_servers.
+# If librdkafka knows a broker's id, it names the broker by its advertised address, which may not be in bootstrap_servers.
 _OTHER_BROKER = re.compile(r"(?P<address>[^\s/]+:\d+)/\d+:")
 
 UNAUTHENTICATED = {KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHENTICATION}

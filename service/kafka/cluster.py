@@ -19,7 +19,7 @@ class Cluster(NamedTuple):
 def cluster(
     admin: KafkaAdmin, topic: str | None, timeout_s: float, give_up: Callable[[], bool] = lambda: False
 ) -> Cluster:
-    """Return the cluster that answers now. Raises KafkaException, _TIMED_OUT also when `give_up` returns true.
+    """Return the cluster that answers now. Raises KafkaException, the last failure, after `timeout_s` or when `give_up` returns true.
 
     Requests the metadata of `topic`, which need not exist; None requests all topics. `describe_cluster` is not used, because it ends the
     process while no broker is registered (an assertion of librdkafka 2.16, rdkafka_admin.c: rko_result).

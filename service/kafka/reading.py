@@ -157,7 +157,7 @@ class RangeReader:
         return [message for message in messages if message.error() is None] if errors else messages, errors
 
     def _take(self, records: list[Any], left: dict[NamedPartition, int]) -> list[Any]:
-        """Return the records of the ranges, and remove partitions that are read to their ends from `left`.
+        """Return the records of the ranges, and remove from `left` the partitions that are read to their ends.
 
         If a partition was truncated, the consumer starts again at its first record.
         """

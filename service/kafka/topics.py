@@ -29,7 +29,7 @@ from service.kafka.rights import needing
 from service.lifecycle.tracebacks import without_traceback
 
 MISSING_S = 5.0
-"""Seconds for which an unknown topic is looked up again if the client has no right to ask the controller."""
+"""Seconds for which a topic that the brokers do not know is looked up again, unless the controller says that it is missing."""
 _POLL_S = 0.2
 # The answer holds every setting of each topic: some kilobytes.
 _TOPICS_A_REQUEST = 500

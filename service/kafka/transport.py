@@ -25,7 +25,7 @@ _OPEN = "by connections that are not all authenticated and encrypted: anybody on
 SPARK_CHANNELS = {
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
-    # Otherwise who is on the path answers the handshake with an error, and both ends continue without encryption.
+    # Otherwise an attacker on the path answers the handshake with an error, and both ends continue without encryption.
     "spark.network.crypto.saslFallback": "false",
     "spark.network.crypto.authEngineVersion": "2",
     # Spark's default, CTR, does not detect that a message was changed.

@@ -27,8 +27,8 @@ _OWN: Mapping[str, Callable[[str], tuple[Any, ...]]] = {
     "google": google.kafka_token,
 }
 NO_TOKEN = "[kafka] login = "
-"""The beginning of the message of an error without a token."""
-# librdkafka asks for the next token after 80 % of the last one's life: it must be a new one by then.
+"""The beginning of the message if a login gave no token."""
+# librdkafka asks for the next token after 80 % of the last one's life: by then there must be a new one.
 _RENEW_AFTER = 0.7
 # Seconds before a failed login is asked again.
 _PAUSE_S = 10.0

@@ -22,7 +22,7 @@ def best_effort(what: str, *through: type[Exception]) -> Iterator[None]:
         yield
     except through:
         raise
-    except Exception as error:  # noqa: BLE001 - what it would end is worth more than what it measures
+    except Exception as error:  # noqa: BLE001 - the work is worth more than the measurement
         with _lock:
             is_new = (what, type(error).__name__) not in _told
             _told.add((what, type(error).__name__))

@@ -1,8 +1,8 @@
 """Structured logs of both services: stable event names and keys, no payloads, no secrets.
 
 Every line has time, level and event, then its object (batch, lane, replay), then the rest in the code's order.
-A line that cannot be written is lost; after the next written line, the number of lost lines is logged. So logging never ends or delays the
-work.
+A line that cannot be written is lost; after the next written line, the number of lost lines is logged. So logging never ends the work, and
+hardly delays it.
 """
 
 import logging

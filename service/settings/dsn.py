@@ -65,7 +65,7 @@ def read_secret(file: Path, name: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{name} {str(file)!r} cannot be read: {error}") from None
     if not content:
-        # A file that is being written may be empty. That is neither a console without a login nor libpq's own defaults.
+        # A file that is being written may be empty. It must not mean a console without a login, or libpq's own defaults.
         raise ValueError(f"{name} {str(file)!r} is empty")
     return content
 

@@ -60,7 +60,7 @@ def java_options(options: Mapping[str, str | int | float | bool]) -> dict[str, s
 def with_certificates(options: Mapping[str, str | int | float | bool]) -> dict[str, str | int | float | bool]:
     """Return librdkafka's options with the text of PEM files instead of their paths, so that they hold on machines without these files.
 
-    Raises OSError for a file that cannot be read.
+    Raises OSError or ValueError for a file that cannot be read.
     """
     found = dict(options)
     for location, text in _PEM.items():

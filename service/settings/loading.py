@@ -30,7 +30,8 @@ REMOVED = {
 def load_settings(path: str | Path | None = None) -> Settings:
     """Read the TOML file at `path`, else at OUTBOX_CONFIG, else `outbox.toml` if it exists, and the environment.
 
-    Raises SettingsError that names each wrong key, its value and the nearest known key, or the file's foreign owner.
+    Raises SettingsError that explains each wrong key, with the nearest known key for an unknown one; or for an unnamed file that others
+    may have written.
     """
     named = path or os.environ.get("OUTBOX_CONFIG")
     file = Path(named or "outbox.toml")
@@ -64,7 +65,7 @@ def load_settings(path: str | Path | None = None) -> Settings:
 
 
 def _refuse_of_others(file: Path) -> None:
-    """Raise SettingsError for an unnamed file that another user wrote: settings name servers, files and code."""
+    """Raise SettingsError for an unnamed file that another user may have written: settings name servers, files and code."""
     try:
         found = (file.stat(), file.lstat())
     except FileNotFoundError:

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints, model_validator
 from service.settings.section import Milliseconds, Section
 
 TopicOrPrefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}\*?$")]
-"""`orders` or, for each topic that begins so, `orders.*`."""
+"""A topic, `orders`, or all topics with a prefix, `orders.*`."""
 
 
 class PublisherSettings(Section):

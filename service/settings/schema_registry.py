@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 
 from service.settings.section import ClientOptions, Section, require_address, secret_options
 
-# Spark repeats a failed task several times, and then the job restarts: the client need not retry, too.
+# Spark repeats a failed task several times, and then the job restarts: one retry of the client is enough.
 _DEFAULTS: ClientOptions = {"max.retries": 1, "retries.wait.ms": 500}
 
 

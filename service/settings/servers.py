@@ -102,7 +102,7 @@ class KafkaSettings(Section):
     @field_validator("java_options")
     @classmethod
     def _in_lower_case(cls, options: dict[str, str]) -> dict[str, str]:
-        # Spark ignores the case of names, so another one would pass every check of a name.
+        # Spark ignores the case of names, so a name in another case would pass every check.
         return {name.lower(): value for name, value in options.items()}
 
     def client(self, **extra: str | int | float | bool) -> ClientOptions:
@@ -110,7 +110,8 @@ class KafkaSettings(Section):
 
         The code that makes a client passes it to `logged_in`.
 
-        Raises SecretUnreadableError if the file of the secret options cannot be read, SettingsError if they contradict the login.
+        Raises SecretUnreadableError if the file of the secret options cannot be read, SettingsError if they contradict the login or name
+        servers.
         """
         own = self.options | secret_options("kafka", self.secret_options_file)
         _require_no_servers(own, "[kafka.options], or the file of secret options,")
@@ -129,7 +130,7 @@ class KafkaSettings(Section):
     def java(self, login: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
         """Return options of Kafka's Java client: those of TLS and SASL under its names, then `login`, then `java_options`; later ones win.
 
-        Raises SecretUnreadableError if a file that they name cannot be read, SettingsError if `java_options` contradict the login.
+        Raises SecretUnreadableError if a file that they name cannot be read, SettingsError as `client`, also for `java_options`.
         """
         _require_no_servers(self.java_options, "[kafka.java_options]")
         if self.login is not None:

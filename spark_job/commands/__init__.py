@@ -1,4 +1,4 @@
-"""The commands of `spark-job`, except `run` (cli.py), `try` and `diff` (trial/) and `dead-letters` (dead_letters/). Only `stop` needs a
+"""The commands of `spark-job`, except `run` (cli.py), `try` and `diff` (trial/) and `dead-letters` (dead_letters/). None needs a
 running job.
 
 - init.py: writes a settings file, a transform to start from (starter.py) and its test (starter_test.py).

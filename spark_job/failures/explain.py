@@ -81,7 +81,7 @@ def _without_resources(error: BaseException) -> OutboxError | None:
     text = str(error)
     if (
         kind is ExhaustedError
-        # libpq and librdkafka report it as text.
+        # libpq reports it as text, librdkafka by a code.
         or (isinstance(error, psycopg.OperationalError) and os.strerror(errno.EMFILE) in text)
         or (isinstance(error, KafkaException) and error.args[0].code() == KafkaError._CRIT_SYS_RESOURCE)
     ):

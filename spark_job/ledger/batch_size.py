@@ -7,8 +7,8 @@
 - After four batches the size grows fourfold, up to a ceiling: half of the size that failed.
 - After many batches at the ceiling, the ceiling is doubled. If that fails, the number of batches until the next attempt doubles. So
   the number of a backlog's failures grows only with the logarithm of the number of its batches.
-- After a run that was stopped, or whose process ended for another reason, nothing is remembered: the next run begins with the limit in the
-  settings.
+- After a run that was stopped, or whose process ended for a reason other than size, nothing is remembered: the next run begins with the
+  limit in the settings.
 
 failures/explain.py decides which failures size can explain (`is_of_size`), ledger/runs.py which past runs count as stopped (`sizes`).
 input/source.py says how Spark chooses a batch's offsets within this limit.

@@ -1,7 +1,7 @@
 """Generations: periods with the same assembly rules and revision.
 
-A new generation opens at the very first start, at a restore, if topics were added, and if a person accepts a changed topic, a loss or
-changed assembly rules. A crash never opens one.
+A new generation opens at the very first start, at a fork or restore, if topics were added or a release has newer assembly rules, and if
+a person accepts a changed topic, a loss or changed assembly rules. A crash never opens one.
 """
 
 from collections.abc import Mapping, Sequence

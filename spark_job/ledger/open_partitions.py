@@ -25,7 +25,7 @@ class OpenPartition:
     digest: str | None
     """Of the open sessions (sessions/state/open_state.py). None: unknown, or of another release: rebuilds are then not compared."""
     tombstones: bytes = b""
-    """An encoded table (sessions/state/open_sessions.py); empty if there are none."""
+    """What no rebuild finds: tombstones and later parts, encoded (`OpenState.remembered`); empty if there are none."""
     upgraded: bool = False
     """From before schema 0005: letters of sessions closed by silence below the position may be missing."""
     refused: RefusedIds = NOTHING_REFUSED

@@ -1,8 +1,8 @@
 """Who may write: the row `outbox.writer`, and the writer lock.
 
 A run that has lost the outbox to another one notices it by the first of these: the takeover has ended its connection (here), its commit is
-refused (`lock_and_check`), or its heartbeat reads another owner (owner_heartbeat.py). `_judge` in stream/query.py then asks who
-owns the outbox, and ends the run with FencedError, which is never retried (service/errors.py).
+refused (`disowned`), or its heartbeat updates no row (owner_heartbeat.py). Unless its commit was refused, `_judge` in stream/query.py then
+asks who owns the outbox. The run ends with FencedError: the process ends, or waits again if it is a standby (supervisor/attempts.py).
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Savepoints: named positions. A savepoint copies no open session: a restore reads them from Kafka again, from the safe offsets on.
 
-`spark-job savepoint create` and `stop --savepoint` create them (commands/; job.py, if the job runs). recovery/savepoint_restore.py decides
-whether a savepoint can be restored.
+`spark-job savepoint create` and `stop --savepoint` create them (commands/; job.py, if `stop` ends a job).
+recovery/savepoint_restore.py decides whether a savepoint can be restored.
 """
 
 import difflib

@@ -47,13 +47,13 @@ class JobHealth:
         self._enter("starting", attempt=attempt, heartbeat_error="", run={})
 
     def running(self, run: dict[str, Any]) -> None:
-        """Its query begins; `run` is what its start found and decided, for the endpoint."""
+        """The attempt's query begins; `run` is what its start found and decided, for the endpoint."""
         self.computed, self.committed, self._progress_at = -1, -1, None
         self._turn(_START_S)
         self._enter("running", doing="", held_back=None, run=run)
 
     def query_ending(self) -> None:
-        """Spark is asked to end the query: from here on no batch is begun."""
+        """The run is to end: from here on no batch is begun."""
         self._turn(_END_S)
         self._enter("stopping")
 

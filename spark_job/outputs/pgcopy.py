@@ -1,7 +1,7 @@
 """Postgres' binary COPY format, as far as the outbox needs it.
 
-Executors encode the array *elements*; the driver joins them and adds the header, so that several sessions of one key become one row
-without decoding anything. Format: PostgreSQL documentation, COPY, "Binary Format"; arrays: `array_recv`.
+Executors encode a session's fields, and the array *elements* of a dead letter. The driver makes rows of them, and joins several sessions of
+one key into one row without decoding an element. Format: PostgreSQL documentation, COPY, "Binary Format"; arrays: `array_recv`.
 """
 
 from collections.abc import Iterable, Sequence

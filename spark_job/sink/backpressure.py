@@ -26,8 +26,8 @@ _FEW_BATCHES = 1_000
 
 @dataclass(frozen=True)
 class Backlog:
-    """The outputs of all batches that the slowest lane has not delivered whole, so never too few. `bytes`: the size of their encoded
-    values.
+    """The outputs of all batches that the slowest lane has not delivered whole: no fewer than wait for delivery. `bytes`: the size of
+    their encoded values.
     """
 
     events: int

@@ -1,4 +1,6 @@
-"""The statements of the sink's transaction that store rows and dead letters. None of them touches old partitions of session_output."""
+"""The statements of the sink's transaction that store rows and dead letters. Only `_drop_settled` touches old partitions of
+session_output: after an upgrade.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The ledger: read its state, under the writer lock, and add a transaction's rows."""
+"""The ledger: read its state, and add a transaction's rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class LedgerState:
 
 
 def read_state(connection: Connection) -> LedgerState:
-    """Read the state. Call under the writer lock, in a statement after the one that took it."""
+    """Read the state. It is exact only under the writer lock, in a statement after the one that took it."""
     with connection.cursor(row_factory=class_row(LedgerState)) as cursor:
         state = cursor.execute(_LEDGER["state"]).fetchone()
     assert state is not None, "outbox.writer has its one row from the migration on"

@@ -37,7 +37,7 @@ _PIPE_CLOSED = b"BrokenPipeError: [Errno 32] Broken pipe\n"
 
 
 class LostJvm:
-    """A JVM that no longer answers. `exit_code`: negative for a signal, None if it is not this process's child."""
+    """A JVM that no longer answers. `exit_code`: negative for a signal, None if it is not this process's child or has not ended."""
 
     def __init__(self, exit_code: int | None) -> None:
         self.exit_code = exit_code
@@ -113,7 +113,7 @@ def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def lost(error: BaseException | None = None) -> LostJvm | None:
-    """Return what is known of a JVM that is gone; None while it lives or was never started. `error`: what Spark raised."""
+    """Return what is known of a JVM that is gone or does not answer; None for any other, or if none was started. `error`: from Spark."""
     gateway = SparkContext._gateway
     if gateway is None:
         return None

@@ -1,4 +1,4 @@
-"""Prepare the JVM's environment: its home, a folder for temporary files, a user, the name of the machine.
+"""Prepare the JVM's environment: Spark's home, a folder for temporary files, a user.
 
 Each of these may be missing or stale on a machine. The JVM then ends at once, or when it first needs the missing part. The job supplies
 what it can; `start_failure.py` explains the rest.

@@ -234,7 +234,7 @@ def _join(settings: JobSettings, folder: WorkFolder) -> SparkSession:
 
 
 def added_options(given: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return the options to add to those of spark-submit. `own`: `[job] spark_options`."""
+    """Return the options to add to those of spark-submit. `own`: options that win over `_OPTIONS`."""
     return {name: value for name, value in {**_OPTIONS, **own}.items() if name not in given}
 
 

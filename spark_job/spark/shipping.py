@@ -1,6 +1,6 @@
 """Send our code to executors on other machines: our four packages and the transform's module, in one zip that Spark distributes.
 
-What a task imports (pyarrow, numpy, orjson, confluent-kafka, mmh3, structlog; with schemas also requirements/schema-registry.txt; and the
+A task's imports (pyarrow, numpy, orjson, confluent-kafka, mmh3, structlog; with schemas also requirements/schema-registry.txt; and the
 transform's imports) must be on the executors: installed, or in an environment that `spark.archives` unpacks there (docs/cluster.md).
 """
 

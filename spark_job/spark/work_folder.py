@@ -57,7 +57,7 @@ class WorkFolder:
 def _remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            # Anybody may make a folder of this name: open nothing in another user's folder, which may be a pipe for instance.
+            # Anybody may make a folder of this name: open nothing in another user's folder, where the lock may be a pipe for instance.
             if folder.lstat().st_uid != os.geteuid():
                 continue
             with (folder / _LOCK).open() as lock:

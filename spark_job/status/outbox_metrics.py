@@ -50,7 +50,7 @@ class JobOutboxMetrics(PolledGauges):
         self._lag: list[Sample] = []
 
     def poll(self, connection: psycopg.Connection[Any]) -> None:
-        """Read again, for a few seconds at most. Raises psycopg.Error."""
+        """Read again; each query may take 5 s. Raises psycopg.Error."""
         with snapshot(connection):
             connection.execute("SET LOCAL statement_timeout = '5s'")
             current = position.read(connection)

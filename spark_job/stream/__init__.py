@@ -1,6 +1,7 @@
 """The streaming query: its batches, their pace, and the one way in which it ends. ledger/batch_size.py decides their size.
 
-- query.py: starts each query of a run, and ends it in numbered steps: after SIGTERM, a request, a failure or the loss of the outbox.
+- query.py: starts each query of a run, and ends it in numbered steps: after SIGTERM, a request, a failure or the loss of the outbox, or
+  for larger batches.
 - endings.py: the states of a query.
 - batches.py: the steps of a batch. action.py, arrow_map.py, projection_options.py: its one Spark action.
 - pacing.py: the pause between two batches.

@@ -23,7 +23,7 @@ _TIME_SIGNS = ("TimeMovedError", "ArithmeticException: long overflow")
 
 
 class BatchAction:
-    """The actions of a run. From the first batch with a time that Spark would change on, the tasks read Kafka themselves."""
+    """The actions of a run. Beginning with the first batch that has a time which Spark would change, the tasks read Kafka themselves."""
 
     def __init__(self, columns: RecordColumns) -> None:
         self._direct = DirectReader(columns)

@@ -91,7 +91,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer the connection. Runs in that thread."""
+        """Answer the connection. Runs in its separate thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:

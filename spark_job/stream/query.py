@@ -22,7 +22,7 @@ outbox; FAILED by the part that failed.
   `BatchSteps.largest`.
 - *heartbeat* and *signals* set `Interruption` or `stop`, and do nothing else.
 
-**The end.** In every state the main thread does these steps in this order:
+**The end.** In every state the main thread does these steps, in this order unless something failed:
 
 1. The state leaves RUNNING. From here on no batch begins: if Spark's thread calls with another batch, the callback parks the thread.
 2. Wait until the batch that is being computed has ended, and Spark's thread is parked or has nothing to do.
@@ -31,7 +31,8 @@ outbox; FAILED by the part that failed.
 5. Read the state. GROWING: start the next query. Otherwise the run ends.
 
 **Invariants.** The state is judged once, in step 5, when nothing is under way: a stop that comes in steps 1 to 4 of a growth finds the
-last batch committed. A failed batch or commit skips no step, but the waits are bounded then: Spark or Postgres may not answer any more.
+last batch committed. A failure skips no step, but the wait for the commit then follows step 4 and is bounded, as is the wait for the batch
+if calls to Spark fail: Spark or Postgres may not answer any more.
 After a query's end, no object that Spark or py4j keeps refers to the run (`_Callback.close`), and nothing of the query itself is kept in
 the JVM (`query_leftovers.py`).
 """

@@ -30,7 +30,7 @@ _POLL_S = 0.5
 
 
 class Standby:
-    """Waits between the attempts of a job that was started with `--standby`."""
+    """Waits before each attempt of a job that was started with `--standby`."""
 
     def __init__(
         self, settings: Settings, spark: LazySession, stop: threading.Event, health: JobHealth

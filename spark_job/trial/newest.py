@@ -35,7 +35,7 @@ class NewestRecords:
     ) -> None:
         """`starts`: the first offset to read of each partition; `ends`: the offset to read up to, at most the end of its committed records.
 
-        `wholes`: for each partition, an offset at which no session was open; None: 0 for all.
+        `wholes`: for each partition, an offset below which no session that is asked for begins; None: 0 for all.
         """
         self._kafka = kafka
         self._starts = starts
@@ -94,7 +94,7 @@ class NewestRecords:
         return True
 
     def is_whole(self, place: NamedPartition) -> bool:
-        """Return whether no session of a partition had begun before the records that were read."""
+        """Return whether the records read of a partition include the beginning of each session that is asked for."""
         return self._low[place] == self._wholes.get(place, 0)
 
     def _is_late(self) -> bool:

@@ -1,4 +1,4 @@
-"""No login dates what retention goes by, or archives a partition unseen."""
+"""A reissue leaves erased keys out for ever; no login dates what retention goes by, or archives a partition unseen."""
 
 from db.migrations.script import run_script
 
@@ -7,10 +7,10 @@ down_revision = "0026"
 
 
 def upgrade() -> None:
-    """Let Postgres alone date batches, and the states of letters and replays; log archived partitions."""
+    """Remember erased keys; let Postgres alone date batches, and the states of letters and replays; log archived partitions."""
     run_script("0027_erased_keys_up")
 
 
 def downgrade() -> None:
-    """Let the logins of the services date them again."""
+    """Forget the keys of which `outbox.erased` has no row; let the logins of the services date their rows again."""
     run_script("0027_erased_keys_down")

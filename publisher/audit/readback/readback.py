@@ -62,7 +62,7 @@ def begin(
     asked: dict[str, Any],
     events: int,
 ) -> AuditState:
-    """Freeze what the audit compares: steps 1 to 3. `events`: the approximate number of outputs."""
+    """Freeze what the audit compares: steps 2 and 3. `events`: the approximate number of outputs."""
     broker = Broker(settings.kafka)
     cluster = broker.cluster_id()
     if identity.cluster_id is not None and cluster != identity.cluster_id:

@@ -1,4 +1,4 @@
-"""Reads the output topics into buckets: every committed record as `ReceivedOutput`. Continues where a killed audit stopped."""
+"""Reads the output topics into buckets: every committed record of an output as `ReceivedOutput`. Continues where a killed audit stopped."""
 
 import time
 from collections.abc import Callable

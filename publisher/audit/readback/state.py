@@ -51,8 +51,8 @@ class AuditState:
 def load(folder: Path, asked: dict[str, Any]) -> AuditState | None:
     """Return the state that a killed audit left; None if there is none.
 
-    Raises SettingsError if the state belongs to another audit, or if the folder or file is a link or another user's, or others may write to
-    it.
+    Raises SettingsError if the state is damaged or belongs to another audit, or if the folder, a link to it, or the file is another user's,
+    or others may write to it.
     """
     path = folder / "state.json"
     found = [each.stat() for each in (folder, path) if each.exists()]

@@ -64,7 +64,7 @@ def _kept(values: list[Any] | None, selected: Sequence[bool]) -> list[Any] | Non
 
 
 def _stored(headers: Sequence[Header]) -> str:
-    """Return headers in their stored form: [[name, text, {"base64": …} or null], …]."""
+    """Return headers in their stored form, [[name, value], …]; a value is a text, {"base64": …} or null."""
     return orjson.dumps(
         [
             [name, header_values.stored(value) if isinstance(value, bytes) else value]

@@ -1,4 +1,4 @@
-"""`publisher replay start`: counts the outputs, asks for confirmation, and sends them to Kafka or writes a file."""
+"""`publisher replay start`: counts the outputs, and sends them to Kafka after a confirmation, or writes a file."""
 
 import sys
 import threading

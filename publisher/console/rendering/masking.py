@@ -6,7 +6,7 @@ from typing import Any
 _MOST_SHOWN = 4_000
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _TIME = re.compile(r"( is (?:not a|no) time: ).*")
-"""Messages quote a time that is a number without quotation marks."""
+"""In messages, a time that is a number has no quotation marks."""
 _EXCEPTION = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+([A-Za-z_][\w.]*)(?=:|\n|\Z)")
 """The first exception of a traceback. The lines after its name may be any text, even another traceback."""
 _RAISED = re.compile(r"([A-Za-z_]\w*): ")
@@ -16,7 +16,7 @@ HIDDEN = "…"
 
 
 def shown_bytes(value: bytes | None, *, show: bool, size: int | None = None) -> str:
-    """Return the value or key of a record, with bytes that are no text escaped. Without `show`, only its size.
+    """Return the value or key of a record, and escape bytes that are no text. Without `show`, return only its size.
 
     `size`: the size of the whole value, if `value` is only its beginning.
     """

@@ -1,4 +1,5 @@
-"""Decodes values whose schema is in the registry of `[schema_registry]`. Other values are shown as bytes, with the reason.
+"""Decodes values whose schema is in the registry of `[schema_registry]`. Other values are shown as bytes, with the reason if they
+name a schema.
 
 No page waits for the registry for longer than PAGE_S, whatever the registry does: a separate thread sends the requests, and the pages wait
 for that thread.
@@ -32,7 +33,7 @@ MOST_PAGE_BYTES = 1 << 20
 """The most bytes that are read of one value, and that are decoded of all values of a page. They bound a page's time and memory."""
 _ANSWER_S = 2.0
 _UNUSABLE_CHARS = 4_000
-"""The size of an answer without a usable schema in the cache, in characters."""
+"""The size in the cache, in characters, of an answer without a usable schema."""
 _KINDS = {"AVRO": "Avro", "PROTOBUF": "Protobuf", "JSON": "JSON Schema"}
 
 

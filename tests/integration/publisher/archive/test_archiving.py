@@ -233,7 +233,8 @@ def test_an_archive_that_a_login_invents_is_in_the_operator_log(old: Outbox) -> 
     with psycopg.connect(login.get_secret_value()) as hostile:
         hostile.execute("SELECT outbox.hold_partition('session_output_p00000000')")
         hostile.execute(
-            "SELECT outbox.drop_archived('session_output_p00000000', %s, sha256(''), 7, 7, 7, 7)", [UUID(int=1)]
+            "SELECT outbox.drop_archived('session_output_p00000000', %s, sha256(''), 7, 7, 7, 7)",
+            [UUID(int=1)],
         )
     assert query(
         old.dsn,
