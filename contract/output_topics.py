@@ -56,7 +56,7 @@ class OutputTopics:
         if self._progress.fullmatch(topic):
             return f"{topic!r} is the progress topic of an outbox: a record in it would move the publisher's lanes"
         if topic in _KAFKA_S_OWN:
-            return f"{topic!r} is one of Kafka's own topics, which take no records from clients"
+            return f"{topic!r} is one of Kafka's own topics, which only Kafka writes"
         if not self._names and not self._prefixes:
             return None
         if topic in self._names or topic.startswith(self._prefixes):

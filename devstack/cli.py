@@ -1,10 +1,12 @@
 """`devstack`: a real Postgres, a real Kafka and, where wanted, a Spark cluster on this machine, without Docker."""
 
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markup import escape
 
 from devstack.processes.errors import DevstackError
 from service.commands.main import DeferredCommand, command_line
+from service.errors import OutboxError
 
 app = command_line(
     "A real Postgres 18 and a real Apache Kafka 4.2 as local processes, without Docker.",
@@ -45,7 +47,7 @@ def main() -> None:
     """Run the command line; an expected failure is one message on stderr and exit code 2."""
     try:
         app()
-    except DevstackError as error:
+    except (DevstackError, OutboxError, KafkaException) as error:
         screen = Console(stderr=True)
         screen.print(f"[bold red]devstack:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None

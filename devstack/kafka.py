@@ -21,7 +21,7 @@ from devstack.processes.errors import DevstackError, tail
 from devstack.processes.port import LOOPBACK, ReservedPort, is_listening
 from devstack.processes.process import ServerProcess, launch
 from devstack.processes.server import LocalServer
-from spark_job.spark.jars import JarsError, Progress, java_executable, resolve
+from spark_job.spark.jars import Progress, java_executable, resolve
 
 LOCK_VARIABLE = "DEVSTACK_KAFKA"
 """A lock file with the jars of another Kafka, as `python -m spark_job.spark.jars --relock` makes it."""
@@ -122,11 +122,8 @@ class Kafka(LocalServer):
         return f"{LOOPBACK}:{self.port}"
 
     def _launch(self) -> ServerProcess:
-        try:
-            options = self.java_options()
-            java = [java_executable(), *([QUICK] if self._fast else []), *options]
-        except JarsError as error:
-            raise DevstackError(str(error)) from error
+        options = self.java_options()
+        java = [java_executable(), *([QUICK] if self._fast else []), *options]
         (self.data_dir / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
         properties = self.data_dir / "server.properties"
         lines = (f"{name}={value}\n" for name, value in self._server_settings().items())

@@ -58,7 +58,7 @@ VALUES = (
     ),
     Value(
         "publisher.replicas",
-        "More than there are lanes stand by. null: KEDA or another controller sets it.",
+        "Replicas beyond the number of lanes stand by. null: KEDA or another controller sets it.",
         _COUNT,
         (_replicas("publisher"),),
     ),
@@ -104,7 +104,7 @@ VALUES = (
     ),
     Value(
         "network.kafka",
-        "Where all brokers are, and with OAUTHBEARER the token endpoint: the same.",
+        "Where all brokers are, and with OAUTHBEARER the token endpoint: peers of a NetworkPolicy.",
         _PEERS,
         (("NetworkPolicy", "outbox-kafka", ("spec", "egress", 0, "to")),),
     ),

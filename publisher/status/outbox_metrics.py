@@ -28,7 +28,7 @@ _GAUGES: Gauges = {
     "outbox_lag_rows": (f"Undelivered rows of the lane, counted up to {COUNT_LIMIT}.", _LANE),
     "outbox_lag_seconds": ("Age of the lane's oldest undelivered row; 0: none.", _LANE),
     "outbox_replays": ("Replays that are running or paused.", ["state"]),
-    "outbox_replay_events_left": ("Events that they have not sent yet.", ["state"]),
+    "outbox_replay_events_left": ("Events that running or paused replays have not sent yet.", ["state"]),
     "outbox_partitions": (
         "Partitions of session_output: kept, or detaching (retention is under way).",
         ["state"],

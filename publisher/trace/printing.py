@@ -87,14 +87,15 @@ def print_record(
         out.print(f"Kafka was not read: {unread}")
     elif record is None:
         out.print(
-            f"Kafka has no committed record at {wanted}: an aborted one, a commit marker, or it expired"
+            f"Kafka has no committed record at {wanted}: the offset is of an aborted record or a commit marker, or the record was "
+            "compacted or has expired"
         )
     elif record.outbox_id is not None:
         replay = "" if record.replay is None else f", sent by replay {printable(record.replay)}"
         out.print(f"outbox-id {printable(record.outbox_id)}, revision {record.revision}{replay}")
         if not outputs and not is_erased:
             out.print(
-                "the outbox has no such output: another outbox' publisher sent it, or retention has dropped it"
+                "the outbox has no such output: another outbox's publisher sent it, or retention has dropped it"
             )
         print_deliveries(outputs)
     if there.candidates or there.letters:

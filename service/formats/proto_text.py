@@ -70,9 +70,9 @@ def descriptors(text: str, references: Mapping[str, str]) -> tuple[str, dict[str
 
     if not has_compiler():
         raise RegistryRefusedError(
-            "the schema registry gives Protobuf schemas as text only; to compile them here needs the extra `protobuf-text` "
-            "(pip install 'spark-outbox[protobuf-text]'), on the executors, too; registries as Confluent's answer "
-            "`?format=serialized` with a descriptor, and need none"
+            "the schema registry gives Protobuf schemas as text only; compiling them here needs the extra `protobuf-text` "
+            "(pip install 'spark-outbox[protobuf-text]'), on the executors, too; registries such as Confluent's "
+            "answer `?format=serialized` with a descriptor, which needs no compiler"
         )
     imports = [name for each in (text, *references.values()) for name in _builtin_names(each)]
     known = descriptor_pb2.FileDescriptorSet(file=builtin_imports(imports))

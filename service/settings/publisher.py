@@ -20,7 +20,7 @@ class PublisherSettings(Section):
     progress_replication: int = Field(default=-1, ge=-1, le=32_767)
     """Replication factor of the new progress topic; -1: 3, at most the number of brokers."""
     output_topics: tuple[TopicOrPrefix, ...] = ()
-    """Topics that outputs may go to: names, and prefixes that end in `*`. Empty: all but progress topics."""
+    """Topics that outputs may go to: names, and prefixes that end in `*`. Empty: all but progress topics and Kafka's own."""
     create_topics: bool = False
     """Create missing output topics with the broker's defaults."""
     transaction_sessions: int = Field(default=1_000, ge=1, le=100_000)

@@ -71,7 +71,7 @@ class RetentionSettings(Section):
             shown = repr(value) if value.startswith(("file:", "/")) else "it"
             raise ValueError(f"{shown} is neither file:///FOLDER, with three slashes, nor s3://BUCKET/PREFIX")
         if "\0" in path or ".." in path.split("/"):
-            raise ValueError(f"{value!r} has .. in it: name the folder itself")
+            raise ValueError(f"{value!r} has .. or a NUL in it: name the folder itself")
         return value
 
     @field_validator("archive_endpoint")

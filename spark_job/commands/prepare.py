@@ -14,8 +14,8 @@ _EXIT_S = 300.0
 def prepare() -> None:
     """Download the connector's jars and archive Spark's classes: each start takes some five seconds less.
 
-    It takes half a minute and 160 MB in the user's cache, once for a Java and a Spark: part of an image's build, or done once on a machine.
-    What is there already is kept.
+    It takes half a minute and 160 MB in the user's cache, once for each version of Java and Spark: in an image's build, or once on a
+    machine. What is there already is kept.
     """
     from spark_job.spark import class_archive
     from spark_job.spark.jars import java_executable, spark_connector_jars

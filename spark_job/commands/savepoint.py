@@ -121,7 +121,7 @@ def list_savepoints(config: Config = None, as_json: Json = False) -> None:
 
 @app.command()
 def delete(name: Name, config: Config = None, as_json: Json = False) -> None:
-    """Delete a savepoint. The name is free again; what was read and sent is not touched."""
+    """Delete a savepoint. The name is free again; positions and outputs are not touched."""
     with outbox(load_settings(config), "savepoint") as connection:
         savepoints.delete(connection, name)
     if as_json:

@@ -31,7 +31,7 @@ from spark_job.outputs.lacking import NO_THREAD, OF_ERRNO
 
 EXHAUSTED = (
     "no descriptors or threads are left: raise the limits (ulimit -n, ulimit -u, the container's pids). The process ends, so that "
-    "another one starts with none"
+    "another one starts with none in use"
 )
 _TRACEBACK = "Traceback (most recent call last):\n"
 # Exceptions that only a defect raises in a task: the transform's own failures have become letters.

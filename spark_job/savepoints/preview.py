@@ -42,14 +42,14 @@ class Preview:
                 f"The savepoint is {self.savepoint.place}, made {self.savepoint.created_at:%F %T} UTC."
             )
             lines.append(
-                f"What closed since is computed again and sent again, with outbox-revision {opening.revision}: the outbox has "
-                f"{self.sessions:,} sessions with {self.outputs:,} outputs in the batches after it. What was sent before stays."
+                f"Sessions that closed since are computed and sent again, with outbox-revision {opening.revision}: the outbox has "
+                f"{self.sessions:,} sessions with {self.outputs:,} outputs in the batches after it. Outputs sent before stay."
             )
         else:
             lines.append("Nothing that is in the outbox already is computed or sent again.")
         if opening.lost:
             lost = sum(b - a for a, b in opening.lost.values())
-            lines.append(f"Not read, because Kafka has deleted it: {lost:,} offsets.")
+            lines.append(f"Not read, because Kafka has deleted them: {lost:,} offsets.")
         return lines
 
     def to_json(self) -> dict[str, Any]:

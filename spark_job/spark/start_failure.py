@@ -85,7 +85,7 @@ _SIGNS: tuple[tuple[tuple[str, ...], type[OutboxError], str], ...] = (
     (
         ("No such file or directory", "NoSuchFileException", "Exec format error"),
         SettingsError,
-        "a file is missing, or no program: SPARK_HOME and JAVA_HOME must lead to a Spark and a Java",
+        "a file is missing or is not a program: SPARK_HOME and JAVA_HOME must lead to a Spark and a Java",
     ),
 )
 _NOISE = re.compile(r"\s*(at |\.\.\. \d+ more|WARNING: |Picked up |NOTE: |SLF4J)")

@@ -105,8 +105,8 @@ class RunDifference:
 
     @property
     def differing(self) -> list[Compared]:
-        """The sessions with an output that would change, be added or vanish."""
-        return [each for each in self.sessions if set(outputs_of(each)) - {"same"}]
+        """The sessions with an output that would change, be added or vanish, and those that would become dead letters."""
+        return [each for each in self.sessions if each.state == "altered" or set(outputs_of(each)) - {"same"}]
 
     @property
     def outputs(self) -> dict[str, int]:

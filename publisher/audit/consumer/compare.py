@@ -76,8 +76,8 @@ class Range(NamedTuple):
 class ConsumerComparison:
     """The result of the buckets for one consumer. `rule` decides about each output that no audited row explains.
 
-    `ends`: for each topic number, the end offsets of its partitions when the audit began; a partition without an entry, and a topic without any, was added later. Topics that do not exist
-    now have no entry.
+    `ends`: for each topic number, the end offsets of its partitions when the audit began; a partition without an entry was added later. A
+    topic without partitions was first delivered to later; a topic that does not exist any more has no entry.
     `forgotten`: {input partition: end of the last session with forgotten outputs}. `remembers`: whether the consumer has tables. Without
     tables, all records below its position count as consumed.
     """

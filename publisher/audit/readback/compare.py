@@ -61,8 +61,8 @@ class Alteration(NamedTuple):
 
 
 EventsAt = dict[tuple[bytes, int, int, int, int, int], list[tuple[int, int]]]
-"""{(session key, batch, input partition and offset of the session's end, topic, partition): [(event, offset) of each output with exactly one
-record that no replay sent]}."""
+"""{(session key, batch, input partition and offset of the session's end, topic, partition): [(event, offset) of each output with exactly
+one record that no replay sent]}."""
 
 
 @dataclass(slots=True)

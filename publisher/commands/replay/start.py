@@ -78,8 +78,9 @@ def start(
 ) -> None:
     """Send once more, in the foreground, outputs that every lane has delivered. SIGTERM and SIGINT end it at a transaction boundary.
 
-    Filters combine: all of them must hold. `replay go-on ID` continues a replay after any end, kill -9 included. A dry run also checks
-    the target, and has the exit code of the start. Exits with 1, and sends nothing, if every named session key has no row.
+    Filters combine: all of them must hold. `replay go-on ID` continues a replay that was paused, stopped or interrupted, by kill -9 too. A
+    dry run also checks the target, and has the exit code of the start. Exits with 1, and sends nothing, if every named session key has no
+    row.
     """
     filters = Filters(
         from_batch=from_batch,

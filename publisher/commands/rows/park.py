@@ -31,8 +31,8 @@ def park(
 ) -> None:
     """Park the rows for a missing output topic, with all their outputs, so that lanes continue.
 
-    It holds for all that comes until `--end`, or until the topic exists. `requeue` sends the parked rows once it does, `discard` gives
-    them up. Exits with 2 where the topic exists, nothing waits for it, or missing topics are made.
+    The decision holds until `--end`; it affects rows that lanes reach while the topic is missing. `requeue` sends the parked rows once the
+    topic exists, `discard` gives them up. Exits with 2 where the topic exists, nothing waits for it, or missing topics are made.
     """
     settings = load_settings(config)
     with database(settings, "parked park") as connection:

@@ -45,7 +45,7 @@ ORDER BY p.batch_id DESC, p.session_key DESC
 LIMIT %(rows)s
 
 -- name: letters
--- By number, newest first. For one reason, only the index of open letters is read.
+-- By number, newest first.
 SELECT d.dead_letter_id, d.reason, d.state, d.session_key, d.detail, d.topic, d.partition, d.first_offset, d.last_offset, d.event_count, d.batch_id,
        d.resolved_batch, d.created_at
 FROM outbox.dead_letter d
@@ -54,6 +54,7 @@ ORDER BY d.dead_letter_id DESC
 LIMIT %(rows)s
 
 -- name: letters_of_reason
+-- Only the index of open letters is read.
 SELECT d.dead_letter_id, d.reason, d.state, d.session_key, d.detail, d.topic, d.partition, d.first_offset, d.last_offset, d.event_count, d.batch_id,
        d.resolved_batch, d.created_at
 FROM outbox.dead_letter d

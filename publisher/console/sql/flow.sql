@@ -1,5 +1,4 @@
--- The flow at a glance. Every query here is repeated every second while a page is open, so it uses an index and reads only the last two
--- minutes.
+-- The flow at a glance. Every query here is repeated every second while a page is open, so it is bounded and uses an index.
 
 -- name: committed
 -- The job's commits in steps of seconds. `step` counts back from now.

@@ -44,6 +44,11 @@ def test_each_output_is_counted_once() -> None:
     assert found.to_json()["outputs"] == found.outputs
 
 
+def test_a_session_without_outputs_for_which_the_transform_fails_differs() -> None:
+    session = compared((), (), failure="Traceback")
+    assert RunDifference(7, [session], None).differing == [session]
+
+
 def test_where_nothing_differs_nothing_is_shown_but_the_counts() -> None:
     found = RunDifference(7, [compared((A,), (A,))], "--last 1")
     assert found.differing == []
