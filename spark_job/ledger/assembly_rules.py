@@ -14,6 +14,8 @@ from spark_job.ledger.generations import Generation
 from spark_job.sessions.settings import RULES_VERSION, AssemblySettings
 
 _SINCE_RULES_2 = {"max_open_bytes"}
+_SAME_WITHOUT_TIME_FIELD = 2
+"""The rules version that judges as the newest one does unless the events' time is a field. So it is still stored for such settings."""
 _LATER: dict[str, Any] = {"on_timeout": "dead_letter", "clock_records": False}
 """Settings that are not stored at their defaults, because earlier releases stored rules without them."""
 
@@ -26,7 +28,7 @@ def stored_rules(settings: Settings) -> dict[str, Any]:
             del assembly[name]
     if isinstance(assembly["entry"], tuple):
         assembly["entry"] = list(assembly["entry"])
-    assembly["rules"] = RULES_VERSION
+    assembly["rules"] = RULES_VERSION if _path(assembly["time"]) else _SAME_WITHOUT_TIME_FIELD
     # The rules of JSON input are stored without the format, so that they equal the rules stored before other formats existed.
     if settings.source.format != "json":
         assembly |= settings.source.model_dump(include={"format", "schema_id"})
@@ -35,7 +37,9 @@ def stored_rules(settings: Settings) -> dict[str, Any]:
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return what differs between two generations' rules, for people. A newer rules version and the settings that it adds do not count."""
-    upgraded = {"rules", *(_SINCE_RULES_2 - before.keys())} if has_newer_rules(before, now) else set[str]()
+    upgraded = set[str]() if _version(before) > _version(now) else {"rules"}
+    if has_newer_rules(before, now):
+        upgraded |= _SINCE_RULES_2 - before.keys()
     before, now = {**_LATER, **before}, {**_LATER, **now}
     return [
         f"{name}: {before.get(name)!r} -> {now.get(name)!r}"
@@ -46,7 +50,14 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def has_newer_rules(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Return whether `now` has a newer rules version than `before`."""
-    return bool(now.get("rules", 1) > before.get("rules", 1))
+    return _version(now) > _version(before)
+
+
+def _version(assembly: Mapping[str, Any]) -> int:
+    """Return the newest rules version that judges as these rules do."""
+    stored: int = assembly.get("rules", 1)
+    is_same = stored == _SAME_WITHOUT_TIME_FIELD and not _path(assembly.get("time"))
+    return RULES_VERSION if is_same else stored
 
 
 def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
@@ -74,7 +85,7 @@ def applied_rules(assembly: Mapping[str, Any]) -> AppliedRules:
         format=assembly.get("format", "json"),
         schema_id_in_header=schema_id != "payload",
         max_open_bytes=assembly.get("max_open_bytes"),
-        rules_version=assembly.get("rules", 1),
+        rules_version=_version(assembly),
     )
     columns = {"key": session.key, "type": session.type, "event_id": session.event_id, "schema_id": schema_id}
     sources = {

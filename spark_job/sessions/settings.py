@@ -13,10 +13,11 @@ MIN_TS_MS = -62_135_596_800_000
 MAX_TS_MS = 253_402_300_799_999
 
 
-RULES_VERSION = 2
+RULES_VERSION = 3
 """The version of the assembly rules in this code. A generation stores the version that judged its input; a rebuild applies that version.
 
-1: ISO 8601 times have seconds; any one record of another key shows silence; `max_open_bytes` stops the job. 2: as docs/sessions.md says.
+1: ISO 8601 times have seconds; any one record of another key shows silence; `max_open_bytes` stops the job. 2: one event shows silence if
+the broker has set its record's time, even if the event's own time is a field. 3: as docs/sessions.md says.
 """
 
 
@@ -97,6 +98,13 @@ class AssemblySettings:
     def silence_ms(self) -> int:
         """A session falls silent when other keys' records are later than its greatest time plus this."""
         return self.timeout_ms + self.grace_ms
+
+    @property
+    def trusts_broker_times(self) -> bool:
+        """Whether a single event shows silence if the broker has set its record's time. It does not if the event's time is a field: the
+        producer chooses that time.
+        """
+        return self.rules_version < 3 or self.time_path is None
 
     @property
     def entries(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class Records:
     clock_ts: Int
     """The time that each record gives the clock: no later than the broker's, if the broker has set the record's time."""
     by_broker: Bool | None
-    """Whether the broker has set each record's time; None: of no record."""
+    """Whether the broker has set each event's time (AssemblySettings.trusts_broker_times); None: of no event."""
 
 
 def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = NO_SCHEMAS) -> Records:
@@ -82,7 +82,7 @@ def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = N
     events = Events(columns.offset, ts, kind, columns.payload, event_id, kept_types)
     by_broker = columns.by_broker
     clock_ts = ts if by_broker is None else np.where(by_broker, np.minimum(ts, columns.ts), ts)
-    return Records(events, key, good, letters, clock_ts, by_broker)
+    return Records(events, key, good, letters, clock_ts, by_broker if settings.trusts_broker_times else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,8 @@ def expected_sessions(
         ticks = clocks.setdefault(record.source, [])
         by_broker = record.by_broker and judge.rules_version >= 2
         at = min(parsed.event.ts, record.ts) if by_broker else parsed.event.ts
+        if judge.rules_version >= 3 and judge.time_path is not None:
+            by_broker = False  # its producer chooses that time, up to the broker's
         ticks.append(_Tick(record.offset, parsed.key, at, by_broker))
         _silence(expected, open_now, record.source, ticks, judge)
         if judge.rules_version < 2:

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from service.settings import SessionSettings, Settings
 from spark_job.input.columns import RecordColumns
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.assembly_rules import applied_rules, changes, rules_since, stored_rules
+from spark_job.ledger.assembly_rules import (
+    applied_rules,
+    changes,
+    has_newer_rules,
+    rules_since,
+    stored_rules,
+)
 from spark_job.ledger.generations import Generation
 from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
@@ -179,6 +185,29 @@ def test_an_upgrade_to_settings_that_the_release_before_did_not_have_opens_no_ge
     assert stored_rules(Settings()) == OF_THE_RELEASE_BEFORE
     assert changes(OF_THE_RELEASE_BEFORE, stored_rules(Settings())) == []
     assert applied_rules(OF_THE_RELEASE_BEFORE).rules.on_timeout == "dead_letter"
+
+
+@pytest.mark.guarantee(83)
+def test_an_upgrade_from_rules_2_is_a_change_only_where_the_time_is_a_field() -> None:
+    """By rules 3 the broker's times no longer vouch for the events'. Rules of other settings judge as before, and are stored as before."""
+    timed = SessionSettings(time="$.at")
+    before, now = OF_THE_RELEASE_BEFORE | {"time": "$.at"}, stored_rules(Settings(session=timed))
+    assert (now, now["rules"]) == (before | {"rules": 3}, 3)
+    assert has_newer_rules(before, now)
+    assert not has_newer_rules(now, now)
+    assert not has_newer_rules(OF_THE_RELEASE_BEFORE, stored_rules(Settings()))
+    assert [applied_rules(each).rules.trusts_broker_times for each in (before, now)] == [True, False]
+    # A release that judges by older rules again is a change, as any setting.
+    assert changes(before, now) == []
+    assert changes(now, before) == ["rules: 3 -> 2"]
+
+
+@pytest.mark.guarantee(83)
+def test_another_source_of_the_time_is_a_change_of_the_time_alone() -> None:
+    timed = stored_rules(Settings(session=SessionSettings(time="$.at")))
+    for before, now in ((OF_THE_RELEASE_BEFORE, timed), (timed, OF_THE_RELEASE_BEFORE)):
+        assert changes(before, now) == [f"time: {before['time']!r} -> {now['time']!r}"]
+        assert not has_newer_rules(before, now)
 
 
 @pytest.mark.guarantee(83)

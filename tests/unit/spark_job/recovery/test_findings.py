@@ -201,6 +201,18 @@ def test_newer_rules_judge_from_here_on_without_a_flag_and_older_ones_need_it() 
         decide(seen(assembly=ASSEMBLY), NOTHING, at=newest)
 
 
+def test_rules_3_judge_from_here_on_where_the_time_is_a_field_and_open_nothing_elsewhere() -> None:
+    before = {**ASSEMBLY, "rules": 2, "max_open_bytes": 7}
+    for time, opens in (("$.at", True), ("timestamp", False)):
+        of = {**before, "time": time}
+        at = replace(AT, generation=replace(GENERATION, assembly=of))
+        decision = decide(seen(assembly={**of, "rules": 3 if opens else 2}), NOTHING, at=at)
+        assert isinstance(decision, Opening) == opens
+        if isinstance(decision, Opening):
+            assert (decision.reason, decision.start) == ("changed_assembly", END)
+            assert decision.lineage == Lineage((Former(of, START),))
+
+
 def test_a_generation_keeps_the_policy_and_the_revision_of_the_one_before() -> None:
     at = replace(AT, generation=replace(GENERATION, policy="reissue", revision=2))
     decision = opened(decide(seen(assembly={**ASSEMBLY, "end": "x"}), EVERYTHING, at=at, greatest_revision=7))

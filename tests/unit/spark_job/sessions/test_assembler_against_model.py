@@ -104,6 +104,24 @@ def as_log(steps: Sequence[Step], unique_ids: bool) -> list[Record]:
     return records
 
 
+def log_for(rules: AssemblySettings, steps: Sequence[Step]) -> list[Record]:
+    """The steps as a log in which such rules find what they read. A record's own time may be before or behind its event's."""
+    records = as_log(steps, unique_ids=rules.event_id_path is None)
+    if rules.time_path is None:
+        return records
+    (field,) = rules.time_path
+    return [
+        replace(
+            each,
+            ts=each.ts + (0, 90, -20)[number % 3],
+            value=orjson.dumps(orjson.loads(each.value) | {field: each.ts}),
+        )
+        if each.value is not None and steps[number].kind != "malformed"
+        else each
+        for number, each in enumerate(records)
+    ]
+
+
 def cut(records: list[Record], cuts: list[int]) -> list[list[Record]]:
     """The records in batches, cut anywhere."""
     places = sorted({min(place, len(records)) for place in cuts} | {0, len(records)})
@@ -163,6 +181,15 @@ VARIANTS |= {
     )
 }
 
+TIMED = replace(TIGHT, time_path=("at",), time_format="epoch_ms")
+VARIANTS |= {
+    "times in a field": TIMED,
+    "times in a field by the second rules": replace(TIMED, rules_version=2),
+    "times in a field and clock records": replace(
+        TIMED, clock_records=True, on_timeout="emit", max_events=1000, timeout_ms=200
+    ),
+}
+
 
 @pytest.mark.guarantee(3, 16, 153)
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -172,7 +199,7 @@ def test_any_log_cut_anywhere_gives_what_the_model_gives(
     variant: str, steps: list[Step], cuts: list[int]
 ) -> None:
     rules = VARIANTS[variant]
-    records = as_log(steps, unique_ids=rules.event_id_path is None)
+    records = log_for(rules, steps)
     expected = expected_outcome(expected_sessions(records, rules))
     assert assembled(cut(records, cuts), rules) == expected
 
@@ -210,7 +237,7 @@ def test_busy_logs_give_what_the_model_gives_and_are_found_again(variant: str) -
     for number in range(15):
         if number >= 5 and reasons >= wanted:
             break
-        records = as_log(busy_steps(rng), rules.event_id_path is None)
+        records = log_for(rules, busy_steps(rng))
         expected = expected_outcome(expected_sessions(records, rules))
         cuts = [rng.randrange(len(records)) for _ in range(rng.randrange(9))]
         assert assembled(cut(records, cuts), rules) == expected
@@ -234,7 +261,7 @@ def test_open_sessions_found_again_from_the_safe_offset_are_those_that_were_carr
     variant: str, steps: list[Step], cuts: list[int], place: int
 ) -> None:
     rules = VARIANTS[variant]
-    records = [each for each in as_log(steps, rules.event_id_path is None) if each.source == 0]
+    records = [each for each in log_for(rules, steps) if each.source == 0]
     found_again(records, cuts, place, rules)
 
 
@@ -356,14 +383,18 @@ def test_rules_that_change_twice_on_the_way_leave_the_same_open_wherever_the_log
         monkeypatch.setattr(module, "MAX_TOMBSTONES_BYTES", 500)
     rng = random.Random(seed)
     has_ids = seed % 2 == 0
-    variants = [each for each in VARIANTS.values() if (each.event_id_path is not None) == has_ids]
+    variants = [
+        each
+        for each in VARIANTS.values()
+        if (each.event_id_path is not None) == has_ids and each.time_path is None
+    ]
     first, second, third = (rng.choice(variants) for _ in range(3))
     generations = [
         (0, replace(first, rules_version=1, max_open_bytes=None)),
         (rng.randrange(10, 40), replace(second, rules_version=2)),
         (
             rng.randrange(40, 70),
-            replace(third, rules_version=2, max_open_bytes=rng.choice([400, 900, 1 << 30])),
+            replace(third, rules_version=3, max_open_bytes=rng.choice([400, 900, 1 << 30])),
         ),
     ]
     records = as_log(busy_steps(rng), not has_ids) if seed % 4 < 2 else crowded_log(rng, not has_ids)
@@ -391,6 +422,27 @@ def test_rules_that_change_twice_on_the_way_leave_the_same_open_wherever_the_log
     one_by_one = digests(list(range(len(records))))
     for count in (0, 1, 6):
         assert digests(rng.sample(range(len(records)), count)).items() <= one_by_one.items()
+
+
+@pytest.mark.guarantee(40)
+@pytest.mark.parametrize("seed", range(4))
+def test_sessions_that_the_second_rules_judged_are_found_again_by_them(seed: int) -> None:
+    """The third ones take no single event's field for the time, even if the broker has set its record's own."""
+    rng, older = random.Random(seed), replace(TIMED, timeout_ms=300, max_events=1000, rules_version=2)
+
+    def judge(record: Record) -> AssemblySettings:
+        return older if record.offset < 40 else replace(older, rules_version=3)
+
+    records = log_for(older, [replace(each, by_broker=True) for each in busy_steps(rng)])
+    state, outcome = OpenState.empty(), Outcome()
+    for at, record in enumerate(records):
+        done = assemble(state, table([record], older), judge(record))
+        add(outcome, 0, done)
+        state = reread(done.state)
+        assert found_from_safe_offset(records[: at + 1], state, judge).digest == state.digest, at
+    add_open(outcome, 0, state)
+    assert outcome.sort() == expected_outcome(expected_sessions(records, judge))
+    assert outcome != expected_outcome(expected_sessions(records, older))
 
 
 def found_from_safe_offset(

@@ -192,19 +192,47 @@ def test_no_single_key_can_move_the_clock_however_many_records_it_sends() -> Non
     }
 
 
+BY_RECORD = AssemblySettings(timeout_ms=1_000, grace_ms=100)
+BY_FIELD = replace(BY_RECORD, time_path=("at",), time_format="epoch_ms")
+
+
+def stamped(offset: int, kind: str, at: int, broker_ms: int, key: str) -> Record:
+    """An event in a topic with LogAppendTime."""
+    value = orjson.dumps({"event_type": f"{kind}_event", "session_key": key, "at": at})
+    return Record(0, offset, broker_ms, None, value, by_broker=True)
+
+
 @pytest.mark.guarantee(11)
-def test_a_time_that_the_broker_has_set_needs_no_second_key_and_holds_back_what_the_event_says() -> None:
-    rules = AssemblySettings(timeout_ms=1_000, grace_ms=100, time_path=("at",), time_format="epoch_ms")
+@pytest.mark.parametrize(
+    ("rules", "silenced"),
+    [(BY_FIELD, []), (BY_RECORD, ["timed_out"]), (replace(BY_FIELD, rules_version=2), ["timed_out"])],
+    ids=["a field's time", "the broker's time", "by the rules before"],
+)
+def test_a_single_record_shows_silence_only_where_its_event_has_the_time_that_the_broker_has_set(
+    rules: AssemblySettings, silenced: list[str]
+) -> None:
+    """Else one key would end all sessions that come late by their events' times."""
+    behind = 0 if rules.time_path is None else 3_600_000
+    log = [stamped(0, "start", 9_000_000 - behind, 9_000_000, "late")]
+    log.append(stamped(1, "start", 9_000_000 + 1_101, 9_000_000 + 1_101, "present"))
+    found = assembled([log[:1], log[1:]], rules)
+    assert [letter.reason for letter in found.letters] == silenced
+    assert found == expected_outcome(expected_sessions(log, rules))
+    log += [stamped(2, "start", 9_002_000, 9_002_000, "another")]
+    assert letters(assembled([log], rules))[0][:2] == ("timed_out", 0)
 
-    def sent(offset: int, kind: str, at: int, broker_ms: int, key: str) -> Record:
-        value = orjson.dumps({"event_type": f"{kind}_event", "session_key": key, "at": at})
-        return Record(0, offset, broker_ms, None, value, by_broker=True)
 
-    ahead = [sent(0, "start", 5_000, 5_000, "k"), sent(1, "start", 3_485_000, 5_001, "hostile")]
-    assert not assembled([[*ahead, sent(2, "end", 5_010, 5_010, "k")]], rules).letters
-    late = assembled([[*ahead, sent(2, "start", 6_101, 6_101, "b")]], rules)
-    assert letters(late) == [("timed_out", 0, 0, 2)]
-    assert late == expected_outcome(expected_sessions([*ahead, sent(2, "start", 6_101, 6_101, "b")], rules))
+@pytest.mark.guarantee(11)
+def test_a_time_that_the_broker_has_set_holds_back_what_two_events_say() -> None:
+    log = [
+        stamped(0, "start", 5_000, 5_000, "k"),
+        *(stamped(at, "start", 3_485_000, 5_000 + at, f"ahead {at}") for at in (1, 2)),
+    ]
+    assert not assembled([[*log, stamped(3, "end", 5_010, 5_010, "k")]], BY_FIELD).letters
+    log += [stamped(at, "start", 6_098 + at, 6_098 + at, f"{at}") for at in (3, 4)]
+    late = assembled([log], BY_FIELD)
+    assert letters(late) == [("timed_out", 0, 0, 4)]
+    assert late == expected_outcome(expected_sessions(log, BY_FIELD))
 
 
 @pytest.mark.guarantee(11)

@@ -139,6 +139,25 @@ def test_a_topic_that_was_added_to_the_settings_opens_a_generation_by_itself(
     assert start(connection, kafka).begun.resumes_at.at(added) == 5
 
 
+@pytest.mark.guarantee(83)
+@pytest.mark.parametrize("time", ["timestamp", "$.at"])
+def test_the_first_start_by_rules_3_opens_a_generation_where_the_time_is_a_field(
+    connection: Connection, time: str
+) -> None:
+    """Without a flag, once, and with what was open; other settings continue as they were."""
+    of, opened = settings(session={"time": time}), OpenPartitions({P0: OPEN})
+    before = stored_rules(of) | {"rules": 2}
+    leave(SinkRun(connection, Offsets({P0: 100, P1: 50}), opened=opened, assembly=before))
+    is_new = time != "timestamp"
+    for _ in range(2):
+        started = start(connection, of=of)
+        generation = newest(connection)
+        assert (generation.number, generation.assembly["rules"]) == ((2, 3) if is_new else (1, 2))
+        assert [each.assembly for each in generation.lineage.former] == [before] * is_new
+        assert started.begun.resumes_at == {P0: 100, P1: 50}
+        assert started.position.open == opened
+
+
 @pytest.mark.guarantee(94)
 def test_an_upgraded_outbox_continues_with_whatever_is_found_open(connection: Connection) -> None:
     """Its generation names safe offsets and no digests; what silence closes on the way may have no letter yet."""
