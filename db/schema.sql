@@ -1411,6 +1411,50 @@ END;
 COMMENT ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) IS 'audit_reconciliation for the batches from the first to the second, both inclusive; NULL: no bound.';
 
 --
+-- Name: begin_erasure(text[]); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.begin_erasure(session_keys text[]) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    changed bigint;
+BEGIN
+    PERFORM outbox.require_read_committed();
+    INSERT INTO outbox.erased_key AS k (key_hash, topic_id, partition, generation, through)
+    SELECT outbox.key_hash(n.session_key), p.topic_id, p.partition, p.generation, p.end_offset - 1
+    FROM (SELECT DISTINCT s AS session_key FROM unnest(session_keys) s) n
+    -- Of all generations: the newest may read again what an earlier one has read.
+    CROSS JOIN (
+        SELECT t.topic_id, e.partition::integer AS partition, (SELECT max(m.generation) FROM outbox.generation m) AS generation,
+               max(least(e.end_offset::bigint, c.cut)) AS end_offset
+        FROM outbox.generation g
+        LEFT JOIN LATERAL (
+            SELECT b.end_offsets FROM outbox.batch b WHERE b.generation = g.generation AND b.kind = 'stream' ORDER BY b.batch_id DESC LIMIT 1) b ON true
+        CROSS JOIN LATERAL jsonb_each(coalesce(b.end_offsets, g.start_offsets)) AS t (topic_id, partitions)
+        CROSS JOIN LATERAL jsonb_each_text(t.partitions) AS e (partition, end_offset)
+        CROSS JOIN LATERAL (
+            SELECT min((l.cut_offsets #>> ARRAY[t.topic_id, e.partition])::bigint) AS cut
+            FROM outbox.generation l
+            WHERE l.generation > g.generation AND l.cut_offsets IS NOT NULL) c
+        GROUP BY t.topic_id, e.partition
+    ) p
+    WHERE p.end_offset > 0
+    ON CONFLICT ON CONSTRAINT erased_key_pkey DO UPDATE SET through = excluded.through WHERE excluded.through > k.through;
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    -- Last: no batch is under way that has looked for erased keys before this transaction is over.
+    PERFORM outbox.lock_writer();
+    RETURN changed;
+END $$;
+
+--
+-- Name: FUNCTION begin_erasure(session_keys text[]); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.begin_erasure(session_keys text[]) IS 'Keeps what was read of session keys out of every reissue; returns in how many partitions that is more than before.';
+
+--
 -- Name: change_lanes(integer); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -2449,6 +2493,7 @@ CREATE FUNCTION outbox.prune_erased(keep_s double precision, max_rows integer) R
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 DECLARE
+    floor_batch CONSTANT bigint := outbox.retention_floor();
     pruned bigint;
 BEGIN
     PERFORM outbox.require_read_committed();
@@ -2456,17 +2501,7 @@ BEGIN
     WHERE d.erased_id IN (
         SELECT x.erased_id
         FROM outbox.erased x
-        WHERE x.batch_id < outbox.retention_floor() AND x.erased_at < now() - make_interval(secs => keep_s)
-          -- No reissue can come across its events again: no savepoint is older, and the current position is past them.
-          AND NOT EXISTS (SELECT FROM outbox.savepoint s WHERE s.deleted_at IS NULL AND s.created_at < x.erased_at)
-          AND NOT EXISTS (
-              SELECT FROM unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)
-              WHERE e.end_offset >= (
-                  SELECT (coalesce(b.end_offsets, g.start_offsets) #>> ARRAY[e.topic_id, e.partition::text])::bigint
-                  FROM (SELECT n.generation, n.start_offsets FROM outbox.generation n ORDER BY n.generation DESC LIMIT 1) g
-                  LEFT JOIN LATERAL (
-                      SELECT n.end_offsets FROM outbox.batch n
-                      WHERE n.generation = g.generation AND n.kind = 'stream' ORDER BY n.batch_id DESC LIMIT 1) b ON true))
+        WHERE x.batch_id < floor_batch AND x.erased_at < now() - make_interval(secs => keep_s)
         ORDER BY x.erased_id
         LIMIT max_rows);
     GET DIAGNOSTICS pruned = ROW_COUNT;
@@ -2602,6 +2637,31 @@ BEGIN
       AND greatest(d.after_batch, d.to_batch) < floor_batch;
     GET DIAGNOSTICS pruned = ROW_COUNT;
 END $$;
+
+--
+-- Name: remember_erased(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.remember_erased() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    INSERT INTO outbox.erased_key AS k (key_hash, topic_id, partition, generation, through)
+    SELECT a.key_hash, e.topic_id, e.partition, a.generation, max(e.end_offset)
+    FROM added a
+    CROSS JOIN LATERAL unnest(a.topic_ids, a.partitions, a.ends) AS e (topic_id, partition, end_offset)
+    WHERE a.key_hash IS NOT NULL
+    GROUP BY a.key_hash, e.topic_id, e.partition, a.generation
+    ON CONFLICT ON CONSTRAINT erased_key_pkey DO UPDATE SET through = excluded.through WHERE excluded.through > k.through;
+    RETURN NULL;
+END $$;
+
+--
+-- Name: FUNCTION remember_erased(); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.remember_erased() IS 'What is erased stays out of every reissue, also once outbox.erased is pruned.';
 
 --
 -- Name: remembers(bytea, bytea); Type: FUNCTION; Schema: outbox; Owner: -
@@ -5300,6 +5360,54 @@ ALTER TABLE outbox.erased ALTER COLUMN erased_id ADD GENERATED ALWAYS AS IDENTIT
 );
 
 --
+-- Name: erased_key; Type: TABLE; Schema: outbox; Owner: -
+--
+
+CREATE TABLE outbox.erased_key (
+    key_hash bytea NOT NULL,
+    topic_id text NOT NULL,
+    partition integer NOT NULL,
+    generation integer NOT NULL,
+    through bigint NOT NULL
+);
+
+--
+-- Name: TABLE erased_key; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON TABLE outbox.erased_key IS 'Up to which offset of an input partition the events of a session key are erased. A reissue leaves them out.';
+
+--
+-- Name: COLUMN erased_key.key_hash; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased_key.key_hash IS 'outbox.key_hash(session key)';
+
+--
+-- Name: COLUMN erased_key.topic_id; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased_key.topic_id IS 'Kafka''s id of the input topic';
+
+--
+-- Name: COLUMN erased_key.partition; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased_key.partition IS 'input partition';
+
+--
+-- Name: COLUMN erased_key.generation; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased_key.generation IS 'the generation that read the events; from the cut of a later one on, offsets name other events';
+
+--
+-- Name: COLUMN erased_key.through; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON COLUMN outbox.erased_key.through IS 'offset of the last event that is erased';
+
+--
 -- Name: operation_operation_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
 --
 
@@ -5989,6 +6097,13 @@ ALTER TABLE ONLY outbox.delivery
     ADD CONSTRAINT delivery_pkey PRIMARY KEY (epoch, lane, seq);
 
 --
+-- Name: erased_key erased_key_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
+--
+
+ALTER TABLE ONLY outbox.erased_key
+    ADD CONSTRAINT erased_key_pkey PRIMARY KEY (key_hash, topic_id, partition, generation);
+
+--
 -- Name: erased erased_pkey; Type: CONSTRAINT; Schema: outbox; Owner: -
 --
 
@@ -6223,6 +6338,12 @@ CREATE INDEX erased_delivery_idx ON outbox.erased USING btree (epoch, lane, batc
 CREATE INDEX erased_key_idx ON outbox.erased USING btree (key_hash);
 
 --
+-- Name: erased_key_place_idx; Type: INDEX; Schema: outbox; Owner: -
+--
+
+CREATE INDEX erased_key_place_idx ON outbox.erased_key USING btree (topic_id, partition, through);
+
+--
 -- Name: parked_batch_idx; Type: INDEX; Schema: outbox; Owner: -
 --
 
@@ -6311,6 +6432,12 @@ ALTER INDEX outbox.session_output_key ATTACH PARTITION outbox.session_output_p00
 --
 
 CREATE TRIGGER dead_letter_date_state BEFORE UPDATE OF state, state_changed_at ON outbox.dead_letter FOR EACH ROW EXECUTE FUNCTION outbox.date_state();
+
+--
+-- Name: erased erased_remember; Type: TRIGGER; Schema: outbox; Owner: -
+--
+
+CREATE TRIGGER erased_remember AFTER INSERT ON outbox.erased REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION outbox.remember_erased();
 
 --
 -- Name: identity identity_rebound; Type: TRIGGER; Schema: outbox; Owner: -
@@ -7012,6 +7139,13 @@ REVOKE ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint
 GRANT ALL ON FUNCTION outbox.audit_reconcile(from_batch bigint, to_batch bigint) TO outbox_auditor;
 
 --
+-- Name: FUNCTION begin_erasure(session_keys text[]); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.begin_erasure(session_keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION outbox.begin_erasure(session_keys text[]) TO outbox_eraser;
+
+--
 -- Name: FUNCTION change_lanes(new_lanes integer, OUT epoch integer, OUT from_batch bigint); Type: ACL; Schema: outbox; Owner: -
 --
 
@@ -7318,6 +7452,12 @@ GRANT ALL ON FUNCTION outbox.prune_replays(keep_s double precision, max_rows int
 
 REVOKE ALL ON FUNCTION outbox.prune_resumes(OUT pruned bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.prune_resumes(OUT pruned bigint) TO outbox_retention;
+
+--
+-- Name: FUNCTION remember_erased(); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.remember_erased() FROM PUBLIC;
 
 --
 -- Name: FUNCTION remembers(remembered bytea, key_bytes bytea); Type: ACL; Schema: outbox; Owner: -
@@ -7849,6 +7989,13 @@ GRANT SELECT ON TABLE outbox.audit_undelivered TO outbox_auditor;
 --
 
 GRANT SELECT ON TABLE outbox.audit_undelivered_row TO outbox_auditor;
+
+--
+-- Name: TABLE erased_key; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.erased_key TO outbox_writer;
+GRANT SELECT ON TABLE outbox.erased_key TO outbox_auditor;
 
 --
 -- Name: TABLE output_lineage; Type: ACL; Schema: outbox; Owner: -

@@ -11,6 +11,8 @@ After that come the key's letters, the letters named by their position, and the 
 when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and that left
 nothing.
 
+Before the first round, all that the job has read of the keys is kept out of every reissue (`outbox.begin_erasure`).
+
 The archive comes after that (publisher/archive): rows move from Postgres into the archive and never back. Then the copies of the key once
 more, because a replay that the archive waited for may have stopped at the key. Last, the planner's statistics, which hold samples of keys,
 are renewed.
@@ -42,6 +44,7 @@ _ERASURE = queries("publisher.erasure", "erasure")
 _PAUSE_S = 1.0
 _SHOWN = 20
 _POSITIONS_AT_ONCE = 100
+_KEYS_AT_ONCE = 100
 _LETTERS_AT_ONCE = 100
 _ROWS_AT_ONCE = 10_000
 """The most rows of a key that one transaction erases while it holds the writer lock. Each such step first reads all deliveries."""
@@ -94,7 +97,6 @@ class Erasure:
         self._connection = connection
         self._writer = writer
         self._archive = archive
-        self._begin: OpenInput = read_open_input(connection)
         self.keys = {key: ErasedKey(self._hash(key)) for key in keys}
         self.letters = {position: ErasedLetter(str(position)) for position in letters}
         self.letters_without_key = 0
@@ -102,7 +104,10 @@ class Erasure:
     def run(self, wait_s: float) -> None:
         """Erase until nothing is left, or for `wait_s` seconds. Raises UnavailableError, psycopg.Error."""
         deadline = time.monotonic() + wait_s
-        while not self._round() and time.monotonic() < deadline:
+        self._keep_out()
+        # Read afterwards, so that the command waits for each open session that a reissue would leave out.
+        begin = read_open_input(self._connection)
+        while not self._round(begin) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
         if self._archive is not None and self.keys:
             self._erase_archived(self._archive, deadline)
@@ -123,6 +128,14 @@ class Erasure:
         if self._archive is not None:
             for key, rows in self._archive.count(list(self.keys)).items():
                 self.keys[key].archived_rows = rows
+
+    def _keep_out(self) -> None:
+        """Keep all that the job has read of the keys out of every reissue, also where no row is left that could be erased."""
+        keys = list(self.keys)
+        for first in range(0, len(keys), _KEYS_AT_ONCE):
+            self._erase_some(
+                _ERASURE["begin"], {"session_keys": keys[first : first + _KEYS_AT_ONCE]}, "kept_out"
+            )
 
     def _erase_archived(self, archive: ArchiveErasure, deadline: float) -> None:
         while True:
@@ -157,9 +170,9 @@ class Erasure:
             each.left for each in self.letters.values()
         )
 
-    def _round(self) -> bool:
+    def _round(self, begin: OpenInput) -> bool:
         """Erase what can be erased now; return whether nothing is left."""
-        open_still = read_open_input(self._connection).open_since(self._begin.end)
+        open_still = read_open_input(self._connection).open_since(begin.end)
         for position, letter in self.letters.items():
             self._erase_letter(position, letter)
         for key, found in self.keys.items():
@@ -248,13 +261,15 @@ class Erasure:
         still, *_ = self._erase_some(_ERASURE["erase_traces"], {"session_key": key} | last)
         return [_remembered_by(holder) for holder in sorted(kept.union(still))]
 
-    def _erase_some(self, query: LiteralString, parameters: dict[str, Any]) -> list[Any]:
-        """Run a statement that returns the number of its changes first; return its other values."""
+    def _erase_some(
+        self, query: LiteralString, parameters: dict[str, Any], what: str = "cursors_and_positions"
+    ) -> list[Any]:
+        """Run a statement that returns the number of its changes first; return its other values. `what`: of the changes, for the log."""
         with self._changing():
             row = self._connection.execute(query, parameters).fetchone()
             changed, *others = row or (0, [], None)
             if changed:
-                self._record(cursors_and_positions=changed)
+                self._record(**{what: changed})
         return others
 
     def _record(self, **result: int) -> None:

@@ -181,7 +181,7 @@ WHERE d.dead_letter_id = ANY (%(ids)s::bigint[])
 
 -- name: was_read
 -- The places (from 0 on) of those sessions whose events are known from elsewhere than a `malformed` letter: from an output of a range of batches,
--- from another letter (found as in `standings`), or from one that was erased.
+-- from another letter (found as in `standings`), or of a key that was erased through them.
 SELECT k.place - 1
 FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[])
     WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, last_offset, place)
@@ -203,8 +203,8 @@ WHERE EXISTS (
         WHERE o.batch_id BETWEEN %(from_batch)s AND %(to_batch)s AND o.session_key = k.session_key
             AND s.topic_id = k.topic_id AND s.partition = k.partition AND s.first_offset <= k.last_offset AND s.end_offset >= k.first_offset)
     OR EXISTS (
-        SELECT FROM outbox.erased x, unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)
-        WHERE x.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition AND e.end_offset >= k.first_offset)
+        SELECT FROM outbox.erased_key e
+        WHERE e.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition AND e.through >= k.first_offset)
 
 -- name: resolve_retried
 -- Resolve each letter by the batch that holds its session. Several letters may have one session: each malformed event has its own letter.

@@ -1,3 +1,35 @@
+CREATE OR REPLACE FUNCTION outbox.prune_erased(keep_s double precision, max_rows integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    pruned bigint;
+BEGIN
+    PERFORM outbox.require_read_committed();
+    DELETE FROM outbox.erased d
+    WHERE d.erased_id IN (
+        SELECT x.erased_id
+        FROM outbox.erased x
+        WHERE x.batch_id < outbox.retention_floor() AND x.erased_at < now() - make_interval(secs => keep_s)
+          -- No reissue can come across its events again: no savepoint is older, and the current position is past them.
+          AND NOT EXISTS (SELECT FROM outbox.savepoint s WHERE s.deleted_at IS NULL AND s.created_at < x.erased_at)
+          AND NOT EXISTS (
+              SELECT FROM unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)
+              WHERE e.end_offset >= (
+                  SELECT (coalesce(b.end_offsets, g.start_offsets) #>> ARRAY[e.topic_id, e.partition::text])::bigint
+                  FROM (SELECT n.generation, n.start_offsets FROM outbox.generation n ORDER BY n.generation DESC LIMIT 1) g
+                  LEFT JOIN LATERAL (
+                      SELECT n.end_offsets FROM outbox.batch n
+                      WHERE n.generation = g.generation AND n.kind = 'stream' ORDER BY n.batch_id DESC LIMIT 1) b ON true))
+        ORDER BY x.erased_id
+        LIMIT max_rows);
+    GET DIAGNOSTICS pruned = ROW_COUNT;
+    RETURN pruned;
+END $$;
+DROP FUNCTION outbox.begin_erasure(text[]);
+DROP TRIGGER erased_remember ON outbox.erased;
+DROP FUNCTION outbox.remember_erased();
+DROP TABLE outbox.erased_key;
 CREATE OR REPLACE FUNCTION outbox.drop_archived(partition_name text, archive_id uuid, manifest_sha256 bytea, row_count bigint, sessions bigint, outputs bigint, output_bytes bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

@@ -3,6 +3,9 @@
 -- name: alone
 SELECT pg_try_advisory_lock(hashtextextended('outbox.erasure', 0))
 
+-- name: begin
+SELECT outbox.begin_erasure(%(session_keys)s)
+
 -- name: hold
 SELECT outbox.hold_for_erasure()
 

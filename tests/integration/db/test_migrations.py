@@ -546,7 +546,9 @@ def test_rows_that_an_earlier_schema_erased_from_the_archive_get_their_generatio
         )
         upgrade(blank_database)
         found = connection.execute("SELECT batch_id, generation FROM outbox.erased ORDER BY 1").fetchall()
+        keys = connection.execute("SELECT generation, through FROM outbox.erased_key ORDER BY 1").fetchall()
     assert found == [(5, 1), (9, 1), (11, 2), (21, 3)]
+    assert keys == [(1, 1), (2, 1), (3, 1)], "what a reissue leaves out, of each generation"
 
 
 def test_who_may_not_create_schemas_learns_what_to_ask_for(own_postgres: Postgres, migrator: str) -> None:

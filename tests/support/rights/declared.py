@@ -5,7 +5,7 @@ from tests.support.outbox.valid_rows import VALID
 
 WRITER, PUBLISHER, AUDITOR, RETENTION, ERASER = ROLES
 
-TABLES = ("identity", "writer", "retention", "removed_letters", "erased", "archived", *VALID)
+TABLES = ("identity", "writer", "retention", "removed_letters", "erased", "erased_key", "archived", *VALID)
 READABLE = {
     WRITER: {*TABLES}
     - {
@@ -203,6 +203,7 @@ CALLABLE = {
         "letters_of_key",
         "erase_letters_of_key",
         "erase_letter_at",
+        "begin_erasure",
         "open_input",
         "erase_positions",
         "erase_traces",
@@ -220,6 +221,7 @@ OF_THE_OWNER = {
     "require_read_committed",
     "log_rebinding",
     "date_state",
+    "remember_erased",
     "remembers",
     "without_key",
     "integer_at",

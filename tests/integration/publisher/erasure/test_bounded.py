@@ -11,6 +11,7 @@ import pytest
 
 from publisher.erasure import erase
 from publisher.erasure.erase import Erasure
+from publisher.erasure.open_sessions import OpenInput, read_open_input
 from service.errors import UnavailableError
 from tests.support.outbox.batches import TOPIC_ID, Outbox, simple
 from tests.support.outbox.old_outputs import deliver_all
@@ -49,9 +50,21 @@ def eraser(dsn: str, patience: str = "100ms") -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def test_the_job_writes_while_the_positions_of_the_past_are_read(outbox: Outbox) -> None:
-    with psycopg.connect(outbox.dsn) as job:
+def lock_once_it_has_begun(job: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the writer lock when an erasure has noted its keys, for which it needs the lock for a moment."""
+
+    def locked(connection: psycopg.Connection) -> OpenInput:
         job.execute("SELECT outbox.lock_writer()")
+        return read_open_input(connection)
+
+    monkeypatch.setattr(erase, "read_open_input", locked)
+
+
+def test_the_job_writes_while_the_positions_of_the_past_are_read(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(outbox.dsn) as job:
+        lock_once_it_has_begun(job, monkeypatch)
         with eraser(outbox.dsn) as connection, pytest.raises(UnavailableError):
             Erasure(connection, [KEY]).run(0)
     assert query(outbox.dsn, COUNT) == [(0,)]
@@ -79,10 +92,12 @@ def test_a_position_that_came_meanwhile_is_searched_too(outbox: Outbox) -> None:
     assert query(outbox.dsn, COUNT) == [(0,)]
 
 
-def test_all_deliveries_are_read_before_the_writer_lock(outbox: Outbox) -> None:
+def test_all_deliveries_are_read_before_the_writer_lock(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ThreadPoolExecutor(1) as pool, eraser(outbox.dsn, "60s") as connection:
         with psycopg.connect(outbox.dsn) as job:
-            job.execute("SELECT outbox.lock_writer()")
+            lock_once_it_has_begun(job, monkeypatch)
             erasing = pool.submit(Erasure(connection, [OF_ALL]).run, 0)
             wait_until(lambda: query(outbox.dsn, WAITING) == [(1,)], "the erasure waits for the lock")
             read_before = query(outbox.dsn, READ_BEFORE, "outbox.delivery")

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from db.connection import Connection
+from publisher.erasure.erase import Erasure
 from service.formats.registry import schemas
 from service.settings import Settings
 from spark_job.dead_letters.outcome import RetryOutcome
@@ -168,6 +169,19 @@ def test_a_session_of_a_key_that_was_erased_is_not_made_again(
         owner.execute(
             "SELECT outbox.erase_letters(array_agg(dead_letter_id)) FROM outbox.dead_letter WHERE session_key = 'k'"
         )
+    outcome = retry(database, connection, server, 1, 2)
+    assert outcome.retried == []
+    assert all("or erased" in because for because in refused(outcome).values())
+
+
+@pytest.mark.guarantee(183)
+def test_a_session_of_a_key_of_which_nothing_was_there_to_erase_is_not_made_either(
+    connection: Connection, database: str, server: Registry
+) -> None:
+    server.register("clicks", "AVRO", AVRO)
+    with_letters(connection, malformed(10, "start"), malformed(14, "end"))
+    with psycopg.connect(database, autocommit=True, options="-c role=outbox_eraser") as eraser:
+        Erasure(eraser, ["k"]).run(0)
     outcome = retry(database, connection, server, 1, 2)
     assert outcome.retried == []
     assert all("or erased" in because for because in refused(outcome).values())

@@ -4,12 +4,15 @@ import psycopg
 import pytest
 
 from db.connection import Connection
+from db.statements import queries
+from publisher.erasure.erase import Erasure
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
-from spark_job.ledger import position
+from spark_job.ledger import position, savepoints
 from spark_job.sink.erased import ErasedKeys
-from tests.support.sink.batches import P0, P1, SinkRun, letter, session
+from tests.support.sink.batches import P0, P1, TOPIC_ID, SinkRun, letter, session
 
+ERASED = queries("spark_job", "erased")
 KEY = "person-4711"
 OUTPUT = [OutputEvent("t", b"secret")]
 
@@ -157,6 +160,110 @@ def test_a_truncation_before_an_archived_row_was_written_does_not_bring_it_back_
     )
     # After the truncation, offset 30 is another event of "before", which was never erased.
     assert keys_of(connection, 2) == [("before", [40])]
+
+
+@pytest.fixture
+def dropped_run(sink_run: SinkRun, connection: Connection, database: str) -> SinkRun:
+    """Retention has dropped the outputs of a batch that read up to 100. Then the key is erased, and nothing is there of it."""
+    sink_run.write(0, session(KEY, 10, 20, OUTPUT), session("other", 11, 21, OUTPUT))
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("DELETE FROM outbox.session_output")
+    with psycopg.connect(database, autocommit=True, options="-c role=outbox_eraser") as eraser:
+        Erasure(eraser, [KEY]).run(0)
+    return sink_run
+
+
+def reissued(connection: Connection, *found: dict[str, object]) -> list[tuple[str, list[int]]]:
+    """What a reissue from the beginning stores of these sessions."""
+    reissue = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    reissue.plan(0, (0, 0), (200, 50))
+    reissue.write(0, *found)
+    return keys_of(connection, 1)
+
+
+@pytest.mark.guarantee(183)
+def test_a_key_whose_outputs_retention_had_dropped_before_stays_out_and_its_later_sessions_do_not(
+    dropped_run: SinkRun, connection: Connection
+) -> None:
+    assert reissued(
+        connection,
+        session(KEY, 10, 20, OUTPUT),
+        session(KEY, 99, 110, OUTPUT),
+        session(KEY, 100, 120, OUTPUT),
+        session("other", 11, 21, OUTPUT),
+    ) == [("other", [21]), (KEY, [120])]
+
+
+@pytest.mark.guarantee(183)
+def test_what_an_earlier_generation_read_of_a_key_stays_out_of_the_reissue_that_is_under_way(
+    sink_run: SinkRun, connection: Connection, database: str
+) -> None:
+    sink_run.write(0, session(KEY, 10, 20, OUTPUT))
+    reissue = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    reissue.plan(0, (0, 0), (5, 50))
+    reissue.write(0, session("other", 1, 2, OUTPUT))
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("DELETE FROM outbox.session_output WHERE session_key = %s", [KEY])
+    with psycopg.connect(database, autocommit=True, options="-c role=outbox_eraser") as eraser:
+        Erasure(eraser, [KEY]).run(0)
+    reissue.plan(1, (5, 50), (200, 50))
+    reissue.write(1, session(KEY, 10, 20, OUTPUT), session(KEY, 100, 110, OUTPUT))
+    assert keys_of(connection, 1) == [("other", [2]), (KEY, [110])]
+
+
+@pytest.mark.guarantee(183)
+def test_a_savepoint_that_is_made_after_the_records_of_the_rows_are_pruned_brings_nothing_back(
+    erased_run: SinkRun, connection: Connection, database: str
+) -> None:
+    """`savepoint create --at` names a position of before, and the start of a generation is never pruned."""
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(
+            "CREATE OR REPLACE FUNCTION outbox.retention_floor() RETURNS bigint LANGUAGE sql AS 'SELECT 2::bigint'"
+        )
+        assert owner.execute("SELECT outbox.prune_erased(0, 100)").fetchone() == (2,)
+    with connection.transaction():
+        made = savepoints.create(connection, "monday", Offsets({P0: 0, P1: 0}))
+    assert made.end == Offsets({P0: 0, P1: 0})
+    assert reissued(connection, session(KEY, 10, 20, OUTPUT), session("other", 11, 21, OUTPUT)) == [
+        ("other", [21])
+    ]
+
+
+def test_however_many_keys_were_erased_a_batch_past_them_costs_nothing(
+    erased_run: SinkRun, connection: Connection, database: str
+) -> None:
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute(
+            "INSERT INTO outbox.erased_key SELECT sha256(n::text::bytea), %s, n %% 2, 1, n %% 60 FROM generate_series(1, 50000) n",
+            [TOPIC_ID],
+        )
+        owner.execute("VACUUM (ANALYZE) outbox.erased_key")
+    safe = {"topic_ids": [TOPIC_ID] * 2, "partitions": [0, 1], "safe": [100, 100]}
+    for name, values in (("reaching", safe), ("of_keys", {"key_hashes": [bytes(32)] * 10})):
+        row = connection.execute(
+            b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + ERASED[name].encode(), values, prepare=False
+        ).fetchone()
+        assert row is not None
+        plan = row[0][0]["Plan"]
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 50, name
+    assert connection.execute(ERASED["reaching"], safe).fetchone() == (False,)
+    assert connection.execute(ERASED["reaching"], safe | {"safe": [100, 59]}).fetchone() == (True,)
+
+
+def test_a_stolen_login_for_erasure_names_no_session_that_the_job_has_not_read(
+    sink_run: SinkRun, connection: Connection, database: str
+) -> None:
+    with psycopg.connect(database, autocommit=True, options="-c role=outbox_eraser") as hostile:
+        assert hostile.execute("SELECT outbox.begin_erasure(ARRAY[%s])", [KEY]).fetchone() == (0,)
+        sink_run.write(0, session("other", 11, 21, OUTPUT))
+        assert hostile.execute("SELECT outbox.begin_erasure(ARRAY[%s])", [KEY]).fetchone() == (2,)
+        assert hostile.execute("SELECT outbox.begin_erasure(ARRAY[%s])", [KEY]).fetchone() == (0,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            hostile.execute("UPDATE outbox.erased_key SET through = through + 1")
+    assert connection.execute("SELECT partition, through FROM outbox.erased_key ORDER BY 1").fetchall() == [
+        (0, 99),
+        (1, 49),
+    ]
 
 
 def test_once_a_reissue_is_past_it_nothing_is_asked_for(erased_run: SinkRun, connection: Connection) -> None:
