@@ -7,8 +7,9 @@ For each key and window of batches, in one transaction of Postgres:
 3. write their tombstones, in a transaction of Kafka;
 4. delete the rows, and insert rows of `outbox.erased` for them.
 
-After that come the key's letters, the letters named by their position, and the copies of the key outside of rows. A session that was open
-when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and that left
+After that come the key's letters, and rows and letters once more until there are none: a requeue or a retry may have stored a row after
+step 2. Then come the copies of the key outside of rows. The letters named by their position are erased ahead of all keys. A session that was
+open when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and that left
 nothing.
 
 Before the first round, all that the job has read of the keys is kept out of every reissue (`outbox.begin_erasure`).
@@ -44,6 +45,7 @@ _ERASURE = queries("publisher.erasure", "erasure")
 _PAUSE_S = 1.0
 _SHOWN = 20
 _POSITIONS_AT_ONCE = 100
+_PASSES = 10
 _KEYS_AT_ONCE = 100
 _LETTERS_AT_ONCE = 100
 _ROWS_AT_ONCE = 10_000
@@ -176,10 +178,7 @@ class Erasure:
         for position, letter in self.letters.items():
             self._erase_letter(position, letter)
         for key, found in self.keys.items():
-            found.left = []
-            for window in windows.kept(self._connection):
-                self._erase_rows(key, window, found)
-            self._erase_letters(key, found)
+            self._erase_stored(key, found)
             found.left += self._erase_traces(key)
             if open_still:
                 found.left.append(
@@ -188,6 +187,21 @@ class Erasure:
                     "job closes them when it reads records of any key in those partitions"
                 )
         return not self.is_something_left
+
+    def _erase_stored(self, key: str, found: ErasedKey) -> None:
+        """Erase the key's rows and letters, again and again until there were none: after the rows were read, a parked row may be requeued,
+        or a letter retried, which stores another row."""
+        for _ in range(_PASSES):
+            found.left = []
+            before = found.rows + found.letters
+            for window in windows.kept(self._connection):
+                self._erase_rows(key, window, found)
+            self._erase_letters(key, found)
+            if found.rows + found.letters == before:
+                return
+        found.left.append(
+            "rows of it are stored all the time: stop producing its events, and run the command again"
+        )
 
     def _erase_rows(self, key: str, window: Window, found: ErasedKey) -> None:
         batches = [row.batch_id for row in self._rows(key, window)]
