@@ -13,7 +13,6 @@ from tests.support.outbox.old_outputs import deliver_all
 from tests.support.queries import query
 
 KEY = "person-4711"
-OF_KEY = {KEY: [Session([b"value"], 7)]}
 LEFT = "SELECT batch_id FROM outbox.session_output WHERE session_key = %s"
 
 
@@ -21,7 +20,7 @@ LEFT = "SELECT batch_id FROM outbox.session_output WHERE session_key = %s"
 def outbox(database: str) -> Outbox:
     """A delivered row of the key."""
     made = Outbox(database, "out")
-    made.batch(OF_KEY)
+    made.batch({KEY: [Session([b"value"], 7)]})
     made.batch(simple(2, keys=1))
     deliver_all(database, 2)
     return made
