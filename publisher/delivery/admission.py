@@ -78,13 +78,16 @@ class Admission:
         batches do not suit a topic, KafkaException, and what `exclude` raises.
         """
         self._excluded.move_to(rows)
-        rows, names, limits = self._with_limits(self._with_allowed_topics(self._excluded.without(rows)))
-        rows = self._without_progress_topics(rows, limits)
+        rows, described = self._with_topics(self._with_allowed_topics(self._excluded.without(rows)))
+        rows = self._without_progress_topics(rows, described)
+        # Only the ids of topics that rows go to are recorded: `publisher erase --tombstones` writes to them, too.
+        names = self._outgoing.destinations(rows)
+        limits = self._limits({name: described[name] for name in names})
         refused = [row for row in rows if self._refusal(row, limits) is not None]
         if not refused:
             return rows
         # The known limits may be a minute old, so they are read again before a row is excluded.
-        limits = self._limits(names, newer_than=time.monotonic())
+        limits = self._limits(self._described(names, newer_than=time.monotonic()))
         for row in refused:
             found = self._refusal(row, limits)
             if found is not None:
@@ -103,12 +106,11 @@ class Admission:
             self._topics.forget(begun_anew)
             self._check_ids(self._topics.describe(begun_anew))
 
-    def _with_limits(self, rows: list[Row]) -> tuple[list[Row], set[str], dict[str, TopicLimits]]:
-        """Return the rows whose topics exist, these topics, and the limits of each."""
+    def _with_topics(self, rows: list[Row]) -> tuple[list[Row], dict[str, OutputTopic]]:
+        """Return the rows whose topics exist, and these topics."""
         while True:
-            names = self._outgoing.destinations(rows)
             try:
-                return rows, names, self._limits(names, newer_than=self._began_at)
+                return rows, self._described(self._outgoing.destinations(rows), newer_than=self._began_at)
             except TopicMissingError as error:
                 missing = self._of_topic(rows, error.topic)
                 found = self._policy.topic_missing(error, len(missing))
@@ -121,9 +123,9 @@ class Admission:
         why = {topic: self._allowed.refusal(topic) for topic in self._outgoing.destinations(rows)}
         return self._without_refused(rows, why)
 
-    def _without_progress_topics(self, rows: list[Row], limits: Mapping[str, TopicLimits]) -> list[Row]:
+    def _without_progress_topics(self, rows: list[Row], described: Mapping[str, OutputTopic]) -> list[Row]:
         """Exclude the rows for a topic that may be another outbox's progress topic; return the others."""
-        compacted = [topic for topic, limit in limits.items() if limit.is_compacted]
+        compacted = [name for name, topic in described.items() if topic.is_compacted]
         return self._without_refused(
             rows, {topic: self._allowed.refusal_where_compacted(topic) for topic in compacted}
         )
@@ -148,13 +150,17 @@ class Admission:
     def _refusal(self, row: Row, limits: dict[str, TopicLimits]) -> Refusal | None:
         return refusal(row, limits, self._client_max_bytes, self._outgoing)
 
-    def _limits(self, names: set[str], *, newer_than: float) -> dict[str, TopicLimits]:
+    def _described(self, names: set[str], *, newer_than: float) -> dict[str, OutputTopic]:
         described = self._topics.describe(names, newer_than=newer_than)
         if unmet := self._open_transactions.unmet(described):
             # The ends are read before the topics are described again: a topic that is deleted and created afterwards has offsets below
             # them.
             self._open_transactions.meet({name: described[name] for name in unmet})
             described |= self._topics.describe(unmet, newer_than=time.monotonic())
+        return described
+
+    def _limits(self, described: Mapping[str, OutputTopic]) -> dict[str, TopicLimits]:
+        """Return the limits of topics, once their ids are recorded and no earlier transaction is open on them."""
         self._check_ids(described)
         self._topic_max_bytes |= {name: topic.max_message_bytes for name, topic in described.items()}
         if self.batch_bytes != self._batch_bytes_in_use:

@@ -80,6 +80,10 @@ class TombstoneWriter:
             self._check_cluster(topics)
         except KafkaException as error:
             raise _unavailable(self._settings.kafka, error) from error
+        for topic in topics:
+            # Compacted since then: of a compacted topic of this name, lanes park the rows.
+            if (refusal := allowed.refusal_where_compacted(topic)) is not None:
+                raise SettingsError(f"--tombstones: {refusal}")
 
     def wanted(self, session_key: str, rows: Iterable[OutputPlaces]) -> list[Tombstone]:
         """Return the tombstones of rows of a session key, of the topics of this writer."""

@@ -188,9 +188,12 @@ def test_what_may_be_another_outbox_s_progress_topic_is_parked_unless_somebody_h
     ):
         topics.compacted = compacted
         policy = Policy(decided=False)
-        admission = begun(topics, policy, allowed)
+        admission, topic_ids = begun(topics, policy, allowed), KnownIds()
+        admission.begin(ExcludedRows(), topic_ids)
         assert admission.admit(rows) == [each for each in rows if each.row_key not in parked]
         assert policy.excluded == parked
+        # An id is recorded before the first record, and says that this outbox delivers to the topic.
+        assert [set(ids) for ids in topic_ids.checked] == [{"there"} if parked else {"there", hostile}]
         assert policy.reasons == ({"invalid"} if parked else set())
 
 
