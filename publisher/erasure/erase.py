@@ -8,9 +8,9 @@ For each key and window of batches, in one transaction of Postgres:
 4. delete the rows, and insert rows of `outbox.erased` for them.
 
 After that come the key's letters, and rows and letters once more until there are none: a requeue or a retry may have stored a row after
-step 2. Then come the copies of the key outside of rows. The letters named by their position are erased ahead of all keys. A session that was
-open when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and that left
-nothing.
+step 2. Then come the copies of the key outside of rows. The letters named by their position are erased ahead of all keys. A session that
+was open when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and
+that left nothing.
 
 Before the first round, all that the job has read of the keys is kept out of every reissue (`outbox.begin_erasure`).
 
