@@ -93,12 +93,18 @@ class SessionCache:
             )
 
     def store(self, state: OpenState, before: Set[str]) -> None:
-        """Keep this state and, for a repeated attempt, the states with the digests `before`; remove all others."""
+        """Keep this state and, for a repeated attempt, the states with the digests `before`; remove all others.
+
+        New files have no events of closed sessions: after an erasure has removed the cache, a rebuild must not bring them back.
+
+        Raises DamagedStateError if a chunk that the state shares with an earlier one is damaged.
+        """
         try:
             if state.digest and state.digest != self._at_hand:
                 self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._check_owner()
+                state = state.without_closed({part for part in self._held if isinstance(part, EventChunk)})
                 named = {
                     id(part): self._names.get(id(part)) or self._write_part(part) for part in _parts(state)
                 }

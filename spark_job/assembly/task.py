@@ -154,8 +154,7 @@ class _Partition:
             of = judged(self._schemas, new, self._of.rules, self._refused, self._budget)
             assembled = assemble(state, of.records, self._of.rules, of.schemas)
         except DamagedStateError:
-            # Spark repeats the task, or the job starts again: the sessions are then rebuilt from Kafka.
-            self._cache.discard(self._of.digest or "")
+            self._discard_cached()
             raise
         self._state, self._refused = assembled.state, of.refused
         _add(self._counts, assembled.counts)
@@ -176,7 +175,11 @@ class _Partition:
         state, totals = self._state, self._state.live.totals
         reach("task.after_assembly")
         self._cache.check_unchanged()
-        self._cache.store(state, {self._of.digest or "", self._of.committed_digest})
+        try:
+            self._cache.store(state, {self._of.digest or "", self._of.committed_digest})
+        except DamagedStateError:
+            self._discard_cached()
+            raise
         reach("task.after_cache")
         self._seconds["open_s"] += time.perf_counter() - began
         detail = {
@@ -232,6 +235,10 @@ class _Partition:
                 self._schemas[schema_id]
         self._seconds["open_s"] += time.perf_counter() - began
         return state, settled
+
+    def _discard_cached(self) -> None:
+        """Remove a damaged state. Spark repeats the task, or the job starts again: the sessions are then rebuilt from Kafka."""
+        self._cache.discard(self._of.digest or "")
 
     def _session(self, closed: ClosedSession, context: TraceContext) -> rows.Row:
         session = to_session(closed, self._of.topic, self._of.partition, self._decode)

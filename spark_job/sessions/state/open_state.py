@@ -1,6 +1,7 @@
 """The open sessions of a partition: their table (`live_sessions`), and chunks with their events.
 
-A session's new events go into a new chunk; its older events are not moved. When the session closes, its events are taken out of the chunks.
+A session's new events go into a new chunk; its older events are not moved. When the session closes, its events stay in their chunks until
+these are merged, except in a chunk that the cache has not written yet (`without_closed`).
 If there are too many chunks, the newest ones are merged, and with them each next older one that has no more events of open sessions than
 all merged so far. So an event is copied a few times at most, and the cost of a batch depends on its own events, not on the number of open
 sessions.
@@ -10,7 +11,7 @@ segments and chunks: equal open sessions have equal digests, wherever the input 
 from Kafka. assembly/task.py (`_open`) chooses between the cache and a rebuild.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -179,6 +180,16 @@ class OpenState:
         held = [*self.held, HeldChunk(new, len(new), gone)] if len(new) else [*self.held]
         return OpenState(live, tuple(_merged(held, live, gone)), self.last, gone)
 
+    def without_closed(self, kept: Set[EventChunk]) -> "OpenState":
+        """Return the state without the events that closed sessions have left in chunks. `kept`: chunks that stay as they are.
+
+        Costs nothing if no chunk but those kept has such events and is older than the newest change. Raises DamagedStateError.
+        """
+        held = [each if each.chunk in kept else _live_part(each, self.live, self.gone) for each in self.held]
+        if all(now.chunk is before.chunk for now, before in zip(held, self.held, strict=True)):
+            return self
+        return replace(self, held=tuple(each for each in held if each.live))
+
     @property
     def remembered(self) -> bytes:
         """Return what no rebuild finds: tombstones, which later parts are open, and what the clock needs. Empty without the first two."""
@@ -228,6 +239,17 @@ def _encoded_last(last: LastRecords | None) -> bytes:
 def _counted(chunk: EventChunk, live: LiveSessions, gone: int) -> HeldChunk:
     """Count a chunk's events."""
     return HeldChunk(chunk, int(np.diff(chunk.first)[live.have_events(chunk.start)].sum()), gone)
+
+
+def _live_part(held: HeldChunk, live: LiveSessions, gone: int) -> HeldChunk:
+    """Return a chunk with the events of open sessions only."""
+    if held.gone == gone and held.live == len(held.chunk):
+        return held  # nothing has left the state since all its events were counted
+    is_open = live.have_events(held.chunk.start)
+    if is_open.all():
+        return HeldChunk(held.chunk, len(held.chunk), gone)
+    left = collect([held.chunk], held.chunk.start[is_open])
+    return HeldChunk(left, len(left), gone)
 
 
 def _merged(held: list[HeldChunk], live: LiveSessions, gone: int) -> list[HeldChunk]:

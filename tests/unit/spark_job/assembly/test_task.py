@@ -25,6 +25,7 @@ from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.result import AssembledSessions, DeadLetter
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_sessions import OpenSessions
+from spark_job.sessions.state.open_state import OpenState
 from tests.support.histories.tasks import UUID, kafka, run_task, slice_of, task_settings
 from tests.support.reference.model import Record
 from tests.support.reference.tombstones import tombstones
@@ -434,6 +435,86 @@ def test_entries_that_are_damaged_while_a_task_uses_them_end_it_and_the_next_att
     monkeypatch.setattr(rebuild, "committed_records", kafka({0: OPEN}))
     *_, session, partition = found(tmp_path, after, OPEN)
     assert (session["first_offset"], session["last_offset"]) == (0, 4)
+    assert told(partition)["rebuilt"]["events"] == 3
+
+
+BORDERS = log(
+    ("open", "start_event"),
+    ("gone", "start_event"),
+    ("gone", "entry_event"),
+    ("open", "entry_event"),
+    ("gone", "end_event"),
+    ("new", "start_event"),
+)
+"""Of `gone`, an end in another piece than the events before it."""
+
+
+def marked(records: list[Record]) -> list[Record]:
+    """The records, with their key in each event."""
+    return [
+        replace(each, value=orjson.dumps(orjson.loads(each.value or b"") | {"of": f"<{each.key!s}>"}))
+        for each in records
+    ]
+
+
+def events_on_disk(cache: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in (cache / UUID / "id-0").glob("*.events"))
+
+
+@pytest.mark.guarantee(183)
+def test_a_rebuild_brings_no_event_of_a_closed_session_back_onto_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An erasure has removed the cache, and with it what the session had left there."""
+    monkeypatch.setattr(rebuild, "PIECE_EVENTS", 1)
+    records = marked(BORDERS)
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: records}))
+    first = slice_of(rules=RULES, end=5)
+    *_, expected = found(tmp_path / "there", first, records)
+    *_, partition = found(tmp_path / "here", following(first, expected, 6), records)
+    assert told(partition)["rebuilt"]["events"] == 5
+    on_disk = events_on_disk(tmp_path / "here")
+    assert [on_disk.count(f"<{key}>".encode()) for key in ("open", "gone", "new")] == [2, 0, 1]
+    files = [path.read_bytes() for path in (tmp_path / "here" / UUID / "id-0").iterdir()]
+    assert not any(b"gone" in each for each in files), "nor the key"
+    *_, intact = found(tmp_path / "there", following(first, expected, 6), records)
+    assert told(intact)["digest"] == told(partition)["digest"]
+
+
+def test_a_session_that_a_later_piece_of_the_slice_closes_leaves_no_event_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "PIECE_BYTES", 0)
+    records = marked(BORDERS)
+    of = {0: slice_of(rules=RULES, end=6)}
+    *_, partition = run_task(task_settings(tmp_path), of, {0: records}, size=3).to_pylist()
+    on_disk = events_on_disk(tmp_path)
+    assert [on_disk.count(f"<{key}>".encode()) for key in ("open", "gone", "new")] == [2, 0, 1]
+    ends = [
+        replace(each, offset=at, value=orjson.dumps({"event_type": "end_event"}))
+        for at, each in ((6, records[0]), (7, records[5]))
+    ]
+    after = following(of[0], partition, 8)
+    *closed, last = found(tmp_path, after, [*records, *ends])
+    assert [each["first_offset"] for each in closed] == [0, 5]
+    assert (told(last)["rebuilt"], told(last)["problem"]) == (None, "")
+
+
+@pytest.mark.guarantee(39)
+def test_damage_that_only_the_writing_of_the_cache_finds_costs_a_rebuild_by_the_next_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, after = two_slices(tmp_path, 3)
+
+    def damaged(*_: Any) -> OpenState:
+        raise DamagedStateError("bounds of events are out of order")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenState, "without_closed", damaged)
+        with pytest.raises(DamagedStateError, match="out of order"):
+            found(tmp_path, replace(after, end=4), OPEN)
+    monkeypatch.setattr(rebuild, "committed_records", kafka({0: OPEN}))
+    *_, partition = found(tmp_path, replace(after, end=4), OPEN)
     assert told(partition)["rebuilt"]["events"] == 3
 
 

@@ -259,6 +259,45 @@ def test_the_chunks_stay_few_however_many_batches_a_session_lasts(seed: int) -> 
     assert copied < 8 * offset
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_without_closed_sessions_the_events_of_the_open_ones_are_left_and_nothing_else_changes(
+    seed: int,
+) -> None:
+    rng = random.Random(seed)
+    log, state, met = list[Record](), OpenState.empty(), 0
+    for offset in range(120):
+        kind = rng.choice(["start", "entry", "entry", "end"])
+        log.append(record(offset, kind, f"{rng.randrange(12)}", n=offset))
+    while log:
+        size = rng.randrange(1, 9)
+        state = assemble(state, table(log[:size], RULES), RULES).state
+        log = log[size:]
+        cleaned = state.without_closed(set())
+        assert (cleaned.digest, cleaned.live, cleaned.last) == (state.digest, state.live, state.last)
+        assert sum(map(len, cleaned.chunks)) == state.live.totals.events
+        assert [each.live for each in cleaned.held] == [len(each.chunk) for each in cleaned.held]
+        assert contents(cleaned) == contents(state)
+        assert cleaned.without_closed(set()) is cleaned
+        met += cleaned is not state
+        state = rng.choice([state, cleaned])
+    assert met > 5
+
+
+def test_chunks_that_are_kept_as_they_are_and_those_without_a_closed_session_are_not_copied() -> None:
+    ended = [record(30, "end", "b"), record(31, "start", "c")]
+    state = state_of(LOG[:2], LOG[2:4], ended, rules=replace(RULES, max_events=100))
+    older, newer, newest = state.chunks
+    cleaned = state.without_closed(set())
+    assert [len(each) for each in cleaned.chunks] == [1, 1, 1]
+    assert [cleaned.chunks[0] is older, cleaned.chunks[1] is newer, cleaned.chunks[2] is newest] == [
+        False,
+        False,
+        True,
+    ]
+    assert state.without_closed({older, newer}) is state
+    assert state.without_closed({newer}).chunks[1:] == (newer, newest)
+
+
 def test_untouched_sessions_are_carried_on_without_a_copy_of_their_events() -> None:
     rules = replace(RULES, max_events=10**6, max_bytes=10**9)
     before = state_of(
