@@ -39,9 +39,7 @@ class BatchAction:
             except (PySparkException, Py4JError) as error:
                 if not is_said(error, _TIME_SIGNS):
                     raise
-            log.warning(
-                "tasks_read_kafka", because="a record's time is before 1901, or too large for Spark"
-            )
+            log.warning("tasks_read_kafka", because="a record's time is before 1901, or too large for Spark")
             self.reads_directly, self._map = True, None
         places = frame.sparkSession.range(0, len(task.slices), 1, min(tasks, len(task.slices)))
         return self._run(places, replace(task, reader=self._direct))
