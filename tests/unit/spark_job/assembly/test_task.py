@@ -440,13 +440,13 @@ def test_entries_that_are_damaged_while_a_task_uses_them_end_it_and_the_next_att
 
 BORDERS = log(
     ("open", "start_event"),
-    ("gone", "start_event"),
-    ("gone", "entry_event"),
+    ("closed", "start_event"),
+    ("closed", "entry_event"),
     ("open", "entry_event"),
-    ("gone", "end_event"),
+    ("closed", "end_event"),
     ("new", "start_event"),
 )
-"""Of `gone`, an end in another piece than the events before it."""
+"""Of `closed`, an end in another piece than the events before it."""
 
 
 def marked(records: list[Record]) -> list[Record]:
@@ -474,9 +474,9 @@ def test_a_rebuild_brings_no_event_of_a_closed_session_back_onto_the_disk(
     *_, partition = found(tmp_path / "here", following(first, expected, 6), records)
     assert told(partition)["rebuilt"]["events"] == 5
     on_disk = events_on_disk(tmp_path / "here")
-    assert [on_disk.count(f"<{key}>".encode()) for key in ("open", "gone", "new")] == [2, 0, 1]
+    assert [on_disk.count(f"<{key}>".encode()) for key in ("open", "closed", "new")] == [2, 0, 1]
     files = [path.read_bytes() for path in (tmp_path / "here" / UUID / "id-0").iterdir()]
-    assert not any(b"gone" in each for each in files), "nor the key"
+    assert not any(b"closed" in each for each in files), "nor the key"
     *_, intact = found(tmp_path / "there", following(first, expected, 6), records)
     assert told(intact)["digest"] == told(partition)["digest"]
 
@@ -489,7 +489,7 @@ def test_a_session_that_a_later_piece_of_the_slice_closes_leaves_no_event_on_the
     of = {0: slice_of(rules=RULES, end=6)}
     *_, partition = run_task(task_settings(tmp_path), of, {0: records}, size=3).to_pylist()
     on_disk = events_on_disk(tmp_path)
-    assert [on_disk.count(f"<{key}>".encode()) for key in ("open", "gone", "new")] == [2, 0, 1]
+    assert [on_disk.count(f"<{key}>".encode()) for key in ("open", "closed", "new")] == [2, 0, 1]
     ends = [
         replace(each, offset=at, value=orjson.dumps({"event_type": "end_event"}))
         for at, each in ((6, records[0]), (7, records[5]))
