@@ -49,6 +49,10 @@ class InputTopics:
         }
 
 
+class _TopicMissingError(SettingsError):
+    """Kafka has no topic of this name."""
+
+
 class KafkaInput:
     """Administrative requests about the input, and the job's consumer group. The client lives until `close`."""
 
@@ -73,7 +77,7 @@ class KafkaInput:
         ids, partitions = {}, {}
         for topic in self._topics:
             if topic not in found:
-                raise SettingsError(
+                raise _TopicMissingError(
                     f"[source] topics: {topic!r} does not exist at {self._kafka.bootstrap_servers}. Create it, or correct the name."
                 )
             ids[topic] = topic_id_text(found[topic].topic_id)
@@ -102,11 +106,11 @@ class KafkaInput:
     def describe_unchanged(self, expected: InputTopics) -> InputTopics:
         """Describe the topics as they are now, with partitions added since.
 
-        Raises ContinuityError when one has another id than `expected`: it was deleted and created again.
+        Raises ContinuityError when one was deleted, or has another id than `expected`: it was created again.
         """
         try:
             now = self.describe()
-        except SettingsError as error:
+        except _TopicMissingError as error:
             raise ContinuityError(
                 f"an input topic was deleted while the job read it: {error} One that is created again is another topic."
             ) from error

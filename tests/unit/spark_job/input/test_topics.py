@@ -1,5 +1,6 @@
 """One answer that an input topic is unknown may come from a broker that has just started; the controller decides."""
 
+import socket
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -7,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from service.errors import SettingsError
+from service.errors import ContinuityError, HostUnknownError, OutboxError, SettingsError
 from service.kafka.renewable_client import RenewableClient
 from service.settings import KafkaSettings
 from spark_job.input import topics
-from spark_job.input.topics import KafkaInput
+from spark_job.input.topics import InputTopics, KafkaInput
 
 TOPIC = "events"
 
@@ -68,3 +69,28 @@ def test_a_topic_that_the_controller_does_not_have_is_missing_at_once(
     with pytest.raises(SettingsError, match=r"'events' does not exist at nowhere:1\. Create it"):
         input_of(monkeypatch, client).describe()
     assert client.asked == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(KafkaError._TIMED_OUT, HostUnknownError), (KafkaError.UNKNOWN_TOPIC_OR_PART, ContinuityError)],
+)
+def test_only_a_missing_topic_counts_as_deleted_not_a_name_server_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, code: int, kind: type[OutboxError]
+) -> None:
+    """Both are SettingsErrors at a job's start."""
+
+    def resolve(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "no such name")
+
+    def found(*_: object) -> dict[str, Any]:
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return {}
+        raise KafkaException(KafkaError(code))
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(topics, "existing_topics", found)
+    reader = KafkaInput(KafkaSettings(bootstrap_servers="nosuch.invalid:9092"), [TOPIC], "")
+    with pytest.raises(OutboxError) as raised:
+        reader.describe_unchanged(InputTopics({TOPIC: "an-id"}, {TOPIC: [0]}))
+    assert type(raised.value) is kind
