@@ -25,7 +25,7 @@ def up(
 
     Each revision is one transaction, which gives up after it has waited 5 s for a lock. docs/upgrade.md says for which revisions the
     services must be stopped. Exit codes: 0 done, 2 wrong settings, 3 the migration was refused, 6 Postgres did not answer, or
-    somebody holds a lock.
+    somebody holds a lock, 16 Postgres refuses the login.
     """
     server = load_settings(config).postgres
     migrate.upgrade(server, revision, _applied)

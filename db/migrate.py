@@ -30,8 +30,8 @@ ROLES = ("outbox_writer", "outbox_publisher", "outbox_auditor", "outbox_retentio
 def upgrade(server: str | PostgresSettings, revision: str = "head", tell: Tell | None = None) -> None:
     """Bring the schema of the database up to `revision`. `server`: its settings or DSN. `tell` is called for each applied revision.
 
-    Raises UnavailableError if the server cannot be reached or a lock cannot be acquired in time, SchemaError for every failure that another
-    attempt cannot solve (privileges, an unsuitable database, a failing statement).
+    Raises UnavailableError if the server cannot be reached, or a lock or a statement takes too long; SettingsError as `connect`;
+    SchemaError for other failures that another attempt cannot solve (privileges, an unsuitable database, a failing statement).
     """
     _run("upgrade", server, revision, tell)
 
@@ -82,11 +82,11 @@ def explain(error: psycopg.Error) -> OutboxError:
         case errors.LockNotAvailable():
             return UnavailableError(
                 f"the migration gave up: {happened}. Another migration or a long transaction holds the lock "
-                "(pg_stat_activity shows it): end it and run `outbox-migrate up` again"
+                "(pg_stat_activity shows it): end it and run the command again"
             )
         case errors.QueryCanceled():
             return UnavailableError(
-                f"the migration gave up: {happened}. Nothing of it was kept: run `outbox-migrate up` at a quieter time"
+                f"the migration gave up: {happened}. Nothing of it was kept: run the command at a quieter time"
             )
         case errors.ReadOnlySqlTransaction():
             return SchemaError(
@@ -99,7 +99,7 @@ def explain(error: psycopg.Error) -> OutboxError:
             return SchemaError(f"this database cannot hold an outbox: {happened}")
         case psycopg.OperationalError():
             return UnavailableError(
-                f"the connection was lost during the migration: {happened}. Run `outbox-migrate up` again"
+                f"the migration did not end: {happened}. Nothing of its last revision was kept: run the command again"
             )
         case _:
             return SchemaError(f"the migration failed and was rolled back: {happened} ({error.sqlstate})")

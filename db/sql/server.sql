@@ -1,4 +1,4 @@
--- The facts that `outbox-migrate check` reads from a server before there is an outbox. These queries need no right.
+-- The facts that `outbox-migrate check` reads from a server before there is an outbox. `facts` needs no right.
 
 -- name: facts
 SELECT

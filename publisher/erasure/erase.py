@@ -1,22 +1,22 @@
 """Erases session keys, round after round until nothing is left or the time is over. After a kill, the next run of the command continues.
 
-For each key and window of batches, in one transaction of Postgres:
+For each key and window of batches, at most 10,000 rows in one transaction of Postgres:
 
 1. hold off every command that begins to need old rows: audits, resumes, replays;
 2. find the rows that are delivered and that no replay needs (`outbox.rows_of_key`);
 3. write their tombstones, in a transaction of Kafka;
 4. delete the rows, and insert rows of `outbox.erased` for them.
 
-After that come the key's letters, and rows and letters once more until there are none: a requeue or a retry may have stored a row after
+After that come the key's letters, and rows and letters once more until a pass erases none: a requeue or a retry may have stored a row after
 step 2. Then come the copies of the key outside of rows. The letters named by their position are erased ahead of all keys. A session that
 was open when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and
 that left nothing.
 
 Before the first round, all that the job has read of the keys is kept out of every reissue (`outbox.begin_erasure`).
 
-The archive comes after that (publisher/archive): rows move from Postgres into the archive and never back. Then the copies of the key once
-more, because a replay that the archive waited for may have stopped at the key. Last, the planner's statistics, which hold samples of keys,
-are renewed.
+The archive comes after the rounds (publisher/archive): rows move from Postgres into the archive and never back. Then the copies of the key
+once more, because a replay that the archive waited for may have stopped at the key. Last, the planner's statistics, which hold samples of
+keys, are renewed.
 """
 
 import time
@@ -116,7 +116,10 @@ class Erasure:
         self._erase_samples()
 
     def look(self) -> None:
-        """Count what `run` would erase now, and change nothing. Raises psycopg.Error."""
+        """Count the keys' rows and letters and the named letters, and note what `run` could not erase now. Changes nothing.
+
+        Raises ArchiveDamagedError, UnavailableError, psycopg.Error.
+        """
         for position, letter in self.letters.items():
             with self._connection.transaction(force_rollback=True):
                 self._erase_letter(position, letter)
@@ -189,8 +192,8 @@ class Erasure:
         return not self.is_something_left
 
     def _erase_stored(self, key: str, found: ErasedKey) -> None:
-        """Erase the key's rows and letters, again and again until there were none: after the rows were read, a parked row may be requeued,
-        or a letter retried, which stores another row."""
+        """Erase the key's rows and letters, until a pass erases none or `_PASSES` are over: after the rows were read, a parked row may be
+        requeued, or a letter retried, which stores another row."""
         for _ in range(_PASSES):
             found.left = []
             before = found.rows + found.letters
@@ -278,7 +281,7 @@ class Erasure:
     def _erase_some(
         self, query: LiteralString, parameters: dict[str, Any], what: str = "cursors_and_positions"
     ) -> list[Any]:
-        """Run a statement that returns the number of its changes first; return its other values. `what`: of the changes, for the log."""
+        """Run a statement that returns the number of its changes first; return its other values. `what`: the log's name for the changes."""
         with self._changing():
             row = self._connection.execute(query, parameters).fetchone()
             changed, *others = row or (0, [], None)
@@ -287,7 +290,7 @@ class Erasure:
         return others
 
     def _record(self, **result: int) -> None:
-        """Write to the operator log only how many keys were erased: the keys themselves must not survive there."""
+        """Write to the operator log how many keys the command has; the keys themselves must not survive there."""
         topics = [] if self._writer is None else sorted(self._writer.topics)
         operations.record(
             self._connection, "publisher erase", {"keys": len(self.keys), "tombstones": topics}, result

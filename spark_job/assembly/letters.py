@@ -18,9 +18,9 @@ _ONCE_CUT_TO = 8_000
 
 
 def part_of(reason: str, detail: str) -> tuple[int, EndedBy]:
-    """Return the number of a letter's part and, if the transform failed, what ended the part: the events contain neither.
+    """Return a letter's part number and, if the transform failed and the last event is no end, what ended the part: only the letter tells.
 
-    Raises ValueError if the beginning of the detail may be of the events instead of the job.
+    Raises ValueError if the beginning of the detail may come from the events, not from the job.
     """
     if reason != "transform_failed":
         found = _OF_UNENDED_PART.match(detail)

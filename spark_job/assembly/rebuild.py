@@ -44,13 +44,13 @@ class Rebuilt:
     differs: bool = False
     """The digest is not the recorded one, and a person accepted that."""
     timed_out: list[DeadLetter] = field(default_factory=list)
-    """Letters of sessions that silence closed during the rebuild, if they are kept (Slice.keep_timed_out)."""
+    """Letters of sessions that timed out during the rebuild, if they are kept (Slice.keep_timed_out)."""
 
 
 def rebuild(of: Slice, task: TaskSettings, budget: RegistryBudget) -> Rebuilt:
     """Return the sessions that are open at the slice's start. `budget`: the task's.
 
-    Raises OpenSessionsDifferError, RecordsGoneError, NoAnswerError.
+    Raises OpenSessionsDifferError, and as `committed_records` and `judged_again`.
     """
     began = time.perf_counter()
     found = Rebuilt(OpenState.awaiting(of.tombstones))

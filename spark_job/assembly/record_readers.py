@@ -61,7 +61,7 @@ class DirectReader:
     ) -> Iterator[pa.RecordBatch]:
         """Read slices from Kafka; `given` has their indexes in the sorted source numbers of `slices`.
 
-        Raises RecordsGoneError, NoAnswerError.
+        Raises as `committed_records`.
         """
         numbers = sorted(slices)
         for place in (place for batch in given for place in batch.column(0).to_pylist()):

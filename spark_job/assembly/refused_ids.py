@@ -87,7 +87,7 @@ NOTHING_REFUSED = RefusedIds()
 def _extended(
     at_work: Mapping[int, RefusedRange], ids: "Int", offsets: "Int", unusable: set[int]
 ) -> dict[int, RefusedRange]:
-    """Return the ranges of the unusable ids among these records, extended to the last of these records."""
+    """Return the ranges of the unusable ids among these records, each extended to the last record that names its id."""
     import numpy as np  # here: commands that only show a position start without it
 
     which = np.flatnonzero(np.isin(ids, np.fromiter(unusable, np.int64)))

@@ -32,7 +32,7 @@ SCHEMA: Final = pa.schema(
         ("types", pa.binary()),  # letters: if types come from a header
         ("reason", pa.string()),
         ("detail", pa.string()),  # letters: for people; partitions: JSON
-        ("tombstones", pa.binary()),  # partitions: an encoded table (sessions/state/open_sessions.py)
+        ("tombstones", pa.binary()),  # partitions: OpenState.remembered (sessions/state/open_state.py)
     ]
 )
 """Columns that a kind does not use are NULL."""

@@ -1,4 +1,4 @@
-"""Fetch the schemas that records need before the assembler sees the records: the assembler makes no requests.
+"""Fetch the schemas that records need before the assembler sees the records: it requests only those that have left the memory since.
 
 Each id gets a verdict here. A schema that the registry does not have may be registered a moment later, so a young record is not refused at
 once: the registry is asked again for some seconds. The verdicts are stored with the position (`refused_ids`).
@@ -226,7 +226,7 @@ def _ask_once(found: JudgedSchemas, ids: list[int], budget: RegistryBudget) -> N
                 budget.note(number, schema)
                 may_ask = may_ask and not (is_new and budget.is_spent)
         else:
-            why = f"the registry was not asked for schema {number}: {MOST_IN_VAIN} others that records beside it name cannot be used"
+            why = f"the registry was not asked for schema {number}: {MOST_IN_VAIN} other ids in this task's records have no usable schema"
             found.judge(number, UnusableSchema(why))
 
 

@@ -41,7 +41,7 @@ class Slice:
     digest: str | None
     """Of the sessions open at `start`: empty if there are none; None if unknown (an upgraded outbox, an accepted loss)."""
     tombstones: bytes
-    """An encoded table; empty if there are none."""
+    """What OpenState.remembered returned: tombstones and later parts, with what the clock needs; empty if there are none."""
     lineage: tuple[RulesFrom, ...]
     """By offset, ascending; the last entry has the slice's own rules."""
     accept_differing: bool = False
@@ -81,7 +81,7 @@ class TaskSettings:
     code: str
     """Fingerprint of the code that tasks run; a worker with other code refuses to run."""
     kafka: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
-    """Options of the client that reads the input for rebuilds."""
+    """Options of the client that reads the input for rebuilds and for DirectReader."""
     kafka_timeout_s: float = 30.0
     registry: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     """Options of the schema registry's client; empty if there is none."""

@@ -208,7 +208,7 @@ class _Partition:
         }
 
     def _open(self) -> tuple[OpenState, list[DeadLetter]]:
-        """Return the sessions open at the slice's start, and the letters of sessions that silence closed during the rebuild, if they are
+        """Return the sessions open at the slice's start, and the letters of sessions that timed out during the rebuild, if they are
         kept (Slice.keep_timed_out).
         """
         began = time.perf_counter()

@@ -302,8 +302,8 @@ def _outbox(settings: Settings) -> Iterator[Connection]:
             yield connection
         except psycopg.errors.LockNotAvailable as error:
             raise UnavailableError(
-                f"a batch held the writer lock for longer than [postgres] lock_timeout_ms = {settings.postgres.lock_timeout_ms}. "
-                "What was done before is done: run the command again."
+                "a batch or a command held the writer lock for longer than [postgres] lock_timeout_ms = "
+                f"{settings.postgres.lock_timeout_ms}. What was done before is done: run the command again."
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise UnavailableError(

@@ -17,7 +17,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Failed:
-    """A letter whose transform failed again. The letter stays open."""
+    """A letter whose transform failed again, or whose events cannot be read. The letter stays open."""
 
     dead_letter_id: int
     error: str

@@ -1,4 +1,4 @@
-"""Run the current transform on kept events once more: a ledger batch of kind `retry` for each step.
+"""Run the current transform on kept events once more: one or more ledger batches of kind `retry` for each step.
 
 1. Read some letters; refuse those that are not a session, or must not be retried now.
 2. Transform, outside of any transaction: a failure leaves its letter open.
@@ -177,7 +177,7 @@ class Retry:
         sessions: Sequence[tuple[str, Sequence[StoredLetter]]],
         batches: Sequence[Window],
     ) -> set[int]:
-        """Return the indexes of sessions that have events elsewhere too: in open sessions, in other letters, or in outputs of `batches`.
+        """Return the indexes of sessions with events elsewhere too: in open sessions, other letters or outputs of `batches`, or erased.
 
         The answer is final only under the writer lock. Pass few batches then: locks on their table partitions are held as long as the
         writer lock.

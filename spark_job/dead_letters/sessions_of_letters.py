@@ -1,4 +1,4 @@
-"""Turn the events that letters keep into sessions. Pure: it asks no server and runs no transform.
+"""Turn the events that letters keep into sessions. Runs no transform; only a look-up in `schemas` may ask a server.
 
 The job's own reader reads the events, with the assembly rules of their generation. Events that form a session with a start and an end are
 whole; a missing event is never guessed. If a schema could not be used, each event that needs it is a letter `malformed`: such letters are

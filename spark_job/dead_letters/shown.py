@@ -46,7 +46,7 @@ def letters_table(letters: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def event_types(letter: StoredLetter, path: Sequence[str] | None) -> list[str | None]:
-    """Return the type of each kept event, None for an event without one. `path`: where the field with the type is; None: in a header."""
+    """Return the type of each kept event, None for an event without one. `path`: of the JSON field with the type; None if there is none."""
     if letter.event_types is not None:
         return letter.event_types
     if path is None:

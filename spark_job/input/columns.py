@@ -1,4 +1,4 @@
-"""A Kafka record as the columns that the assembler reads: offset, ts and value, and those from the record's key or headers."""
+"""A Kafka record as the columns that the assembler reads: offset, ts, value, by_broker, and those from the record's key or headers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

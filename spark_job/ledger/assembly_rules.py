@@ -15,7 +15,7 @@ from spark_job.sessions.settings import RULES_VERSION, AssemblySettings
 
 _SINCE_RULES_2 = {"max_open_bytes"}
 _SAME_WITHOUT_TIME_FIELD = 2
-"""The rules version that judges as the newest one does unless the events' time is a field. So it is still stored for such settings."""
+"""The rules version that judges as the newest one does unless the events' time is a field. So it is still stored without such a field."""
 _LATER: dict[str, Any] = {"on_timeout": "dead_letter", "clock_records": False}
 """Settings that are not stored at their defaults, because earlier releases stored rules without them."""
 

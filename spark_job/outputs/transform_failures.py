@@ -1,7 +1,8 @@
 """Run the transform on one session, and decide who is at fault if it raises.
 
-- The session: for any exception, even one that is no `Exception` (SystemExit, a panic of Rust), and for outputs that cannot be stored. The
-  session becomes a dead letter `transform_failed`, or with `[transform] on_error = "stop"` the job ends (assembly/task.py).
+- The session: for any other exception but KeyboardInterrupt and GeneratorExit, even SystemExit or a panic of Rust, and for outputs that
+  cannot be stored. The session becomes a dead letter `transform_failed`, or with `[transform] on_error = "stop"` the job ends
+  (assembly/task.py).
 - A schema registry that refuses or does not answer, even if the transform caught the error.
 - The machine, if it lacks memory, descriptors, threads or room on a disk, even if the transform wrapped the error.
 

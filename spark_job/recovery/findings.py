@@ -18,7 +18,7 @@ from spark_job.ledger.position import InputPosition, deleted
 
 @dataclass(frozen=True)
 class AcceptedRisks:
-    """What the person who starts the job has accepted: the flags of `spark-job run`."""
+    """What a person has accepted: the flags of `spark-job run`, of a restore or of a fork."""
 
     outbox_behind: bool = False
     new_topic: bool = False
@@ -47,7 +47,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Finding:
-    """A reason to open a new generation. `flag`: the flag that accepts it; None if it can neither lose nor repeat anything."""
+    """A reason to open a new generation. `flag`: the flag that accepts it; None if it was requested or cannot lose or repeat anything."""
 
     reason: str
     text: str

@@ -97,7 +97,7 @@ class Restorability:
     reasons: Sequence[str] = ()
     """Why it is not alive."""
     flags: Sequence[str] | None = None
-    """The flags with which it would be accepted; None if no flag accepts one of the reasons, or if unknown."""
+    """The flags with which it would be accepted; None if one of the reasons has no flag, or if unknown."""
     events: int | None = None
     """Number of offsets that Kafka has from the savepoint's position on; None if unknown."""
 

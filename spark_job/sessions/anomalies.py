@@ -1,5 +1,5 @@
 """Select the keys whose events are judged one by one (`event_rules`). Each session of another key is
-a start, entries and, if it has closed, an end.
+a start (any event, if [session] start is empty), entries and, if it has closed, an end.
 
 Each test works on whole columns. It may select too many keys, never too few: for a key without an anomaly, `event_rules` comes to the same
 result.
@@ -66,7 +66,9 @@ def find_anomalies(groups: Groups, settings: AssemblySettings) -> Anomalies:
 
 
 def _against_grammar(groups: Groups) -> Int:
-    """Return the groups with a segment that is not a start, entries and perhaps an end; only a group's last segment may lack an end."""
+    """Return the groups with a segment that is not a start (none if it continues a session), entries and perhaps an end; only a group's
+    last segment may lack an end.
+    """
     segments, kind = groups.segments, groups.events.kind
     ends = np.add.reduceat(kind == END, segments.low, dtype=np.int64)
     starts = kind[segments.low] == START

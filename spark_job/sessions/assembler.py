@@ -1,7 +1,8 @@
 """The assembler: (open sessions, new records) -> (closed sessions, dead letters, open sessions). A pure function of one partition's log.
 
 1. Take out the clock records, and read the others as columns (`records`); malformed ones are dead letters already.
-2. Sort the events by (key, offset), cut each key's events into segments at the starts, and join them with the open sessions (`groups`).
+2. Sort the events by (key, offset), cut each key's events into segments at the starts (if any event opens a session, after the ends), and
+   join them with the open sessions (`groups`).
 3. Select every key that may have an anomaly, whole columns at a time (`anomalies`).
 4. Each segment of any other key is a session, closed or open. `event_rules` judges the selected keys event by event.
 """

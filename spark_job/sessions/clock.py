@@ -2,11 +2,11 @@
 
 A session times out if *other* keys' records of its partition, after the session's last event, are much later. The clock therefore reads an
 interval of the log, never the wall clock or another partition. No single key can move it: a record's time counts only up to the time of
-the newest earlier record of a different key, unless the broker has set it (docs/decisions/0032). Times in fields of events are never the
-broker's. A clock record has a key of its own, which no other record has (docs/decisions/0047).
+the newest earlier record of a different key, unless the broker has set it (docs/decisions/0032). Since rules 3, times in fields of events
+are never the broker's. A clock record has a key of its own, which no other record has (docs/decisions/0047).
 Sparse tables (maxima of all runs of 1, 2, 4, … records) hold the latest time of every interval, for all events of a batch at once.
-event_rules.py decides whether a session ends (`EventJudge._end_if_silent`) and makes outputs or a dead letter (`_time_out`). anomalies.py
-only selects the keys.
+event_rules.py decides whether a session ends (`EventJudge._end_if_silent`), and closes or dead-letters it (`_time_out`). anomalies.py only
+selects the keys.
 """
 
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class LastRecords:
     offset: int
     ts: int
     other_offset: int = -1
-    """Offset of the newest record with a different key; -1 if it is not needed."""
+    """Offset of the newest record with a different key; -1 if there is none or it is not needed."""
     other_ts: int = NEVER
 
     def other_than(self, key: str) -> tuple[int, int]:

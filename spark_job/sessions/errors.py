@@ -10,4 +10,4 @@ class DamagedStateError(AssemblyError):
 
 
 class InputSchemaError(AssemblyError):
-    """The table of new records lacks a column, or a column has another type."""
+    """The table of new records lacks a column, a column has another type, or the offsets do not ascend."""

@@ -233,7 +233,7 @@ class EventJudge:
     ) -> OpenSession | None:
         """Time the session out if other keys' records show its silence.
 
-        `latest`: the latest time of the records at the places [low, high), on which they need not agree.
+        `latest`: the latest time, agreed or not, of the records at the places [low, high).
         """
         if session is None:
             return None
@@ -276,8 +276,8 @@ class EventJudge:
     def _is_duplicate(self, session: OpenSession, row: int, kind: int, event_id: bytes | None) -> bool:
         """Return whether the event repeats the start or an entry of the session. (After an end, no session would be open.)
 
-        By rules 2, a start or an end with an entry's id is no duplicate: a tombstone does not keep entries' ids, and a rebuild may not read
-        them.
+        Since rules 2, a start or an end with an entry's id is no duplicate: a tombstone does not keep entries' ids, and a rebuild might not
+        read them.
         """
         if kind == START and self._repeats(session, row, event_id):
             return True

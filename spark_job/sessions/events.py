@@ -1,4 +1,4 @@
-"""Events as columns. A row is an index into the columns; nothing is copied until an event is read.
+"""Events as columns. A row is an index into the columns; `Events.ordered` copies no payload.
 
 The assembler judges events by (key, offset), see `groups`. Events are never ordered by time.
 """

@@ -16,8 +16,9 @@ MAX_TS_MS = 253_402_300_799_999
 RULES_VERSION = 3
 """The version of the assembly rules in this code. A generation stores the version that judged its input; a rebuild applies that version.
 
-1: ISO 8601 times have seconds; any one record of another key shows silence; `max_open_bytes` stops the job. 2: one event shows silence if
-the broker has set its record's time, even if the event's own time is a field. 3: as docs/sessions.md says.
+1: ISO 8601 times have the common form alone (parsing/times.py, `_SHAPE`); a start or an end with an id of the session is a duplicate; any
+one record of another key shows silence; `max_open_bytes` stops the job. 2: one event shows silence if the broker has set its record's time,
+even if the event's own time is a field. 3: as docs/sessions.md says.
 """
 
 
@@ -101,8 +102,8 @@ class AssemblySettings:
 
     @property
     def trusts_broker_times(self) -> bool:
-        """Whether a single event shows silence if the broker has set its record's time. It does not if the event's time is a field: the
-        producer chooses that time.
+        """Whether a single event shows silence if the broker has set its record's time. Since rules 3, it does not if the event's time is a
+        field: the producer chooses that time.
         """
         return self.rules_version < 3 or self.time_path is None
 

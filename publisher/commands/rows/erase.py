@@ -67,7 +67,7 @@ def erase(
     not reach Kafka's topics and backups: docs/privacy.md. Its login ([postgres] dsn) needs the role outbox_eraser.
 
     Exit codes: 0 nothing is left, 1 something is left (the output says what to do; run it again), 2 wrong settings or no key, 4 another
-    erasure runs, 6 Postgres or Kafka does not answer, 16 the login lacks the right.
+    erasure runs, 5 --dry-run: the archive is damaged, 6 Postgres or Kafka does not answer, 16 the login lacks the right.
     """
     keys = read_keys(key or (), keys_file) or ()
     letters = [letter_position(each) for each in letter or ()]

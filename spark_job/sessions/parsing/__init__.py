@@ -1,7 +1,7 @@
 """Turn Kafka's records into columns: the fields of every event, and which records cannot be read.
 
-`records` comes first: it checks keys, types and times, and makes the letters of malformed records. It calls `formats`, which has one reader
-for each `[source] format`:
+`clock_records` comes first: it takes the clock records out. `records` checks keys, types and times of the others, and makes the letters of
+malformed ones. It calls `formats`, which has one reader for each `[source] format`:
 
     json            json_documents    blocks of documents through Arrow's JSON reader
     json-schema     formats           the same, behind the head

@@ -1,4 +1,4 @@
-"""The reader of a value's fields, by `[source] format`. All later steps see columns, and know no format."""
+"""The reader of a value's fields, by `[source] format`. All later steps see columns."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -182,7 +182,7 @@ def _json_fields(settings: AssemblySettings) -> dict[FieldPath, pa.DataType]:
 
 
 def _schema_reader(settings: AssemblySettings) -> SchemaReader:
-    # Each imports a library that only its format needs.
+    # protobuf.py imports a library that only its format needs.
     if settings.format == "avro":
         from spark_job.sessions.parsing.avro import AvroReader
 

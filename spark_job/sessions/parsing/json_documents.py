@@ -12,8 +12,8 @@ Arrow's JSON reader takes a whole block of lines. Four things keep it exact:
    orjson and the rules below first leave out those that Arrow would refuse: a bad record then costs some ten times as much as a good one,
    not some hundred times.
 
-Arrow and orjson then differ only about numbers beyond a 64-bit float (docs/sessions.md). Arrow decides about these, also in a block that
-has failed: a search for them would slow down every event.
+Arrow and orjson then differ only about numbers beyond a 64-bit float (docs/sessions.md) and zeros with such an exponent. Arrow decides
+about these, also in a block that has failed: a search for them would slow down every event.
 """
 
 import json
@@ -113,7 +113,7 @@ class Decoder:
             value = at(document, path)
             if not _fits(value, kind):
                 return f"field {'.'.join(path)} is not {'an integer' if kind == pa.int64() else 'a string'}"
-        return "a field named in the session settings occurs twice or has a parent that is not an object"
+        return "a field named in the session settings occurs twice or has a parent that is not an object, or a number is out of range"
 
     def _block(self, payloads: pa.LargeBinaryArray, rows: Int) -> list[tuple[Int, pa.Table]]:
         """Parse some rows; return (rows, their fields) for those that can be parsed."""
@@ -182,7 +182,7 @@ def at(document: dict[str, Any], path: FieldPath) -> object:
 
 
 def _as_arrow_takes_it(found: re.Match[bytes]) -> bytes:
-    """Replace a huge number: if Arrow refuses it, by NaN, which orjson refuses; otherwise by a smaller one, still beyond 64 bits."""
+    """Replace a huge number: if Arrow refuses it, by NaN, which orjson refuses; otherwise by a smaller one, no 64-bit integer either."""
     digits, fraction, exponent = found.groups()
     if digits is None:
         return found[0]

@@ -26,7 +26,7 @@ _Getters = tuple[Callable[[bytes], Any], int, Any, list[Callable[[Any], str | in
 """(parser of a message, most bytes that need no `check_claims`, the message's descriptor, getter of each field)."""
 
 _MOST_KNOWN = 1_000
-"""Most messages of a schema whose getters are kept: each record may name another one, of half a million."""
+"""Greatest number of a schema's messages whose getters are kept: each record may name another of half a million."""
 
 
 class ProtobufReader:

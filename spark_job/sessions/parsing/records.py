@@ -52,7 +52,7 @@ class Records:
 def read_records(new: pa.Table, settings: AssemblySettings, schemas: Schemas = NO_SCHEMAS) -> Records:
     """Decode and check every record. `schemas`: of the ids that occur, for formats that have some.
 
-    Raises InputSchemaError if a column is missing or of another type.
+    Raises InputSchemaError if a column is missing or of another type, or the offsets do not ascend.
     """
     columns = _columns(new, settings)
     decoder = decoder_of(settings, schemas)
@@ -301,7 +301,7 @@ def _why(
         return decoder.refusal_of(payload)
     for path, found in fields.items():
         if found is None:
-            return f"no field {'.'.join(path)}"
+            return f"no readable field {'.'.join(path)}"
     type_name = text_of(given["type"]) if settings.type_path is None else fields[settings.type_path]
     if type_name is None:
         return "no type"

@@ -55,7 +55,7 @@ def iso8601_ms(texts: pa.Array, *, common_only: bool = False) -> tuple[Int, Bool
 
 
 def _read(texts: pa.Array, shape: str, rows: Int, out: Int, good: Bool) -> None:
-    """Read the texts of a less common shape: convert their parts to numbers, and subtract the offset."""
+    """Read the texts of a less common shape: rewrite them in the common shape, and subtract the offset."""
     parts = pc.extract_regex(texts, shape)
     found = np.flatnonzero(parts.is_valid().to_numpy(zero_copy_only=False))
     if not len(found):

@@ -26,7 +26,7 @@ Bool = npt.NDArray[np.bool_]
 
 _MOST_SEGMENTS = 10
 _MERGED_SEGMENTS = 6
-"""Fewest segments that are merged at a time, so that the next changes need not merge again."""
+"""Fewest segments that are merged if there are too many, so that the next changes need not merge again."""
 _LOOKED_AT = 64
 """Number of entries that the search for a live one reads first. It doubles with each step."""
 

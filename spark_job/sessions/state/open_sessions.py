@@ -31,11 +31,11 @@ class OpenSessions:
     max_ts: Int
     """Greatest time of the session's events, dropped duplicates included."""
     rows: Int
-    """Events kept; 0 for a tombstone."""
+    """Events kept; 0 for a tombstone or a part that a rebuild awaits."""
     n_bytes: Int
     """Of their payloads."""
     irregular: Bool
-    """The session must be judged event by event: duplicates were dropped, or it is a tombstone."""
+    """The session must be judged event by event: duplicates were dropped, or it is a tombstone or an awaited part."""
     checksum: Unsigned
     """Of the events' offsets, times, kinds and sizes (chunks.Sums)."""
     payload_crc: Unsigned

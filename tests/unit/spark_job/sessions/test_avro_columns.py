@@ -236,7 +236,7 @@ def test_text_that_is_not_utf_8_is_malformed_where_it_is_needed() -> None:
     values = [framed(7, b"\2\xff\x16start_event"), framed(7, b"\2k\x16start_event")]
     records = read_records(table(values), AssemblySettings(format="avro"), {7: WriterSchema("AVRO", text)})
     assert records.well_formed.tolist() == [False, True]
-    assert [letter.detail for letter in records.letters] == ["no field session_key"]
+    assert [letter.detail for letter in records.letters] == ["no readable field session_key"]
 
 
 def test_a_schema_without_a_field_or_with_another_type_makes_its_records_malformed() -> None:
@@ -249,6 +249,6 @@ def test_a_schema_without_a_field_or_with_another_type_makes_its_records_malform
     records = read_records(table(values), AssemblySettings(format="avro"), schemas)
     assert [letter.detail for letter in records.letters] == [
         "schema 1: field session_key has another type",
-        "no field session_key",
+        "no readable field session_key",
         "schema 3 is JSON, not AVRO",
     ]

@@ -528,8 +528,8 @@ def test_a_type_of_over_a_kilobyte_is_no_entry_and_neither_is_a_record_without_o
     result = assemble(OpenState.empty(), table(log, SILENT), SILENT)
     assert [each.detail for each in result.letters] == [
         "its type has over 1024 bytes",
-        "no field event_type",
-        "no field event_type",
+        "no readable field event_type",
+        "no readable field event_type",
     ]
     assert result.state.sessions.rows.tolist() == [2]
 

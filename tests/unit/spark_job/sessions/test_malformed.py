@@ -62,8 +62,8 @@ KINDS: dict[str, tuple[bytes | None, str | None, str]] = {
         "not JSON",
     ),
     "trailing comma": (b'{"event_type":"start_event","session_key":"k",}', None, "not JSON"),
-    "no type": (b'{"session_key":"k"}', "k", "no field event_type"),
-    "type null": (b'{"event_type":null,"session_key":"k"}', "k", "no field event_type"),
+    "no type": (b'{"session_key":"k"}', "k", "no readable field event_type"),
+    "type null": (b'{"event_type":null,"session_key":"k"}', "k", "no readable field event_type"),
     "type a number": (b'{"event_type":1,"session_key":"k"}', "k", "field event_type is not a string"),
     "type an object": (b'{"event_type":{},"session_key":"k"}', "k", "field event_type is not a string"),
     "type twice": (
@@ -72,7 +72,7 @@ KINDS: dict[str, tuple[bytes | None, str | None, str]] = {
         "occurs twice",
     ),
     "unknown type": (b'{"event_type":"begin","session_key":"k"}', "k", "unknown type 'begin'"),
-    "no key": (b'{"event_type":"start_event"}', None, "no field session_key"),
+    "no key": (b'{"event_type":"start_event"}', None, "no readable field session_key"),
     "key a number": (b'{"event_type":"start_event","session_key":7}', None, "session_key is not a string"),
     "empty key": (b'{"event_type":"start_event","session_key":""}', None, "the key is empty"),
     "NUL in the key": (b'{"event_type":"start_event","session_key":"a\\u0000b"}', None, "contains NUL"),
@@ -376,10 +376,10 @@ def test_a_slice_of_a_larger_column_is_decoded_as_itself() -> None:
 def test_a_configured_event_id_or_time_that_is_missing_is_malformed() -> None:
     found = one(GOOD, rules=replace(RULES, event_id_path=("id",)))
     assert found is not None
-    assert found[2] == "no field id"
+    assert found[2] == "no readable field id"
     found = one(GOOD, rules=replace(RULES, time_path=("meta", "at")))
     assert found is not None
-    assert found[2] == "no field meta.at"
+    assert found[2] == "no readable field meta.at"
     found = one(GOOD[:-1] + b',"at":"soon"}', rules=replace(RULES, time_path=("at",)))
     assert found is not None
     assert found[2] == "field at is not a time: 'soon'"
