@@ -457,7 +457,7 @@ CREATE TABLE outbox.delivery (
     sessions bigint NOT NULL,
     events bigint NOT NULL,
     kafka_offsets jsonb,
-    committed_at timestamp with time zone DEFAULT now() NOT NULL,
+    committed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     kind text DEFAULT 'delivery'::text NOT NULL,
     note text,
     CONSTRAINT delivery_after_key_in_batch CHECK (((after_batch > 0) OR (after_key IS NULL))),
@@ -1423,23 +1423,9 @@ DECLARE
 BEGIN
     PERFORM outbox.require_read_committed();
     INSERT INTO outbox.erased_key AS k (key_hash, topic_id, partition, generation, through)
-    SELECT outbox.key_hash(n.session_key), p.topic_id, p.partition, p.generation, p.end_offset - 1
-    FROM (SELECT DISTINCT s AS session_key FROM unnest(session_keys) s) n
-    -- Of all generations: the newest may read again what an earlier one has read.
-    CROSS JOIN (
-        SELECT t.topic_id, e.partition::integer AS partition, (SELECT max(m.generation) FROM outbox.generation m) AS generation,
-               max(least(e.end_offset::bigint, c.cut)) AS end_offset
-        FROM outbox.generation g
-        LEFT JOIN LATERAL (
-            SELECT b.end_offsets FROM outbox.batch b WHERE b.generation = g.generation AND b.kind = 'stream' ORDER BY b.batch_id DESC LIMIT 1) b ON true
-        CROSS JOIN LATERAL jsonb_each(coalesce(b.end_offsets, g.start_offsets)) AS t (topic_id, partitions)
-        CROSS JOIN LATERAL jsonb_each_text(t.partitions) AS e (partition, end_offset)
-        CROSS JOIN LATERAL (
-            SELECT min((l.cut_offsets #>> ARRAY[t.topic_id, e.partition])::bigint) AS cut
-            FROM outbox.generation l
-            WHERE l.generation > g.generation AND l.cut_offsets IS NOT NULL) c
-        GROUP BY t.topic_id, e.partition
-    ) p
+    SELECT n.key_hash, p.topic_id, p.partition, (SELECT max(m.generation) FROM outbox.generation m), p.end_offset - 1
+    FROM (SELECT outbox.key_hash(s) AS key_hash FROM unnest(session_keys) s GROUP BY s OFFSET 0) n
+    CROSS JOIN outbox.read_ends() p
     WHERE p.end_offset > 0
     ON CONFLICT ON CONSTRAINT erased_key_pkey DO UPDATE SET through = excluded.through WHERE excluded.through > k.through;
     GET DIAGNOSTICS changed = ROW_COUNT;
@@ -2639,6 +2625,52 @@ BEGIN
 END $$;
 
 --
+-- Name: read_ends(); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.read_ends(OUT topic_id text, OUT partition integer, OUT end_offset bigint) RETURNS SETOF record
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    BEGIN ATOMIC
+ SELECT t.topic_id,
+     (e.partition)::integer AS partition,
+     max(LEAST((e.end_offset)::bigint, c.cut)) AS max
+    FROM ((((outbox.generation g
+      LEFT JOIN LATERAL ( SELECT b_1.end_offsets
+            FROM outbox.batch b_1
+           WHERE ((b_1.generation = g.generation) AND (b_1.kind = 'stream'::text))
+           ORDER BY b_1.batch_id DESC
+          LIMIT 1) b ON (true))
+      CROSS JOIN LATERAL jsonb_each(COALESCE(b.end_offsets, g.start_offsets)) t(topic_id, partitions))
+      CROSS JOIN LATERAL jsonb_each_text(t.partitions) e(partition, end_offset))
+      CROSS JOIN LATERAL ( SELECT min(((l.cut_offsets #>> ARRAY[t.topic_id, e.partition]))::bigint) AS cut
+            FROM outbox.generation l
+           WHERE ((l.generation > g.generation) AND (l.cut_offsets IS NOT NULL))) c)
+   GROUP BY t.topic_id, e.partition;
+END;
+
+--
+-- Name: FUNCTION read_ends(OUT topic_id text, OUT partition integer, OUT end_offset bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.read_ends(OUT topic_id text, OUT partition integer, OUT end_offset bigint) IS 'How far the job has ever read each input partition, exclusive.';
+
+--
+-- Name: record_hash(text, integer, bigint); Type: FUNCTION; Schema: outbox; Owner: -
+--
+
+CREATE FUNCTION outbox.record_hash(topic_id text, partition integer, record_offset bigint) RETURNS bytea
+    LANGUAGE sql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN sha256(((uuid_send((SELECT i.outbox_uuid FROM outbox.identity i)) || '\x00'::bytea) || convert_to(format('%s/%s/%s'::text, topic_id, partition, record_offset), 'UTF8'::name)));
+
+--
+-- Name: FUNCTION record_hash(topic_id text, partition integer, record_offset bigint); Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON FUNCTION outbox.record_hash(topic_id text, partition integer, record_offset bigint) IS 'What stands for a record without a session key that was erased: as key_hash, of a zero byte and the record''s position.';
+
+--
 -- Name: remember_erased(); Type: FUNCTION; Schema: outbox; Owner: -
 --
 
@@ -2648,11 +2680,13 @@ CREATE FUNCTION outbox.remember_erased() RETURNS trigger
     AS $$
 BEGIN
     INSERT INTO outbox.erased_key AS k (key_hash, topic_id, partition, generation, through)
-    SELECT a.key_hash, e.topic_id, e.partition, a.generation, max(e.end_offset)
+    SELECT coalesce(a.key_hash, outbox.record_hash(e.topic_id, e.partition, e.end_offset)), e.topic_id, e.partition, a.generation,
+           max(least(e.end_offset, p.end_offset - 1))
     FROM added a
     CROSS JOIN LATERAL unnest(a.topic_ids, a.partitions, a.ends) AS e (topic_id, partition, end_offset)
-    WHERE a.key_hash IS NOT NULL
-    GROUP BY a.key_hash, e.topic_id, e.partition, a.generation
+    -- A caller of rewrite_archived could name offsets to come.
+    JOIN outbox.read_ends() p ON p.topic_id = e.topic_id AND p.partition = e.partition AND p.end_offset > 0
+    GROUP BY 1, e.topic_id, e.partition, a.generation
     ON CONFLICT ON CONSTRAINT erased_key_pkey DO UPDATE SET through = excluded.through WHERE excluded.through > k.through;
     RETURN NULL;
 END $$;
@@ -2982,21 +3016,33 @@ CREATE FUNCTION outbox.rows_of_key(session_key text, from_batch bigint, to_batch
 BEGIN
     -- EXECUTE plans it with the bounds as constants, so that only the partitions of these batches are locked.
     RETURN QUERY EXECUTE $query$
-        SELECT o.batch_id, cardinality(o.session_ends), o.topics, o.keys, o.partitions,
-               -- The lane is past the whole batch, so that no cursor of a lane names the row. A resume that did not end may have set it back.
-               coalesce((SELECT p.through_batch >= o.batch_id AND p.stopped_why IS DISTINCT FROM 'resuming'
-                         FROM outbox.lane_position p
-                         WHERE p.lane = o.lane AND p.epoch = (SELECT max(e.epoch) FROM outbox.lane_epoch e WHERE e.from_batch <= o.batch_id)), false),
-               -- A process that works on a replay may hold the row; one that stands at it continues after it.
-               ARRAY(SELECT r.replay_id
-                     FROM outbox.replay r
-                     WHERE r.from_batch <= o.batch_id AND r.to_batch >= o.batch_id
-                       AND (NOT r.only_keys OR EXISTS (SELECT FROM outbox.replay_key k WHERE k.replay_id = r.replay_id AND k.session_key = $1))
-                       AND CASE WHEN r.cursor_batch = o.batch_id AND r.cursor_key = $1 THEN r.state IN ('running', 'paused')
-                                ELSE (r.cursor_batch < o.batch_id OR (r.cursor_batch = o.batch_id AND r.cursor_key < $1))
-                                     AND r.lease_until >= now() END
-                     ORDER BY r.replay_id)
+        SELECT o.batch_id, cardinality(o.session_ends), o.topics, o.keys, o.partitions, n.is_delivered, n.replays
         FROM outbox.session_output o
+        CROSS JOIN LATERAL (
+            -- The row, and those of which it is the requeued copy: audits look for the copy as long as the original is there.
+            WITH RECURSIVE needed (batch_id, epoch, lane) AS (
+                SELECT o.batch_id, (SELECT max(e.epoch) FROM outbox.lane_epoch e WHERE e.from_batch <= o.batch_id), o.lane
+                UNION
+                SELECT p.batch_id, p.epoch, p.lane
+                FROM needed c
+                JOIN outbox.parked p ON p.session_key = $1 AND p.requeued_batch = c.batch_id
+            )
+            SELECT -- The lane is past the whole batch, so that no cursor of a lane names the row. A resume that did not end may have set it back.
+                   (SELECT bool_and(p.through_batch >= c.batch_id AND p.stopped_why IS DISTINCT FROM 'resuming') AND count(p) = count(*)
+                    FROM needed c
+                    LEFT JOIN outbox.lane_position p ON p.lane = c.lane AND p.epoch = c.epoch) AS is_delivered,
+                   -- A process that works on a replay may hold the row; one that stands at it continues after it.
+                   ARRAY(SELECT r.replay_id
+                         FROM outbox.replay r
+                         WHERE (NOT r.only_keys OR EXISTS (SELECT FROM outbox.replay_key k WHERE k.replay_id = r.replay_id AND k.session_key = $1))
+                           AND EXISTS (
+                               SELECT FROM needed c
+                               WHERE r.from_batch <= c.batch_id AND r.to_batch >= c.batch_id
+                                 AND CASE WHEN r.cursor_batch = c.batch_id AND r.cursor_key = $1 THEN r.state IN ('running', 'paused')
+                                          ELSE (r.cursor_batch < c.batch_id OR (r.cursor_batch = c.batch_id AND r.cursor_key < $1))
+                                               AND r.lease_until >= now() END)
+                         ORDER BY r.replay_id) AS replays
+        ) n
         WHERE o.session_key = $1 AND o.batch_id >= $2 AND o.batch_id <= $3
         ORDER BY o.batch_id
     $query$ USING session_key, from_batch, to_batch;
@@ -5381,7 +5427,7 @@ COMMENT ON TABLE outbox.erased_key IS 'Up to which offset of an input partition 
 -- Name: COLUMN erased_key.key_hash; Type: COMMENT; Schema: outbox; Owner: -
 --
 
-COMMENT ON COLUMN outbox.erased_key.key_hash IS 'outbox.key_hash(session key)';
+COMMENT ON COLUMN outbox.erased_key.key_hash IS 'outbox.key_hash(session key); of a record without one: outbox.record_hash(its position)';
 
 --
 -- Name: COLUMN erased_key.topic_id; Type: COMMENT; Schema: outbox; Owner: -
@@ -7452,6 +7498,18 @@ GRANT ALL ON FUNCTION outbox.prune_replays(keep_s double precision, max_rows int
 
 REVOKE ALL ON FUNCTION outbox.prune_resumes(OUT pruned bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION outbox.prune_resumes(OUT pruned bigint) TO outbox_retention;
+
+--
+-- Name: FUNCTION read_ends(OUT topic_id text, OUT partition integer, OUT end_offset bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.read_ends(OUT topic_id text, OUT partition integer, OUT end_offset bigint) FROM PUBLIC;
+
+--
+-- Name: FUNCTION record_hash(topic_id text, partition integer, record_offset bigint); Type: ACL; Schema: outbox; Owner: -
+--
+
+REVOKE ALL ON FUNCTION outbox.record_hash(topic_id text, partition integer, record_offset bigint) FROM PUBLIC;
 
 --
 -- Name: FUNCTION remember_erased(); Type: ACL; Schema: outbox; Owner: -

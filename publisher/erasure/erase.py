@@ -20,7 +20,7 @@ keys, are renewed.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, LiteralString
@@ -87,9 +87,10 @@ class Erasure:
         keys: Sequence[str],
         letters: Sequence[RecordPosition] = (),
         writer: TombstoneWriter | None = None,
-        archive: ArchiveErasure | None = None,
+        archive: Callable[[], ArchiveErasure | None] = lambda: None,
     ) -> None:
-        """`letters`: positions of dead letters without a key, which are erased too. `archive`: None if there is none.
+        """`letters`: positions of dead letters without a key, which are erased too. `archive` opens the archive, or returns None if there
+        is none; it is called after the rounds, because retention may make the first archive meanwhile.
 
         Raises FencedError if another erasure runs, UnavailableError if an unknown session holds the lock.
         """
@@ -105,14 +106,14 @@ class Erasure:
 
     def run(self, wait_s: float) -> None:
         """Erase until nothing is left, or for `wait_s` seconds. Raises UnavailableError, psycopg.Error."""
-        deadline = time.monotonic() + wait_s
         self._keep_out()
+        deadline = time.monotonic() + wait_s
         # Read afterwards, so that the command waits for each open session that a reissue would leave out.
         begin = read_open_input(self._connection)
         while not self._round(begin) and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)
-        if self._archive is not None and self.keys:
-            self._erase_archived(self._archive, deadline)
+        if self.keys and (archive := self._archive()) is not None:
+            self._erase_archived(archive, deadline)
         self._erase_samples()
 
     def look(self) -> None:
@@ -130,8 +131,8 @@ class Erasure:
                     self._note(found, row)
                     found.rows, found.sessions = found.rows + 1, found.sessions + row.sessions
             found.letters, self.letters_without_key = self._letters(key)
-        if self._archive is not None:
-            for key, rows in self._archive.count(list(self.keys)).items():
+        if (archive := self._archive()) is not None:
+            for key, rows in archive.count(list(self.keys)).items():
                 self.keys[key].archived_rows = rows
 
     def _keep_out(self) -> None:

@@ -10,12 +10,13 @@ from typing import NamedTuple, Protocol
 from confluent_kafka import KafkaException, Producer
 
 from contract.output_topics import OutputTopics
-from publisher.kafka.clients import discard_producer
+from publisher.kafka.clients import client_max_bytes, discard_producer
 from publisher.kafka.compaction import compacted_topics
 from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity
-from publisher.protocol.records import ANY_PARTITION, ERASED_HEADER
+from publisher.protocol.records import ANY_PARTITION, ERASED_HEADER, SENT_NOW, Header, OutputRecord
+from publisher.protocol.refusals import TopicLimits, record_refusal
 from service.errors import SettingsError, UnavailableError
 from service.kafka.client import admin_client, no_answer
 from service.kafka.rights import needing
@@ -70,6 +71,8 @@ class TombstoneWriter:
         self._identity = identity
         self._settings = settings
         self._producer: Producer | None = None
+        self._headers: list[Header] = [(ERASED_HEADER, str(identity.outbox_uuid).encode())]
+        self._client_max_bytes = client_max_bytes(settings.kafka)
         allowed = OutputTopics(settings.publisher.output_topics, settings.publisher.progress_topic)
         for topic in topics:
             if (refusal := allowed.refusal(topic)) is not None:
@@ -86,10 +89,20 @@ class TombstoneWriter:
                 raise SettingsError(f"--tombstones: {refusal}")
 
     def wanted(self, session_key: str, rows: Iterable[OutputPlaces]) -> list[Tombstone]:
-        """Return the tombstones of rows of a session key, of the topics of this writer."""
+        """Return the tombstones of rows of a session key, of the topics of this writer.
+
+        Leaves out those that Kafka would refuse: the lane has parked the row of such an output.
+        """
         return [
-            each for row in rows for each in _tombstones_of(session_key, row) if each.topic in self.topics
+            each
+            for row in rows
+            for each in _tombstones_of(session_key, row)
+            if each.topic in self.topics and not self._is_refused(each)
         ]
+
+    def _is_refused(self, each: Tombstone) -> bool:
+        record = OutputRecord(each.topic, None, each.key, each.partition, SENT_NOW, self._headers)
+        return record_refusal(0, record, self._limits[each.topic], self._client_max_bytes) is not None
 
     def write(self, wanted: Sequence[Tombstone]) -> int:
         """Write the tombstones; return how many. After a failure, some may be written. Raises UnavailableError."""
@@ -114,7 +127,10 @@ class TombstoneWriter:
                 f"--tombstones: this outbox delivers to Kafka cluster {self._identity.cluster_id}, but [kafka] bootstrap_servers leads to "
                 f"{found}. Correct it (OUTBOX_KAFKA__BOOTSTRAP_SERVERS)"
             )
-        self._kafka_topics.describe(topics)
+        self._limits = {
+            name: TopicLimits(topic.partitions, topic.max_message_bytes)
+            for name, topic in self._kafka_topics.describe(topics).items()
+        }
         kept_whole = set(topics) - compacted_topics(admin, topics, kafka.request_timeout_s)
         if kept_whole:
             raise SettingsError(
@@ -146,12 +162,11 @@ class TombstoneWriter:
             end_transaction(self._settings.kafka, self._kafka_topics, self._transactional_id, timeout_ms)
 
     def _write(self, producer: Producer, tombstones: Sequence[Tombstone]) -> None:
-        headers = [(ERASED_HEADER, str(self._identity.outbox_uuid).encode())]
         producer.begin_transaction()
         for topic, key, partition in tombstones:
             while True:
                 try:
-                    producer.produce(topic, None, key, partition, headers=headers)  # type: ignore[arg-type]  # its stubs lack the pairs
+                    producer.produce(topic, None, key, partition, headers=self._headers)
                     break
                 except BufferError:
                     producer.poll(1.0)

@@ -4,7 +4,6 @@ The erased keys are read within the batch's transaction, under the writer lock, 
 offset a second time, so none needs the erased keys.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 from uuid import UUID
@@ -13,7 +12,7 @@ from db.connection import Connection
 from db.statements import queries
 from spark_job.input.offsets import TopicPartition
 from spark_job.ledger.position import InputPosition
-from spark_job.sink.batch_result import BatchResult
+from spark_job.sink.batch_result import BatchResult, Letter
 
 _ERASED = queries("spark_job", "erased")
 _LEDGER = queries("spark_job", "ledger")
@@ -36,6 +35,7 @@ class ErasedKeys:
             "topic_ids": [where.topic_id for where in safe],
             "partitions": [where.partition for where in safe],
             "safe": list(safe.values()),
+            "inputs": [*{*at.generation.topics, *(where.topic_id for where in safe)}],
         }
         if connection.execute(_ERASED["reaching"], parameters).fetchone() == (False,):
             return None
@@ -44,9 +44,12 @@ class ErasedKeys:
         return cls(connection, found[0])
 
     def left_out(self, result: BatchResult) -> BatchResult:
-        """Return the result without the sessions and letters that begin among erased events of their key."""
-        letter_keys = (each.key.encode() for each in result.letters if each.key is not None)
-        through = self._through({*(each.key for each in result.sessions), *letter_keys})
+        """Return the result without the sessions and letters that begin among erased events of their key, and without erased letters that
+        have no key."""
+        through = self._through(
+            {(each.key, each.where) for each in result.sessions}
+            | {(_key_of(each), each.where) for each in result.letters}
+        )
         return replace(
             result,
             sessions=[
@@ -55,15 +58,26 @@ class ErasedKeys:
             letters=[
                 each
                 for each in result.letters
-                if each.key is None or each.first_offset > through.get((each.key.encode(), each.where), -1)
+                if each.first_offset > through.get((_key_of(each), each.where), -1)
             ],
         )
 
-    def _through(self, keys: Iterable[bytes]) -> dict[tuple[bytes, TopicPartition], int]:
-        """Return the offset of the last erased event of each erased key, by partition."""
-        hashes = {sha256(self._salt + key).digest(): key for key in keys}
-        rows = self._connection.execute(_ERASED["of_keys"], {"key_hashes": list(hashes)})
-        return {
-            (hashes[bytes(key_hash)], TopicPartition(topic_id, partition)): through
-            for key_hash, topic_id, partition, through in rows
+    def _through(self, places: set[tuple[bytes, TopicPartition]]) -> dict[tuple[bytes, TopicPartition], int]:
+        """Return the offset of a key's last erased event in a partition, for the places that have one."""
+        asked = list(places)
+        parameters = {
+            "key_hashes": [sha256(self._salt + key).digest() for key, _ in asked],
+            "topic_ids": [where.topic_id for _, where in asked],
+            "partitions": [where.partition for _, where in asked],
         }
+        return {
+            asked[place]: through
+            for place, through in self._connection.execute(_ERASED["of_places"], parameters)
+        }
+
+
+def _key_of(letter: Letter) -> bytes:
+    """Return a letter's session key; if it has none, what `outbox.record_hash` hashes. No session key has a zero byte."""
+    where = letter.where
+    record = f"\0{where.topic_id}/{where.partition}/{letter.first_offset}"
+    return (record if letter.key is None else letter.key).encode()

@@ -3,7 +3,7 @@
 -- name: reaching
 -- Whether an erased event of any key lies at or above a safe offset: then a session that closes after the position may contain some. The index
 -- leads from one partition to the next, so the cost does not depend on the number of keys. A partition without a safe offset is read from its
--- beginning.
+-- beginning, and a topic that is not among `inputs` not at all.
 WITH RECURSIVE place AS (
     (SELECT topic_id, partition FROM outbox.erased_key ORDER BY topic_id, partition LIMIT 1)
     UNION ALL
@@ -27,16 +27,21 @@ SELECT EXISTS (
         LIMIT 1
     ) k
     LEFT JOIN unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(safe)s::bigint[]) AS s (topic_id, partition, safe) USING (topic_id, partition)
-    WHERE k.through >= coalesce(s.safe, 0))
+    WHERE k.through >= coalesce(s.safe, 0) AND p.topic_id = ANY (%(inputs)s::text[]))
 
--- name: of_keys
--- The last erased offset of each of these keys in each partition. Offsets from a cut on belong to other events now.
-SELECT k.key_hash, k.topic_id, k.partition, max(least(k.through, c.cut - 1))
-FROM outbox.erased_key k
+-- name: of_places
+-- For each of these keys and partitions (by its place, from 0 on) with erased events: the offset of the last one. Offsets from a cut on belong to
+-- other events now. OFFSET 0: one look-up in the index for each place, however many keys were erased.
+SELECT k.place - 1, max(least(e.through, c.cut - 1))
+FROM unnest(%(key_hashes)s::bytea[], %(topic_ids)s::text[], %(partitions)s::integer[]) WITH ORDINALITY AS k (key_hash, topic_id, partition, place)
+CROSS JOIN LATERAL (
+    SELECT x.generation, x.through FROM outbox.erased_key x
+    WHERE x.key_hash = k.key_hash AND x.topic_id = k.topic_id AND x.partition = k.partition
+    OFFSET 0
+) e
 CROSS JOIN LATERAL (
     SELECT min((g.cut_offsets #>> ARRAY[k.topic_id, k.partition::text])::bigint) AS cut
     FROM outbox.generation g
-    WHERE g.generation > k.generation AND g.cut_offsets IS NOT NULL
+    WHERE g.generation > e.generation AND g.cut_offsets IS NOT NULL
 ) c
-WHERE k.key_hash = ANY (%(key_hashes)s::bytea[])
-GROUP BY k.key_hash, k.topic_id, k.partition
+GROUP BY k.place

@@ -18,13 +18,17 @@ JOIN outbox.dead_letter d ON d.session_key = k.session_key AND d.topic_id = k.to
 ORDER BY k.place, d.dead_letter_id DESC
 
 -- name: erased
--- The places (from 0 on) of those sessions that were erased.
+-- The places (from 0 on) of those sessions that begin among erased events of their key: a reissue stores none of them.
 SELECT DISTINCT k.place - 1 AS place
-FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(ends)s::bigint[])
-    WITH ORDINALITY AS k (session_key, topic_id, partition, end_offset, place)
-JOIN outbox.erased x ON x.key_hash = outbox.key_hash(k.session_key)
-CROSS JOIN LATERAL unnest(x.topic_ids, x.partitions, x.ends) AS e (topic_id, partition, end_offset)
-WHERE e.topic_id = k.topic_id AND e.partition = k.partition AND e.end_offset = k.end_offset
+FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[])
+    WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, place)
+JOIN outbox.erased_key e ON e.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition
+CROSS JOIN LATERAL (
+    SELECT min((g.cut_offsets #>> ARRAY[k.topic_id, k.partition::text])::bigint) AS cut
+    FROM outbox.generation g
+    WHERE g.generation > e.generation AND g.cut_offsets IS NOT NULL
+) c
+WHERE k.first_offset <= least(e.through, c.cut - 1)
 
 -- name: first_since
 -- The first stream batch with at least this id, or committed at this time or later.

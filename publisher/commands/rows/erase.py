@@ -1,5 +1,6 @@
 """`publisher erase`: asks for confirmation, erases session keys and named dead letters, and prints what could not be erased."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -85,7 +86,7 @@ def erase(
         with database(settings, "erase") as connection:
             identity = read_identity(connection)
             writer = TombstoneWriter(settings, identity, tombstones) if tombstones else None
-            archive = archive_of(connection, settings.retention, writer)
+            archive = partial(archive_of, connection, settings.retention, writer)
             erasure = Erasure(connection, keys, letters, writer, archive)
             if dry_run:
                 erasure.look()

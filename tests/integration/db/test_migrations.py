@@ -536,7 +536,7 @@ def test_rows_that_an_earlier_schema_erased_from_the_archive_get_their_generatio
         connection.execute(
             "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
             " transform_fingerprint)"
-            " SELECT g * 10, 'stream', g, 0, gen_random_uuid(), '{}', '{}', '{}', 'test' FROM generate_series(1, 2) g"
+            " SELECT g * 10, 'stream', g, 0, gen_random_uuid(), '{}', '{\"t\": {\"0\": 2}}', '{}', 'test' FROM generate_series(1, 2) g"
         )
         connection.execute(
             "INSERT INTO outbox.erased (key_hash, batch_id, generation, lane, revision, topic_ids, partitions, ends, outputs, output_bytes,"
@@ -641,7 +641,11 @@ def test_a_second_migration_waits_and_then_gives_up(blank_database: str) -> None
             "at a quieter time",
         ),
         (errors.ReadOnlySqlTransaction("cannot execute CREATE"), SchemaError, "name the primary"),
-        (errors.AdminShutdown("terminating connection"), UnavailableError, "connection was lost"),
+        (
+            errors.AdminShutdown("terminating connection"),
+            UnavailableError,
+            "did not end: terminating connection",
+        ),
         (errors.DuplicateTable("relation exists"), SchemaError, "rolled back: relation exists"),
     ],
 )

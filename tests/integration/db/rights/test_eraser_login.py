@@ -331,6 +331,29 @@ def test_a_rewritten_archive_is_in_the_operator_log_with_its_former_digest(
     ) == [("outbox.archived", True, PARTITION, "1", True, True)]
 
 
+def test_a_place_that_the_job_has_never_read_is_not_kept_out_of_a_reissue(in_archive: str) -> None:
+    rewrite(in_archive, topic_ids=["a topic to come"], ends=[2**63 - 1])
+    assert query(in_archive, "SELECT count(*) FROM outbox.erased_key") == [(0,)]
+
+
+def test_offsets_from_a_cut_on_are_kept_out_no_further_than_they_were_read_since(in_archive: str) -> None:
+    query(
+        in_archive,
+        "INSERT INTO outbox.generation (generation, start_offsets, cut_offsets, topics, reason, policy, assembly, run_id, from_generation)"
+        " VALUES (2, %s, %s, '{}', 'truncation', 'skip', '{}', gen_random_uuid(), 1)",
+        json.dumps({TOPIC_ID: {"0": 500}}),
+        json.dumps({TOPIC_ID: {"0": 500}}),
+    )
+    query(
+        in_archive,
+        "INSERT INTO outbox.batch (batch_id, kind, generation, spark_batch, run_id, start_offsets, end_offsets, open_state,"
+        " transform_fingerprint) VALUES (2, 'stream', 2, 0, gen_random_uuid(), '{}', %s, '{}', '')",
+        json.dumps({TOPIC_ID: {"0": 600}}),
+    )
+    rewrite(in_archive, batch_id=2)
+    assert query(in_archive, "SELECT through FROM outbox.erased_key") == [(599,)]
+
+
 def test_an_archived_session_is_forgotten_after_an_older_position_was_restored(in_archive: str) -> None:
     """The next generation begins before the session's end, and is not there yet."""
     query(

@@ -114,6 +114,18 @@ def test_the_publisher_binds_the_outbox_unseen_and_replaces_no_part_of_it_so(
             hostile.execute("DELETE FROM outbox.operation")
 
 
+def test_a_transaction_that_stays_open_dates_no_delivery_back(outbox: OutboxRows) -> None:
+    """Deliveries are kept for at least an hour; now() is the time at which the transaction began."""
+    outbox.insert_parents("delivery")
+    with psycopg.connect(outbox.dsn, options=f"-c role={PUBLISHER}") as hostile:
+        began = hostile.execute("SELECT now() FROM pg_sleep(0.1)").fetchone()
+        hostile.execute(
+            "INSERT INTO outbox.delivery (epoch, lane, seq, to_batch, sessions, events) VALUES (1, 0, 1, 1, 1, 1)"
+        )
+    assert began is not None
+    assert outbox.value("SELECT committed_at - %s > '0.1 s' FROM outbox.delivery", *began)
+
+
 def test_a_replay_that_it_ends_is_kept_as_long_as_any_other(outbox: OutboxRows) -> None:
     """An audit needs the replay's row while its records may be in Kafka."""
     outbox.insert_parents("replay")

@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import psycopg
 import pytest
 
 from contract.cursor import Cursor
 from db.connection import connect
 from publisher.audit.findings import AuditReport
 from publisher.erasure import erase
-from publisher.erasure.archive_erasure import ArchiveErasure
+from publisher.erasure.archive_erasure import ArchiveErasure, archive_of
 from publisher.replay.progress_record import ReplayProgress
 from publisher.replay.store import ReplayLease
 from service.lifecycle.fault_points import Action, Fault, FaultPlan
@@ -52,6 +54,20 @@ def kept(outbox: Outbox, settings: Settings, folder: Path) -> Settings:
 
 def contents(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def test_the_first_archive_that_retention_makes_meanwhile_is_looked_into(
+    outbox: Outbox, settings: Settings, folder: Path
+) -> None:
+    for batch in (1, 2):
+        outbox.batch(simple(batch, 1, prefix="forget-me-"))
+    with psycopg.connect(outbox.dsn, autocommit=True, options="-c role=outbox_eraser") as eraser:
+        opened = partial(archive_of, eraser, RetentionSettings())
+        erasing = erase.Erasure(eraser, ["forget-me-0000"], archive=opened)
+        archived(outbox, settings, folder)
+        erasing.run(0)
+    (left,) = erasing.keys["forget-me-0000"].left
+    assert "the archive cannot be reached from here" in left
 
 
 @pytest.mark.guarantee(186)

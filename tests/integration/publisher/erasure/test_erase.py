@@ -22,7 +22,7 @@ from spark_job.sessions.settings import AssemblySettings
 from spark_job.sessions.state.open_state import OpenState
 from tests.support.console import console_of
 from tests.support.outbox.audits import counted, examples, failed, publisher_command, run_audit
-from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, simple
+from tests.support.outbox.batches import TOPIC_ID, Outbox, Session, read_offsets, simple
 from tests.support.outbox.deliveries import assert_exactly_once, deliver
 from tests.support.outbox.replays import replay, replayed, seen_of
 from tests.support.outbox.restoring import resume
@@ -443,6 +443,7 @@ def test_what_stands_for_erased_rows_ends_with_their_batches_and_what_a_reissue_
     outbox: Outbox, settings: Settings
 ) -> None:
     outbox.batch({**simple(1, 2), **person(1, outbox)})
+    read_offsets(outbox.dsn)
     deliver(settings)
     erased(settings, "person-4711")
     assert query(outbox.dsn, "SELECT outbox.prune_erased(0, 100)") == [(0,)]

@@ -104,3 +104,40 @@ def test_a_batch_of_a_reissue_that_had_asked_before_which_keys_are_erased(
         eraser.execute("SET lock_timeout = '100ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             eraser.execute("SELECT outbox.begin_erasure(ARRAY[%s])", [KEY])
+
+
+def test_the_copy_of_a_row_that_a_replay_needs_stays_with_the_row(
+    outbox: Outbox, eraser: psycopg.Connection[Any]
+) -> None:
+    """Audits look for the copy as long as the row is there."""
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail)"
+        " SELECT session_key, batch_id, 1, lane, 1, 'invalid', 'x' FROM outbox.session_output WHERE session_key = %s",
+        KEY,
+    )
+    for batch in (3, 4):  # the copy is parked and requeued, too
+        with psycopg.connect(outbox.dsn, autocommit=True, options="-c role=outbox_publisher") as connection:
+            assert parked.requeue(connection, parked.Choice(batch - 1)).batches == [batch]
+        deliver_all(outbox.dsn, batch)
+        if batch == 3:
+            query(
+                outbox.dsn,
+                "INSERT INTO outbox.parked (session_key, batch_id, epoch, lane, lease_token, reason, detail)"
+                " SELECT session_key, batch_id, 1, lane, 1, 'invalid', 'x' FROM outbox.session_output WHERE batch_id = 3",
+            )
+    query(
+        outbox.dsn,
+        "INSERT INTO outbox.replay (from_batch, to_batch, target_cluster_id, target_servers, rows_total, events_total, lease_holder,"
+        " lease_until, lease_backend_pid) VALUES (1, 2, 'c', 's', 1, 1, 'me', now() + interval '1 hour', 1)",
+    )
+    erasure = Erasure(eraser, [KEY])
+    erasure.run(0)
+    assert query(outbox.dsn, LEFT, KEY) == [(1,), (3,), (4,)]
+    assert [line.partition(":")[0] for line in erasure.keys[KEY].left] == [
+        f"replay 1 needs the row of batch {batch}" for batch in (1, 3, 4)
+    ]
+    query(outbox.dsn, "UPDATE outbox.replay SET lease_until = now()")
+    again = Erasure(eraser, [KEY])
+    again.run(0)
+    assert (query(outbox.dsn, LEFT, KEY), again.is_something_left) == ([], False)

@@ -38,6 +38,20 @@ def test_a_topic_whose_rows_are_parked_counts_as_never_delivered_to(
     assert list(read_to_end(kafka.bootstrap_servers, foreign)) == []
 
 
+def test_an_output_that_kafka_never_took_keeps_no_other_tombstone_back(
+    outbox: Outbox, settings: Settings, kafka: KafkaServer, topic_prefix: str
+) -> None:
+    profiles = f"{topic_prefix}profiles"
+    create_topics(kafka.bootstrap_servers, {profiles: (1, {"cleanup.policy": "compact"})})
+    outbox.batch({KEY: [Session([b"1"], 6, topics=[profiles])], "other": [Session([b"1"], 7)]})
+    unfit = Session([b"1", b"2"], 8, topics=[profiles] * 2, partitions=[99, 0], keys=[None, b"k" * 1_100_000])
+    outbox.batch({KEY: [unfit]})
+    deliver(settings)
+    assert query(outbox.dsn, "SELECT reason FROM outbox.parked") == [("invalid",)]
+    assert erased(settings, KEY, "--tombstones", profiles)["keys"][0]["tombstones"] == 1
+    assert [message.value() for message in read_to_end(kafka.bootstrap_servers, profiles)] == [b"1", None]
+
+
 def test_a_topic_that_was_compacted_later_takes_tombstones_if_a_person_has_listed_it(
     outbox: Outbox, settings: Settings, kafka: KafkaServer, foreign: str
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 from db.connection import Connection
 from db.statements import queries
 from publisher.erasure.erase import Erasure
+from publisher.erasure.letters import letter_position
 from spark_job import OutputEvent
 from spark_job.input.offsets import Offsets
 from spark_job.ledger import position, savepoints
@@ -229,6 +230,23 @@ def test_a_savepoint_that_is_made_after_the_records_of_the_rows_are_pruned_bring
     ]
 
 
+@pytest.mark.guarantee(183)
+def test_a_letter_without_a_key_that_was_erased_stays_out_too(
+    sink_run: SinkRun, connection: Connection, database: str
+) -> None:
+    malformed = [letter(None, offset, offset, "malformed") for offset in (11, 12, 13)]
+    sink_run.write(0, *malformed)
+    with psycopg.connect(database, autocommit=True) as owner:
+        owner.execute("UPDATE outbox.dead_letter SET state = 'discarded'")
+    with psycopg.connect(database, autocommit=True, options="-c role=outbox_eraser") as eraser:
+        Erasure(eraser, [], [letter_position("input/0/12")]).run(0)
+    assert letters_of(connection) == [(None, 11), (None, 13)]
+    reissue = SinkRun(connection, Offsets({P0: 0, P1: 0}), revision=1, reason="savepoint")
+    reissue.plan(0, (0, 0), (200, 50))
+    reissue.write(0, *malformed)
+    assert sorted(letters_of(connection)) == [(None, 11), (None, 11), (None, 13), (None, 13)]
+
+
 def test_however_many_keys_were_erased_a_batch_past_them_costs_nothing(
     erased_run: SinkRun, connection: Connection, database: str
 ) -> None:
@@ -238,8 +256,13 @@ def test_however_many_keys_were_erased_a_batch_past_them_costs_nothing(
             [TOPIC_ID],
         )
         owner.execute("VACUUM (ANALYZE) outbox.erased_key")
-    safe = {"topic_ids": [TOPIC_ID] * 2, "partitions": [0, 1], "safe": [100, 100]}
-    for asked, values in ((ERASED["reaching"], safe), (ERASED["of_keys"], {"key_hashes": [bytes(32)] * 10})):
+    safe = {"topic_ids": [TOPIC_ID] * 2, "partitions": [0, 1], "safe": [100, 100], "inputs": [TOPIC_ID]}
+    places = {
+        "key_hashes": [bytes([n] * 32) for n in range(10)],
+        "topic_ids": [TOPIC_ID] * 10,
+        "partitions": [0] * 10,
+    }
+    for asked, values in ((ERASED["reaching"], safe), (ERASED["of_places"], places)):
         row = connection.execute(
             b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + asked.encode(), values, prepare=False
         ).fetchone()
@@ -248,6 +271,8 @@ def test_however_many_keys_were_erased_a_batch_past_them_costs_nothing(
         assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 50
     assert connection.execute(ERASED["reaching"], safe).fetchone() == (False,)
     assert connection.execute(ERASED["reaching"], safe | {"safe": [100, 59]}).fetchone() == (True,)
+    elsewhere = safe | {"safe": [100, 59], "inputs": ["a topic that was created again"]}
+    assert connection.execute(ERASED["reaching"], elsewhere).fetchone() == (False,)
 
 
 def test_a_stolen_login_for_erasure_names_no_session_that_the_job_has_not_read(
