@@ -114,6 +114,7 @@ def test_every_function_takes_the_lock_in_the_same_way(database: str) -> None:
         ).fetchall()
     assert former == [("lock_writer",)]
     assert [name for (name,) in calls] == [
+        "begin_erasure",
         "change_lanes",
         "erase_letter_at",
         "erase_letters",
