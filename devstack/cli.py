@@ -1,12 +1,10 @@
 """`devstack`: a real Postgres, a real Kafka and, where wanted, a Spark cluster on this machine, without Docker."""
 
-from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markup import escape
 
 from devstack.processes.errors import DevstackError
 from service.commands.main import DeferredCommand, command_line
-from service.errors import OutboxError
 
 app = command_line(
     "A real Postgres 18 and a real Apache Kafka 4.2 as local processes, without Docker.",
@@ -47,7 +45,18 @@ def main() -> None:
     """Run the command line; an expected failure is one message on stderr and exit code 2."""
     try:
         app()
-    except (DevstackError, OutboxError, KafkaException) as error:
+    except Exception as error:
+        if not _is_expected(error):
+            raise
         screen = Console(stderr=True)
         screen.print(f"[bold red]devstack:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         raise SystemExit(2) from None
+
+
+def _is_expected(error: Exception) -> bool:
+    # Help and completion import neither.
+    from confluent_kafka import KafkaException
+
+    from service.errors import OutboxError
+
+    return isinstance(error, DevstackError | OutboxError | KafkaException)

@@ -93,7 +93,7 @@ def test_a_link_is_not_followed(folder: ArchiveFolder, tmp_path: Path, linked: s
     own = tmp_path / f"outbox={_UUID}" / linked
     own.rename(tmp_path / "outside")
     own.symlink_to(tmp_path / "outside")
-    with pytest.raises(ArchiveDamagedError, match="which is not followed"), folder.open(_NAME):
+    with pytest.raises(ArchiveDamagedError, match=r"(which is|are) not followed"), folder.open(_NAME):
         pass
 
 
