@@ -225,10 +225,7 @@ def test_a_restore_says_first_what_it_will_do_and_asks(
     result = CliRunner().invoke(app, reissue, input="n\n")
     assert result.exit_code == 1
     said = " ".join(result.stderr.split())
-    assert (
-        "computed again and sent again, with outbox-revision 1: the outbox has 4 sessions with 8 outputs"
-        in said
-    )
+    assert "computed and sent again, with outbox-revision 1: the outbox has 4 sessions with 8 outputs" in said
     assert f"It continues at {outbox.topic}/0: 40, {outbox.topic}/1: 20." in said
     assert "No job runs" in said
     assert outbox.generations() == [(1, "first", "skip", 0)]
