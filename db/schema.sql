@@ -5454,6 +5454,26 @@ COMMENT ON COLUMN outbox.erased_key.generation IS 'the generation that read the 
 COMMENT ON COLUMN outbox.erased_key.through IS 'offset of the last event that is erased';
 
 --
+-- Name: erased_offset; Type: VIEW; Schema: outbox; Owner: -
+--
+
+CREATE VIEW outbox.erased_offset AS
+ SELECT k.key_hash,
+    k.topic_id,
+    k.partition,
+    LEAST(k.through, (c.cut - 1)) AS through
+   FROM (outbox.erased_key k
+     CROSS JOIN LATERAL ( SELECT min(((g.cut_offsets #>> ARRAY[k.topic_id, (k.partition)::text]))::bigint) AS cut
+           FROM outbox.generation g
+          WHERE ((g.generation > k.generation) AND (g.cut_offsets IS NOT NULL))) c);
+
+--
+-- Name: VIEW erased_offset; Type: COMMENT; Schema: outbox; Owner: -
+--
+
+COMMENT ON VIEW outbox.erased_offset IS 'outbox.erased_key without the offsets that name other events since a cut.';
+
+--
 -- Name: operation_operation_id_seq; Type: SEQUENCE; Schema: outbox; Owner: -
 --
 
@@ -8054,6 +8074,13 @@ GRANT SELECT ON TABLE outbox.audit_undelivered_row TO outbox_auditor;
 
 GRANT SELECT ON TABLE outbox.erased_key TO outbox_writer;
 GRANT SELECT ON TABLE outbox.erased_key TO outbox_auditor;
+
+--
+-- Name: TABLE erased_offset; Type: ACL; Schema: outbox; Owner: -
+--
+
+GRANT SELECT ON TABLE outbox.erased_offset TO outbox_writer;
+GRANT SELECT ON TABLE outbox.erased_offset TO outbox_auditor;
 
 --
 -- Name: TABLE output_lineage; Type: ACL; Schema: outbox; Owner: -

@@ -30,18 +30,13 @@ SELECT EXISTS (
     WHERE k.through >= coalesce(s.safe, 0) AND p.topic_id = ANY (%(inputs)s::text[]))
 
 -- name: of_places
--- For each of these keys and partitions (by its place, from 0 on) with erased events: the offset of the last one. Offsets from a cut on belong to
--- other events now. OFFSET 0: one look-up in the index for each place, however many keys were erased.
-SELECT k.place - 1, max(least(e.through, c.cut - 1))
+-- For each of these keys and partitions (by its place, from 0 on) with erased events: the offset of the last one. OFFSET 0: one look-up in the
+-- index for each place, however many keys were erased.
+SELECT k.place - 1, max(e.through)
 FROM unnest(%(key_hashes)s::bytea[], %(topic_ids)s::text[], %(partitions)s::integer[]) WITH ORDINALITY AS k (key_hash, topic_id, partition, place)
 CROSS JOIN LATERAL (
-    SELECT x.generation, x.through FROM outbox.erased_key x
+    SELECT x.through FROM outbox.erased_offset x
     WHERE x.key_hash = k.key_hash AND x.topic_id = k.topic_id AND x.partition = k.partition
     OFFSET 0
 ) e
-CROSS JOIN LATERAL (
-    SELECT min((g.cut_offsets #>> ARRAY[k.topic_id, k.partition::text])::bigint) AS cut
-    FROM outbox.generation g
-    WHERE g.generation > e.generation AND g.cut_offsets IS NOT NULL
-) c
 GROUP BY k.place

@@ -203,13 +203,8 @@ WHERE EXISTS (
         WHERE o.batch_id BETWEEN %(from_batch)s AND %(to_batch)s AND o.session_key = k.session_key
             AND s.topic_id = k.topic_id AND s.partition = k.partition AND s.first_offset <= k.last_offset AND s.end_offset >= k.first_offset)
     OR EXISTS (
-        SELECT FROM outbox.erased_key e
-        CROSS JOIN LATERAL (
-            SELECT min((g.cut_offsets #>> ARRAY[k.topic_id, k.partition::text])::bigint) AS cut
-            FROM outbox.generation g
-            WHERE g.generation > e.generation AND g.cut_offsets IS NOT NULL) c
-        WHERE e.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition
-            AND least(e.through, c.cut - 1) >= k.first_offset)
+        SELECT FROM outbox.erased_offset e
+        WHERE e.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition AND e.through >= k.first_offset)
 
 -- name: resolve_retried
 -- Resolve each letter by the batch that holds its session. Several letters may have one session: each malformed event has its own letter.

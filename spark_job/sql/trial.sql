@@ -22,13 +22,8 @@ ORDER BY k.place, d.dead_letter_id DESC
 SELECT DISTINCT k.place - 1 AS place
 FROM unnest(%(keys)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[], %(firsts)s::bigint[])
     WITH ORDINALITY AS k (session_key, topic_id, partition, first_offset, place)
-JOIN outbox.erased_key e ON e.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition
-CROSS JOIN LATERAL (
-    SELECT min((g.cut_offsets #>> ARRAY[k.topic_id, k.partition::text])::bigint) AS cut
-    FROM outbox.generation g
-    WHERE g.generation > e.generation AND g.cut_offsets IS NOT NULL
-) c
-WHERE k.first_offset <= least(e.through, c.cut - 1)
+JOIN outbox.erased_offset e ON e.key_hash = outbox.key_hash(k.session_key) AND e.topic_id = k.topic_id AND e.partition = k.partition
+WHERE k.first_offset <= e.through
 
 -- name: first_since
 -- The first stream batch with at least this id, or committed at this time or later.

@@ -57,6 +57,7 @@ DROP TRIGGER erased_remember ON outbox.erased;
 DROP FUNCTION outbox.remember_erased();
 DROP FUNCTION outbox.record_hash(text, integer, bigint);
 DROP FUNCTION outbox.read_ends();
+DROP VIEW outbox.erased_offset;
 DROP TABLE outbox.erased_key;
 CREATE OR REPLACE FUNCTION outbox.drop_archived(partition_name text, archive_id uuid, manifest_sha256 bytea, row_count bigint, sessions bigint, outputs bigint, output_bytes bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER

@@ -63,7 +63,15 @@ COMMENT ON COLUMN outbox.erased_key.topic_id IS 'Kafka''s id of the input topic'
 COMMENT ON COLUMN outbox.erased_key.partition IS 'input partition';
 COMMENT ON COLUMN outbox.erased_key.generation IS 'the generation that read the events; from the cut of a later one on, offsets name other events';
 COMMENT ON COLUMN outbox.erased_key.through IS 'offset of the last event that is erased';
-GRANT SELECT ON outbox.erased_key TO outbox_writer, outbox_auditor;
+CREATE VIEW outbox.erased_offset AS
+SELECT k.key_hash, k.topic_id, k.partition, least(k.through, c.cut - 1) AS through
+FROM outbox.erased_key k
+CROSS JOIN LATERAL (
+    SELECT min((g.cut_offsets #>> ARRAY[k.topic_id, k.partition::text])::bigint) AS cut
+    FROM outbox.generation g
+    WHERE g.generation > k.generation AND g.cut_offsets IS NOT NULL) c;
+COMMENT ON VIEW outbox.erased_offset IS 'outbox.erased_key without the offsets that name other events since a cut.';
+GRANT SELECT ON outbox.erased_key, outbox.erased_offset TO outbox_writer, outbox_auditor;
 
 -- Of all generations: the newest may read again what an earlier one has read. Offsets from a later cut on name other events.
 CREATE FUNCTION outbox.read_ends(OUT topic_id text, OUT partition integer, OUT end_offset bigint) RETURNS SETOF record

@@ -144,7 +144,7 @@ UPDATABLE = {
     ERASER: dict[str, set[str]](),
 }
 VIEWS = {
-    WRITER: SHARED_VIEWS | {"output_partition"},
+    WRITER: SHARED_VIEWS | {"output_partition", "erased_offset"},
     PUBLISHER: SHARED_VIEWS | CHECKS,
     RETENTION: {"output_partition"},
     ERASER: {"output_partition"},
