@@ -7,7 +7,7 @@ the greatest batch id, never Spark's batch number, which begins at 0 with each r
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import LiteralString
+from typing import Any, LiteralString
 
 from psycopg.rows import dict_row
 
@@ -58,6 +58,15 @@ class InputPosition:
     def safe_offsets(self) -> Offsets:
         """`safe` of every known partition."""
         return self.open.safe(self.end)
+
+    def safe_arrays(self) -> dict[str, list[Any]]:
+        """Return the safe offsets as a statement's parameters: parallel lists `topic_ids`, `partitions` and `safe`."""
+        safe = self.safe_offsets
+        return {
+            "topic_ids": [where.topic_id for where in safe],
+            "partitions": [where.partition for where in safe],
+            "safe": list(safe.values()),
+        }
 
     @property
     def lineage(self) -> Lineage:

@@ -29,13 +29,7 @@ class Horizon:
         A session that covers a letter starts at or before the letter's first event, and no session that closes from now on starts below
         the position's safe offsets.
         """
-        safe = at.safe_offsets
-        parameters = {
-            "generation": at.generation.number,
-            "topic_ids": [where.topic_id for where in safe],
-            "partitions": [where.partition for where in safe],
-            "safe": list(safe.values()),
-        }
+        parameters = at.safe_arrays() | {"generation": at.generation.number}
         rows = connection.execute(_LETTERS["horizon"], parameters).fetchall()
         return cls({TopicPartition(topic_id, partition): first for topic_id, partition, first in rows})
 

@@ -30,13 +30,8 @@ class ErasedKeys:
         """Return the erased keys; None if the batches after a position read no erased event."""
         if not at.generation.revision:
             return None
-        safe = at.safe_offsets
-        parameters = {
-            "topic_ids": [where.topic_id for where in safe],
-            "partitions": [where.partition for where in safe],
-            "safe": list(safe.values()),
-            "inputs": [*{*at.generation.topics, *(where.topic_id for where in safe)}],
-        }
+        safe = at.safe_arrays()
+        parameters = safe | {"inputs": [*{*at.generation.topics, *safe["topic_ids"]}]}
         if connection.execute(_ERASED["reaching"], parameters).fetchone() == (False,):
             return None
         found = connection.execute(_LEDGER["outbox_uuid"]).fetchone()
