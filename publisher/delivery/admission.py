@@ -166,9 +166,4 @@ class Admission:
         if self.batch_bytes != self._batch_bytes_in_use:
             raise StartOverError
         self._open_transactions.wait(described)
-        return {
-            name: TopicLimits(
-                topic.partitions, None if self._compressed else topic.max_message_bytes, topic.is_compacted
-            )
-            for name, topic in described.items()
-        }
+        return {name: topic.limits(compressed=self._compressed) for name, topic in described.items()}

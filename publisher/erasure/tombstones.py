@@ -10,13 +10,13 @@ from typing import NamedTuple, Protocol
 from confluent_kafka import KafkaException, Producer
 
 from contract.output_topics import OutputTopics
-from publisher.kafka.clients import client_max_bytes, discard_producer
+from publisher.kafka.clients import client_max_bytes, compresses, discard_producer
 from publisher.kafka.compaction import compacted_topics
 from publisher.kafka.fencing import end_transaction, fencing_producer
 from publisher.kafka.topics import Topics
 from publisher.outbox.identity import OutboxIdentity
 from publisher.protocol.records import ANY_PARTITION, ERASED_HEADER, SENT_NOW, Header, OutputRecord
-from publisher.protocol.refusals import TopicLimits, record_refusal
+from publisher.protocol.refusals import record_refusal
 from service.errors import SettingsError, UnavailableError
 from service.kafka.client import admin_client, no_answer
 from service.kafka.rights import needing
@@ -127,10 +127,8 @@ class TombstoneWriter:
                 f"--tombstones: this outbox delivers to Kafka cluster {self._identity.cluster_id}, but [kafka] bootstrap_servers leads to "
                 f"{found}. Correct it (OUTBOX_KAFKA__BOOTSTRAP_SERVERS)"
             )
-        self._limits = {
-            name: TopicLimits(topic.partitions, topic.max_message_bytes)
-            for name, topic in self._kafka_topics.describe(topics).items()
-        }
+        described = self._kafka_topics.describe(topics)
+        self._limits = {name: topic.limits(compressed=compresses(kafka)) for name, topic in described.items()}
         kept_whole = set(topics) - compacted_topics(admin, topics, kafka.request_timeout_s)
         if kept_whole:
             raise SettingsError(

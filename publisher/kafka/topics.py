@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from publisher.kafka.single_flight import SingleFlight
 from publisher.kafka.written_ends import WrittenEnds
 from publisher.protocol import remediation
+from publisher.protocol.refusals import TopicLimits
 from publisher.protocol.stop_reasons import StoppedError, StopReason, TopicMissingError
 from service.kafka.client import KafkaAdmin
 from service.kafka.cluster import Cluster, cluster
@@ -63,6 +64,10 @@ class OutputTopic(NamedTuple):
     partitions: int
     max_message_bytes: int
     is_compacted: bool = False
+
+    def limits(self, *, compressed: bool) -> TopicLimits:
+        """Return its limits for a producer that compresses, or not."""
+        return TopicLimits(self.partitions, None if compressed else self.max_message_bytes)
 
 
 def _check_replicas(name: str, topic: TopicDescription, least: int) -> None:

@@ -43,7 +43,6 @@ class TopicLimits(NamedTuple):
 
     partitions: int
     max_bytes: int | None
-    is_compacted: bool = False
 
 
 class Refusal(NamedTuple):
