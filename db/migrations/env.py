@@ -3,8 +3,8 @@
 The version table is outbox.alembic_version, so that the schema `outbox` holds everything and nothing else does. Hence the schema is
 made here, before alembic writes the table, and dropped here, after the last migration was taken back.
 
-Whoever runs printed migrations has a search_path of their own, and psql goes on after an error. So each printed transaction checks by
-itself what `migrate` checks at the beginning.
+The person who runs printed migrations has another search_path, and psql continues after an error. So each printed transaction makes the
+checks that `migrate` makes once at the beginning.
 """
 
 import logging.config

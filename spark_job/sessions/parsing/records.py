@@ -1,7 +1,7 @@
 """Read a partition's new records: well-formed events as columns, the others as `malformed` dead letters.
 
-Whether a record is malformed depends only on the record, the settings and the given schemas. assembly/schemas.py decides what becomes of a
-record whose schema cannot be had.
+Whether a record is malformed depends only on the record, the settings and the given schemas. assembly/schemas.py judges the
+schemas that are missing or unusable.
 """
 
 from dataclasses import dataclass
