@@ -15,7 +15,8 @@ Archiving (writing.py), 1 to 5 in one transaction of Postgres:
 
 1. lock the partition and count its rows: nobody can change them until the transaction ends;
 2. remove the files that an earlier attempt left;
-3. write each day's files completely and durably, and read them back to compare them with the rows that Postgres returned;
+3. write each day's files completely and durably, and read them back to compare them with the rows that Postgres returned
+   (verification.py);
 4. write the manifest in the same way;
 5. insert the row, drop the partition, commit;
 6. write the partition's archive id into the owner's file.

@@ -14,7 +14,8 @@ from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, manifest_
 from publisher.archive.manifest import MOST_BYTES, DataFile, Manifest, Origin, decode, digest_of
 from publisher.archive.owner import ArchiveClaim, claim, has_owner, require_owner
 from publisher.archive.parquet import matching, row_groups
-from publisher.archive.writing import archive_partition, drop, proven
+from publisher.archive.verification import verified
+from publisher.archive.writing import archive_partition, drop
 from publisher.protocol.stored_row import StoredRow
 
 
@@ -64,7 +65,7 @@ class Archive:
     @contextmanager
     def open(self, file: DataFile) -> Iterator[BinaryIO]:
         """Open a file of a manifest, verified with its digest: only bytes whose digest was checked are parsed."""
-        with self.files.open(file.name) as source, proven(source, file) as found:
+        with self.files.open(file.name) as source, verified(source, file) as found:
             yield found
 
     def rows(

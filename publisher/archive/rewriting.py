@@ -17,7 +17,8 @@ from publisher.archive.catalogue import ArchivedPartition, read_catalogue
 from publisher.archive.files import ArchiveDamagedError, data_name, partition_of
 from publisher.archive.manifest import DataFile, Manifest, digest_of, name_of
 from publisher.archive.parquet import FileWriter, matching, row_groups, rows_of, without
-from publisher.archive.writing import described, prove, write_manifest
+from publisher.archive.verification import verify
+from publisher.archive.writing import described, write_manifest
 from publisher.protocol.stored_row import StoredRow
 
 _ARCHIVE = queries("publisher.archive", "archive")
@@ -84,7 +85,7 @@ def write_without(
             archive.files.remove([name])
             continue
         new = described(name, size, digest, writer.contents)
-        prove(archive.files, new, connection)
+        verify(archive.files, new, connection)
         files.append(new)
     manifest = old.model_copy(update={"files": tuple(files)})
     if found:

@@ -1,12 +1,8 @@
 """Archives one partition, which the caller's transaction holds. archive/__init__.py lists the steps."""
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from hashlib import sha256
-from tempfile import SpooledTemporaryFile
-from typing import Any, BinaryIO, cast
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -17,7 +13,8 @@ from db.statements import queries
 from publisher.archive.files import ArchiveDamagedError, ArchiveFiles, data_name, partition_of
 from publisher.archive.manifest import DataFile, Manifest, day_of, digest_of, name_of
 from publisher.archive.owner import ArchiveClaim
-from publisher.archive.parquet import Contents, FileWriter, RowGroup, row_groups
+from publisher.archive.parquet import Contents, FileWriter, RowGroup
+from publisher.archive.verification import verify
 from publisher.protocol.chunk_limits import FetchSize
 from service.lifecycle.fault_points import reach
 
@@ -27,8 +24,6 @@ _LISTED_ROWS = 10_000
 _FETCHED_BYTES = 8_000_000
 _FILE_BYTES = 1_000_000_000
 """A file that has reached this many bytes gets no more rows: some readers must copy a file whole to read it."""
-_READ_BYTES = 1 << 20
-_IN_MEMORY_BYTES = 64 << 20
 
 Connection = psycopg.Connection[Any]
 
@@ -59,7 +54,7 @@ def archive_partition(
                 following = next(groups, None)
             size, digest = writer.close()
         file = described(name, size, digest, writer.contents)
-        prove(claim.files, file, connection)
+        verify(claim.files, file, connection)
         files.append(file)
         reach("archive.after_file")
     manifest = Manifest(
@@ -123,52 +118,6 @@ def described(name: str, size: int, digest: str, contents: Contents) -> DataFile
         committed_from=contents.committed_from,
         committed_to=contents.committed_to,
     )
-
-
-def prove(files: ArchiveFiles, file: DataFile, connection: Connection) -> None:
-    """Read a written file back.
-
-    Raises ArchiveDamagedError if its bytes or rows are not those written, OSError, psycopg.Error.
-    """
-    with files.open(file.name) as source, proven(source, file, connection) as found:
-        contents = Contents()
-        for table in row_groups(found):
-            contents.add(table)
-            connection.execute(_ARCHIVE["alive"])
-    wanted = file.rows, file.sessions, file.outputs, file.output_bytes
-    if contents.counts() != wanted or contents.digest() != file.rows_sha256:
-        raise ArchiveDamagedError(
-            f"{files.shown}/{file.name} is not what was written: other values, or rows, sessions, outputs and bytes {contents.counts()} "
-            f"instead of {wanted}"
-        )
-
-
-@contextmanager
-def proven(source: BinaryIO, file: DataFile, connection: Connection | None = None) -> Iterator[BinaryIO]:
-    """Compare an open file with its digest, and yield it at its beginning. A file that can be read only once is copied.
-
-    Raises ArchiveDamagedError, OSError, psycopg.Error.
-    """
-    with ExitStack() as closing:
-        found = source
-        if not source.seekable():
-            found = cast("BinaryIO", closing.enter_context(SpooledTemporaryFile(_IN_MEMORY_BYTES)))
-        digest, size, reads = sha256(), 0, 0
-        while data := source.read(_READ_BYTES):
-            digest.update(data)
-            size, reads = size + len(data), reads + 1
-            if size > file.bytes:
-                break
-            if found is not source:
-                found.write(data)
-            if connection is not None and reads % 64 == 0:
-                connection.execute(_ARCHIVE["alive"])
-        if (size, digest.hexdigest()) != (file.bytes, file.sha256):
-            raise ArchiveDamagedError(
-                f"{file.name} is not the file that its manifest names: it was altered or cut"
-            )
-        found.seek(0, os.SEEK_SET)
-        yield found
 
 
 def write_manifest(files: ArchiveFiles, manifest: Manifest) -> None:

@@ -44,9 +44,9 @@ class ReadAhead:
         """Send the statements for the chunk after `position`, which the lane will have reached once Kafka has committed.
 
         The chunk is kept only if the ledger still has both ends of it when the delivery is recorded, after Kafka's commit and before the
-        next transaction begins. Because commit ids are random, the chunk then equals one that is read at that moment, even if a database
-        was restored in between. Rows that the ledger gained meanwhile do not belong to the chunk: batches are only ever appended, and an
-        epoch begins after every batch that exists by then.
+        next transaction begins (`record` in sql/deliveries.sql, called by outbox/deliveries.py). Because commit ids are random, the chunk
+        then equals one that is read at that moment, even if a database was restored in between. Rows that the ledger gained meanwhile do
+        not belong to the chunk: batches are only ever appended, and an epoch begins after every batch that exists by then.
         """
         try:
             self._asked = self._reader.ask(connection, position, limits, self._most_row_bytes)

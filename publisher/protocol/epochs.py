@@ -1,4 +1,5 @@
-"""Lane epochs: periods with one lane count. Pure."""
+"""Lane epochs: periods with one lane count. Pure. Which epochs are delivered now: `current` in sql/epochs.sql, read by
+assignment/membership.py."""
 
 from dataclasses import dataclass
 

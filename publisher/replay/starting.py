@@ -1,4 +1,4 @@
-"""Plans and creates a new replay: finds the batches, counts their rows, inserts the replay."""
+"""Plans and creates a new replay: finds the batches that all lanes have delivered (selection.py), counts their rows, inserts the replay."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

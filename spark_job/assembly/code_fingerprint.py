@@ -1,4 +1,4 @@
-"""The fingerprint of the job's code in a task: a worker with another version refuses to work (task.py, `_check_code`).
+"""The fingerprint of the job's code in a task: a worker with another version refuses to work.
 
 The transform has a fingerprint of its own: outputs/transform.py.
 """
@@ -9,6 +9,8 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from spark_job.outputs.transform import CodeChangedError
+
 
 @cache
 def task_code_fingerprint() -> str:
@@ -17,6 +19,15 @@ def task_code_fingerprint() -> str:
     for module in _modules():
         digest.update(module.name.encode() + b"\0" + module.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+def require_code(fingerprint: str) -> None:
+    """Raise CodeChangedError unless this worker's code has the driver's fingerprint."""
+    if task_code_fingerprint() != fingerprint:
+        raise CodeChangedError(
+            f"this worker has another version of spark_job than the driver of the run: {task_code_fingerprint()}, not "
+            f"{fingerprint}. Install the same version everywhere, then start the job again"
+        )
 
 
 def _modules() -> Iterator[Traversable]:

@@ -25,7 +25,7 @@ from service.lifecycle import allocators, fault_points
 from service.lifecycle.fault_points import reach
 from spark_job.assembly import known_files, letters, rows
 from spark_job.assembly.cache import SessionCache
-from spark_job.assembly.code_fingerprint import task_code_fingerprint
+from spark_job.assembly.code_fingerprint import require_code
 from spark_job.assembly.rebuild import rebuild
 from spark_job.assembly.record_readers import RecordReader
 from spark_job.assembly.schemas import RegistryBudget, judged, schemas_for
@@ -34,7 +34,7 @@ from spark_job.outputs.encoding import encode
 from spark_job.outputs.schemas import output_encoder
 from spark_job.outputs.session_row import SessionPlace
 from spark_job.outputs.trace_context import TraceContext, trace_contexts
-from spark_job.outputs.transform import CodeChangedError, load_for_run
+from spark_job.outputs.transform import load_for_run
 from spark_job.outputs.transform_failures import TransformRaisedError, TransformStoppedError, run_transform
 from spark_job.sessions.assembler import assemble
 from spark_job.sessions.errors import DamagedStateError
@@ -57,7 +57,7 @@ class AssemblyTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take the reader's input; yield rows of `rows.SCHEMA`."""
-        self._check_code()
+        require_code(self.settings.code)
         _suit_columns()
         known_files.KNOWN.forget_removed()
         if self.settings.fault_file is not None and not fault_points.is_armed():
@@ -78,13 +78,6 @@ class AssemblyTask:
             yield from out.add(partition.finish())
         yield from out.rest()
         _freeze()
-
-    def _check_code(self) -> None:
-        if task_code_fingerprint() != self.settings.code:
-            raise CodeChangedError(
-                f"this worker has another version of spark_job than the driver of the run: {task_code_fingerprint()}, not "
-                f"{self.settings.code}. Install the same version everywhere, then start the job again"
-            )
 
 
 _suit_columns = cache(allocators.suit_columns)

@@ -3,7 +3,7 @@
 - ownership.py: takes the outbox over, holds the writer lock.
 - owner_heartbeat.py: renews the heartbeat, notices fencing, reads requests.
 - position.py, open_partitions.py: the current position, and what is open there.
-- generations.py, lineage.py, assembly_rules.py: generations, which rules apply to which offset, and what the rules contain.
+- generations.py, rules_lineage.py, assembly_rules.py: generations, which rules apply to which offset, and what the rules contain.
 - slice_building.py: the slices of the next batch.
 - savepoints.py: named positions.
 - runs.py: one row for each start.

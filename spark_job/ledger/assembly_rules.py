@@ -1,6 +1,6 @@
 """The assembly rules: every setting that decides what a session is.
 
-A generation stores its rules as JSON; its lineage has those of earlier generations.
+A generation stores its rules as JSON. rules_lineage.py decides which rules apply to which offset.
 """
 
 from collections.abc import Mapping

@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 from db.connection import Connection
 from db.statements import queries
 from spark_job.input.offsets import Offsets
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.ledger.rules_lineage import Lineage
 
 _GENERATIONS = queries("spark_job", "generations")
 

@@ -15,8 +15,8 @@ from db.connection import Connection
 from db.statements import queries
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.generations import Generation, newest_generation
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.ledger.rules_lineage import Lineage
 
 _LEDGER = queries("spark_job", "ledger")
 

@@ -1,8 +1,8 @@
 """Requests of commands to the running job, and its answers: the table `outbox.request`.
 
-The job reads it with its heartbeat and answers between two batches or attempts. Only the run that a request names, or a later one of the
-same process, answers it, so that a forgotten `stop` cannot end a job that was started later. A command that gives up withdraws its
-request, so that its report is certain.
+The job reads it with its heartbeat, and answers between two batches or attempts: job.py carries out a stop, recovery/start.py a restore.
+Only the run that a request names, or a later one of the same process, answers it, so that a forgotten `stop` cannot end a job that was
+started later. A command that gives up withdraws its request, so that its report is certain.
 """
 
 from collections.abc import Mapping

@@ -19,9 +19,9 @@ from db.connection import Connection
 from db.statements import queries
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition, read, read_before
+from spark_job.ledger.rules_lineage import Lineage
 
 _SAVEPOINTS = queries("spark_job", "savepoints")
 

@@ -11,9 +11,9 @@ from typing import Any
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.assembly_rules import changes, has_newer_rules
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition, deleted
+from spark_job.ledger.rules_lineage import Lineage
 
 
 @dataclass(frozen=True)

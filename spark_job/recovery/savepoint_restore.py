@@ -15,9 +15,9 @@ from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger import position, savepoints
 from spark_job.ledger.generations import greatest_revision
-from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition
+from spark_job.ledger.rules_lineage import Former, Lineage
 from spark_job.ledger.savepoints import Savepoint
 from spark_job.recovery import findings
 from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input, Opening

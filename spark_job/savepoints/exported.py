@@ -15,8 +15,8 @@ from service.errors import SettingsError
 from spark_job.assembly.refused_ids import MOST_RANGES
 from spark_job.input.offsets import Offsets
 from spark_job.ledger.assembly_rules import applied_rules
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.ledger.rules_lineage import Lineage
 from spark_job.ledger.savepoints import Savepoint
 from spark_job.sessions.errors import DamagedStateError
 from spark_job.sessions.settings import Format

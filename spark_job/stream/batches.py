@@ -29,7 +29,7 @@ from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed_batch import BatchRange, ComputedBatch, ResultReader
 from spark_job.spark.parallelism import CORES_OPTION, TaskCount
 from spark_job.spark.work_folder import WorkFolder
-from spark_job.stream.action import BatchAction
+from spark_job.stream.batch_action import BatchAction
 from spark_job.stream.endings import FailedPart, QueryEnding
 from spark_job.stream.projection_options import ProjectionOptions
 

@@ -26,7 +26,7 @@ from spark_job.input.columns import CLOCK_HEADER, CLOCK_MARK, RecordColumns
 from spark_job.input.source import read_records
 from spark_job.sessions.settings import AssemblySettings
 from spark_job.spark.lazy_session import LazySession
-from spark_job.stream.action import BatchAction
+from spark_job.stream.batch_action import BatchAction
 from tests.support.histories.tasks import task_settings
 from tests.support.reading import end_offsets
 from tests.support.servers.raw_producer import CODECS, RawRecord, produce

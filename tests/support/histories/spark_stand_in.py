@@ -23,7 +23,7 @@ from spark_job.sink.commit import Sink
 from spark_job.sink.commit_thread import CommitThread
 from spark_job.sink.computed_batch import BatchRange
 from spark_job.spark.task_secrets import SparkTask
-from spark_job.stream import action
+from spark_job.stream import batch_action
 from spark_job.stream.batches import BatchSteps, RunContext
 from spark_job.stream.endings import Interruption, QueryEnding, State
 from tests.support.histories.random_log import RandomLog
@@ -91,7 +91,7 @@ class MemoryLoop:
         counts from 0.
         """
         planned = BatchRange(self.read_to, frame.ends)
-        with patch.object(action, "ArrowMap", _MapInProcess):
+        with patch.object(batch_action, "ArrowMap", _MapInProcess):
             self._steps.compute(frame, planned, self._spark_batch, self._ending)  # type: ignore[arg-type]
         self._raise_failure()
         self._spark_batch += 1

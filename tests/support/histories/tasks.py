@@ -23,9 +23,9 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.ledger.assembly_rules import stored_rules
 from spark_job.ledger.generations import Generation
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
+from spark_job.ledger.rules_lineage import Lineage
 from spark_job.ledger.slice_building import slices_of
 from spark_job.outputs import transform
 from spark_job.outputs.settings import TransformOf

@@ -18,9 +18,9 @@ from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.input.topics import InputTopics
 from spark_job.ledger import generations, ownership, position, runs
 from spark_job.ledger.generations import Generation
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
 from spark_job.ledger.position import InputPosition
+from spark_job.ledger.rules_lineage import Lineage
 from spark_job.ledger.runs import Begun
 from spark_job.outputs.encoding import encode
 from spark_job.outputs.pgcopy import int8s, nullable

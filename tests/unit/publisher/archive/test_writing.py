@@ -14,7 +14,8 @@ from publisher.archive.folder import ArchiveFolder
 from publisher.archive.manifest import DataFile
 from publisher.archive.owner import ArchiveClaim
 from publisher.archive.parquet import FileWriter, row_groups, table_of
-from publisher.archive.writing import described, prove, proven, remove_left
+from publisher.archive.verification import verified, verify
+from publisher.archive.writing import described, remove_left
 from publisher.protocol.stored_row import StoredRow
 from service.errors import UnavailableError
 
@@ -40,8 +41,8 @@ def folder(tmp_path: Path) -> ArchiveFolder:
     return ArchiveFolder(tmp_path, UUID(int=7))
 
 
-def test_what_was_written_is_proven(folder: ArchiveFolder) -> None:
-    prove(folder, write(folder, row("k", b"value")), Mock())
+def test_what_was_written_is_verified(folder: ArchiveFolder) -> None:
+    verify(folder, write(folder, row("k", b"value")), Mock())
 
 
 class ReadOnce(BytesIO):
@@ -55,10 +56,10 @@ def test_what_can_be_read_once_is_parsed_from_the_copy_that_was_hashed(folder: A
     file = write(folder, row("k", b"value"))
     with folder.open(file.name) as source:
         content = source.read()
-    with proven(ReadOnce(content), file) as found:
+    with verified(ReadOnce(content), file) as found:
         assert [table.num_rows for table in row_groups(found)] == [1]
     for other in (content[:-1], content + b"\0", b""):
-        with pytest.raises(ArchiveDamagedError, match="altered or cut"), proven(ReadOnce(other), file):
+        with pytest.raises(ArchiveDamagedError, match="altered or cut"), verified(ReadOnce(other), file):
             pass
 
 
@@ -70,7 +71,7 @@ def test_a_disk_that_gives_other_bytes_is_noticed(folder: ArchiveFolder, tmp_pat
     content[40] ^= change == "flip"
     path.write_bytes({"flip": content, "cut": content[:-1], "add": content + b"\0"}[change])
     with pytest.raises(ArchiveDamagedError, match="altered or cut"):
-        prove(folder, file, Mock())
+        verify(folder, file, Mock())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_library_that_wrote_other_rows_is_noticed(folder: ArchiveFolder, other
         size, digest = writer.close()
     found = wanted.model_copy(update={"bytes": size, "sha256": digest})
     with pytest.raises(ArchiveDamagedError, match="is not what was written: other values, or rows"):
-        prove(folder, found, Mock())
+        verify(folder, found, Mock())
 
 
 def test_a_file_that_cannot_be_finished_leaves_nothing(folder: ArchiveFolder) -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.generations import Generation
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow
+from spark_job.ledger.rules_lineage import Lineage
 from spark_job.ledger.runs import Begun
 
 P0, P1, P2 = (TopicPartition("id", partition) for partition in range(3))

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.lineage import Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
+from spark_job.ledger.rules_lineage import Lineage
 from spark_job.ledger.savepoints import Savepoint
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)

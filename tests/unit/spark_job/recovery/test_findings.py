@@ -10,9 +10,9 @@ import pytest
 from service.errors import ContinuityError
 from spark_job.input.offsets import Offsets, TopicPartition
 from spark_job.ledger.generations import Generation
-from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
 from spark_job.ledger.position import InputPosition, StreamRow, with_added
+from spark_job.ledger.rules_lineage import Former, Lineage
 from spark_job.recovery import findings
 from spark_job.recovery.findings import AcceptedRisks, Finding, From, Input, Opening, Resumption
 from tests.support.reference.tombstones import tombstones

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
+from spark_job.ledger.rules_lineage import Former, Lineage
 from spark_job.ledger.savepoints import Savepoint
 from spark_job.recovery.findings import Input
 from spark_job.recovery.savepoint_restore import greatest_of, restorability

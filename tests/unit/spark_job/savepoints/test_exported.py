@@ -12,8 +12,8 @@ import pytest
 
 from service.errors import SettingsError
 from spark_job.input.offsets import Offsets, TopicPartition
-from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartition, OpenPartitions
+from spark_job.ledger.rules_lineage import Former, Lineage
 from spark_job.ledger.savepoints import Savepoint
 from spark_job.savepoints import exported
 from spark_job.savepoints.exported import ExportedSavepoint, checksum_of

@@ -17,8 +17,8 @@ from spark_job.ledger.assembly_rules import (
     stored_rules,
 )
 from spark_job.ledger.generations import Generation
-from spark_job.ledger.lineage import Former, Lineage
 from spark_job.ledger.open_partitions import OpenPartitions
+from spark_job.ledger.rules_lineage import Former, Lineage
 from spark_job.sessions.settings import AssemblySettings
 
 P0, P1 = TopicPartition("id", 0), TopicPartition("id", 1)
