@@ -1,11 +1,12 @@
-"""Finds the holder of an advisory lock of the outbox.
+"""Takes an advisory lock of the outbox, or finds its holder.
 
 Every login that may connect can take these locks, even a login without any other right.
 """
 
+import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -14,6 +15,10 @@ from db.statements import queries
 from service.errors import UnavailableError
 
 _LOCKS = queries("db", "locks")
+
+_RELEASED_WITHIN_S = 3.0
+"""A session's locks last until its backend notices that the connection was closed."""
+_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,20 @@ class LockHolder:
     def __str__(self) -> str:
         since = "" if self.since is None else f" since {self.since:%Y-%m-%d %H:%M:%S}"
         return f"pid {self.pid} ({self.application}){since}"
+
+
+def take_lock(connection: psycopg.Connection[Any], attempt: LiteralString, lock: str) -> bool:
+    """Take a lock by the query `attempt` until the connection ends; return False if somebody else keeps it for three seconds.
+
+    Raises UnavailableError if a login without any role of the outbox holds it, psycopg.Error.
+    """
+    deadline = time.monotonic() + _RELEASED_WITHIN_S
+    while connection.execute(attempt).fetchone() != (True,):
+        if time.monotonic() > deadline:
+            refuse_strangers(connection, lock)
+            return False
+        time.sleep(_PAUSE_S)
+    return True
 
 
 def lock_holder(connection: psycopg.Connection[Any], lock: str) -> LockHolder | None:

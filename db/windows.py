@@ -13,11 +13,11 @@ import psycopg
 
 from db.statements import queries
 
-_KEPT = queries("db", "partitions")["kept"]
+_PARTITIONS = queries("db", "partitions")
 
 BATCHES = 100_000
 """The batches in a window of `cut`: as in ten partitions of the smallest size. `cut` reads no partitions."""
-_PARTITIONS = 16
+_PARTITIONS_AT_ONCE = 16
 
 
 class Window(NamedTuple):
@@ -45,10 +45,12 @@ def kept(connection: psycopg.Connection[Any], first: int = 0, last: int | None =
 
     Raises psycopg.Error.
     """
-    partitions = connection.execute(_KEPT, {"from_batch": first, "to_batch": last}).fetchall()
+    partitions = connection.execute(_PARTITIONS["kept"], {"from_batch": first, "to_batch": last}).fetchall()
     return [
         Window(part[0][0], part[-1][1])
-        for part in (partitions[n : n + _PARTITIONS] for n in range(0, len(partitions), _PARTITIONS))
+        for part in (
+            partitions[n : n + _PARTITIONS_AT_ONCE] for n in range(0, len(partitions), _PARTITIONS_AT_ONCE)
+        )
     ]
 
 
@@ -58,3 +60,16 @@ def holding(connection: psycopg.Connection[Any], batch_ids: Collection[int]) -> 
         return []
     windows = kept(connection, min(batch_ids), max(batch_ids))
     return [w for w in windows if any(w.first <= batch_id <= w.last for batch_id in batch_ids)]
+
+
+class Detached(NamedTuple):
+    """A partition that somebody has detached by hand, or is detaching: `pending`. No window contains it. `size`: bytes."""
+
+    name: str
+    pending: bool
+    size: int
+
+
+def detached(connection: psycopg.Connection[Any]) -> list[Detached]:
+    """Return the partitions that were detached and not dropped. Raises psycopg.Error."""
+    return [Detached(*row) for row in connection.execute(_PARTITIONS["detached"]).fetchall()]

@@ -131,8 +131,8 @@ def put_in_force(connection: Connection, of: ArchivedPartition, rewriting: Archi
     return list(replays)
 
 
-def remove_garbage(connection: Connection, archive: Archive) -> int:
-    """Remove files of the partitions that the outbox knows, if no manifest in force names them; return their number.
+def remove_garbage(connection: Connection, archive: Archive) -> list[str]:
+    """Remove files of the partitions that the outbox knows, if no manifest in force names them; return the files of other partitions.
 
     `connection` is in a transaction that keeps retention, which might be writing, away. Files of other partitions stay, because this
     database may be an older copy. Raises SettingsError if another database owns the archive by now, OSError. If a partition's manifest
@@ -147,12 +147,12 @@ def remove_garbage(connection: Connection, archive: Archive) -> int:
             known.add(of.partition)
         except ArchiveDamagedError as error:
             damage = error
-    garbage = [name for name in archive.files.names() if name not in named and partition_of(name) in known]
+    unnamed = [name for name in archive.files.names() if name not in named]
     archive.require_owner(connection)
-    archive.files.remove(garbage)
+    archive.files.remove([name for name in unnamed if partition_of(name) in known])
     if damage is not None:
         raise damage
-    return len(garbage)
+    return [name for name in unnamed if partition_of(name) not in known]
 
 
 def named_by(archive: Archive, of: ArchivedPartition) -> set[str]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _ERASURE = queries("publisher.erasure", "erasure")
 
+_SHOWN = 3
+
 _Changing = Callable[..., AbstractContextManager[None]]
 """Opens a transaction; with `force_rollback=True`, one that is rolled back."""
 _Lease = tuple[int, int | None, Any]
@@ -107,7 +109,12 @@ class ArchiveErasure:
             except (ArchiveDamagedError, OSError) as error:
                 found.left.append(f"{where} may have the key: {error}. `publisher audit --archive` says more")
         try:
-            self._remove_garbage(self._archive, changing)
+            unknown = self._remove_garbage(self._archive, changing)
+            if unknown:
+                found.left.append(
+                    f"{len(unknown)} files in the archive may have the key, of partitions that are neither here nor archived "
+                    f"({', '.join(unknown[:_SHOWN])}): if they are of no other database, remove them, and run the command again"
+                )
         except (ArchiveDamagedError, OSError) as error:
             found.left.append(f"files that a kill left in the archive may have the key: {error}")
         return found
@@ -173,13 +180,13 @@ class ArchiveErasure:
             self._connection.execute(_ERASURE["archive_leases"], {"partition": of.partition}).fetchall()
         )
 
-    def _remove_garbage(self, archive: "Archive", changing: _Changing) -> None:
+    def _remove_garbage(self, archive: "Archive", changing: _Changing) -> list[str]:
         from publisher.archive.rewriting import remove_garbage
 
         with changing():
             # Keeps retention away: no manifest in force names the files that retention is writing, so they would look like garbage.
             self._connection.execute(_ERASURE["hold"])
-            remove_garbage(self._connection, archive)
+            return remove_garbage(self._connection, archive)
 
 
 def archive_of(

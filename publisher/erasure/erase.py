@@ -30,7 +30,7 @@ import psycopg
 from contract.positions import RecordPosition
 from contract.session_keys import MAX_KEY_BYTES
 from db import operations, windows
-from db.lock_holders import refuse_strangers
+from db.lock_holders import refuse_strangers, take_lock
 from db.statements import queries
 from db.windows import Window
 from publisher.erasure.archive_erasure import ArchiveErasure
@@ -94,8 +94,7 @@ class Erasure:
 
         Raises FencedError if another erasure runs, UnavailableError if an unknown session holds the lock.
         """
-        if connection.execute(_ERASURE["alone"]).fetchone() != (True,):
-            refuse_strangers(connection, "outbox.erasure")
+        if not take_lock(connection, _ERASURE["alone"], "outbox.erasure"):
             raise FencedError("another `publisher erase` runs. Nothing was erased")
         self._connection = connection
         self._writer = writer
@@ -131,6 +130,7 @@ class Erasure:
                     self._note(found, row)
                     found.rows, found.sessions = found.rows + 1, found.sessions + row.sessions
             found.letters, self.letters_without_key = self._letters(key)
+            found.left += self._detached()
         if (archive := self._archive()) is not None:
             for key, rows in archive.count(list(self.keys)).items():
                 self.keys[key].archived_rows = rows
@@ -179,11 +179,12 @@ class Erasure:
     def _round(self, begin: OpenInput) -> bool:
         """Erase what can be erased now; return whether nothing is left."""
         open_still = read_open_input(self._connection).open_since(begin.end)
+        detached = self._detached()
         for position, letter in self.letters.items():
             self._erase_letter(position, letter)
         for key, found in self.keys.items():
             self._erase_stored(key, found)
-            found.left += self._erase_traces(key)
+            found.left += self._erase_traces(key) + detached
             if open_still:
                 found.left.append(
                     f"sessions that were open when the command began are still open in {len(open_still)} input partitions "
@@ -191,6 +192,14 @@ class Erasure:
                     "job closes them when it reads records of any key in those partitions"
                 )
         return not self.is_something_left
+
+    def _detached(self) -> list[str]:
+        """Return what may have rows of any key, and cannot be read: partitions that somebody has detached."""
+        return [
+            f"outbox.{table.name}, which was detached by hand, may have rows of the key: attach it (docs/audit.md) or drop it, and run the "
+            "command again"
+            for table in windows.detached(self._connection)
+        ]
 
     def _erase_stored(self, key: str, found: ErasedKey) -> None:
         """Erase the key's rows and letters, until a pass erases none or `_PASSES` are over: after the rows were read, a parked row may be

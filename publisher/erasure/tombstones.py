@@ -28,7 +28,7 @@ _AT_ONCE = 10_000
 
 
 class Tombstone(NamedTuple):
-    """A record that deletes a key in a partition of a topic. `partition` ANY_PARTITION: Kafka's client derives it from the key."""
+    """A record that deletes a key in a partition of a topic."""
 
     topic: str
     key: bytes
@@ -49,7 +49,7 @@ class OutputPlaces(Protocol):
 
 
 def _tombstones_of(session_key: str, row: OutputPlaces) -> list[Tombstone]:
-    """Return the tombstones of one row, without duplicates."""
+    """Return the tombstones of one row, without duplicates. `partition`: ANY_PARTITION for an output without one of its own."""
     own, keys, partitions = session_key.encode(), row.keys, row.partitions
     found = [
         Tombstone(
@@ -91,14 +91,24 @@ class TombstoneWriter:
     def wanted(self, session_key: str, rows: Iterable[OutputPlaces]) -> list[Tombstone]:
         """Return the tombstones of rows of a session key, of the topics of this writer.
 
+        An output without a partition of its own gets one in every partition: the topic may have had fewer when the record was written.
         Leaves out those that Kafka would refuse: the lane has parked the row of such an output.
         """
-        return [
-            each
+        found = [
+            each._replace(partition=partition)
             for row in rows
             for each in _tombstones_of(session_key, row)
-            if each.topic in self.topics and not self._is_refused(each)
+            if each.topic in self.topics
+            for partition in self._partitions(each)
         ]
+        return [each for each in dict.fromkeys(found) if not self._is_refused(each)]
+
+    def _partitions(self, each: Tombstone) -> Iterable[int]:
+        return (
+            range(self._limits[each.topic].partitions)
+            if each.partition == ANY_PARTITION
+            else [each.partition]
+        )
 
     def _is_refused(self, each: Tombstone) -> bool:
         record = OutputRecord(each.topic, None, each.key, each.partition, SENT_NOW, self._headers)

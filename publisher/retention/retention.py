@@ -9,7 +9,7 @@ import psycopg
 import structlog
 
 from db.connection import connect
-from db.lock_holders import lock_holder, refuse_strangers
+from db.lock_holders import lock_holder, take_lock
 from db.migrate import require_current
 from db.statements import queries, quoted
 from publisher.archive.catalogue import read_catalogue
@@ -186,8 +186,7 @@ def _session(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
         require_current(connection)
         require_rights(connection, settings.retention)
         connection.execute(_SESSION["open"], {"lock_timeout": f"{settings.retention.lock_timeout_s}s"})
-        if connection.execute(_SESSION["lock"]).fetchone() != (True,):
-            refuse_strangers(connection, RETENTION_LOCK)
+        if not take_lock(connection, _SESSION["lock"], RETENTION_LOCK):
             raise FencedError(_other(connection))
         try:
             yield connection

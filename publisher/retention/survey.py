@@ -8,6 +8,7 @@ import psycopg
 
 from db.connection import snapshot
 from db.statements import queries
+from db.windows import Detached, detached
 from publisher.retention.letters import LettersSurvey, survey_letters
 from publisher.retention.plan import (
     Decision,
@@ -24,15 +25,6 @@ from service.settings import RetentionSettings
 
 _NEEDS = queries("publisher.retention", "needs")
 _PARTITIONS = queries("publisher.retention", "partitions")
-
-
-@dataclass(frozen=True, slots=True)
-class Detached:
-    """A table that was detached by hand; retention leaves it alone. `pending`: the DETACH has not finished."""
-
-    name: str
-    pending: bool
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +74,7 @@ def survey(connection: psycopg.Connection[Any], settings: RetentionSettings) -> 
     """Read everything and decide. `connection` must be in autocommit mode. Raises psycopg.Error."""
     with snapshot(connection):
         partitions = [Partition(*row) for row in connection.execute(_PARTITIONS["list"]).fetchall()]
-        found = [Detached(*row) for row in connection.execute(_PARTITIONS["detached"]).fetchall()]
+        found = detached(connection)
         growth = _growth(connection, partitions)
         needs = _needs(connection, partitions, growth.newest_batch)
         letters = survey_letters(connection, settings)

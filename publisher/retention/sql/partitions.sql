@@ -5,7 +5,7 @@ SELECT outbox.ensure_partitions(m.batch_id + 1, m.batch_id + %(ahead_batches)s)
 FROM (SELECT coalesce(max(b.batch_id), 0) AS batch_id FROM outbox.batch b) m
 
 -- name: list
--- Attached partitions. `detached` lists a partition that is being detached.
+-- Attached partitions. `detached` of db/sql/partitions.sql lists a partition that is being detached.
 SELECT p.name::text, p.from_batch, p.to_batch + 1, coalesce(pg_total_relation_size(p.relation), 0),
        n.created_at, (extract(epoch FROM now() - n.created_at))::double precision
 FROM outbox.output_partition p
@@ -16,19 +16,6 @@ LEFT JOIN LATERAL (
     ORDER BY b.batch_id DESC LIMIT 1) n ON true
 WHERE NOT p.detaching
 ORDER BY p.from_batch
-
--- name: detached
--- Partitions that somebody has detached or is detaching: tables with a partition's name and columns.
-SELECT c.relname::text, i.inhdetachpending IS NOT NULL, pg_total_relation_size(c.oid)
-FROM pg_class c
-LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
-WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^session_output_p\d{8}$'
-  AND (i.inhdetachpending OR i.inhrelid IS NULL)
-  AND (SELECT array_agg((a.attname, a.atttypid)::text ORDER BY a.attnum) FROM pg_attribute a
-       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-    = (SELECT array_agg((a.attname, a.atttypid)::text ORDER BY a.attnum) FROM pg_attribute a
-       WHERE a.attrelid = 'outbox.session_output'::regclass AND a.attnum > 0 AND NOT a.attisdropped)
-ORDER BY i.inhdetachpending IS NOT NULL DESC, c.relname
 
 -- name: drop
 SELECT outbox.drop_partition(%(partition)s)

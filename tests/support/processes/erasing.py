@@ -46,6 +46,7 @@ def erased(settings: Settings, *arguments: str, code: int = 0, cache: Path | Non
     """Run it with --json, expected to end with `code`; its document."""
     result = erase(settings, "--json", *arguments, cache=cache)
     assert result.exit_code == code, f"{result.exception!r}\n{result.output}"
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
     document: dict[str, Any] = json_document(result.stdout)
     return document
 

@@ -229,6 +229,23 @@ def test_what_a_killed_retention_has_left_is_erased_too(
     assert not appears(contents(folder), b"k0001")
 
 
+@pytest.mark.guarantee(186)
+def test_files_of_a_partition_that_was_dropped_without_them_are_named(
+    outbox: Outbox, settings: Settings, folder: Path
+) -> None:
+    outbox.batch(simple(1, 3))
+    with pytest.raises(AssertionError, match="-9"):
+        archived(outbox, settings, folder, fault=Fault("archive.after_file", Action.KILL))
+    query(outbox.dsn, "SELECT outbox.drop_partition('session_output_p00000000')")
+    with_archive = settings.model_copy(update={"retention": RetentionSettings(archive=f"file://{folder}")})
+    (of_key,) = erased(with_archive, "k0001", code=1)["keys"]
+    assert "1 files in the archive may have the key" in of_key["left"][0]
+    (left,) = (each for each in folder.rglob("*.parquet"))
+    assert left.name in of_key["left"][0]
+    left.unlink()
+    assert erased(with_archive, "k0001")["keys"][0]["left"] == []
+
+
 def test_an_archive_that_cannot_be_reached_is_left(
     outbox: Outbox, kept: Settings, settings: Settings
 ) -> None:

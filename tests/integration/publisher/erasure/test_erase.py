@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.support.reading import read_to_end
 from tests.support.reference.assembled import table
 from tests.support.reference.model import Record
 from tests.support.reference.tombstones import tombstones
+from tests.support.servers.input_topic import InputTopic
 from tests.support.watching import Watcher
 
 MARKER = b"marker-of-the-person"
@@ -120,6 +122,26 @@ def test_nothing_of_a_key_is_left_and_both_audits_say_erased(
     assert "3 rows of 3 sessions with 6 outputs, and 1 dead letters" in examples(report, "erased")
     assert query(outbox.dsn, "SELECT count(*) FROM outbox.audit_reconciliation") == [(0,)]
     assert_exactly_once(outbox, watcher)
+
+
+@pytest.mark.guarantee(181)
+def test_a_partition_that_was_detached_by_hand_is_named_until_it_is_attached_again(
+    outbox: Outbox, settings: Settings
+) -> None:
+    outbox.batch({"person-4711": [Session([MARKER], 6)]})
+    deliver(settings)
+    table = "outbox.session_output_p00000000"
+    ((bounds,),) = query(
+        outbox.dsn, "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = %s::regclass", table
+    )
+    query(outbox.dsn, f"ALTER TABLE outbox.session_output DETACH PARTITION {table}")
+    for options in ((), ("--dry-run",)):
+        (of_key,) = erased(settings, "person-4711", *options, code=1)["keys"]
+        assert f"{table}, which was detached by hand" in of_key["left"][0]
+    query(outbox.dsn, f"ALTER TABLE outbox.session_output ATTACH PARTITION {table} {bounds}")
+    (of_key,) = erased(settings, "person-4711")["keys"]
+    assert (of_key["rows"], of_key["left"]) == (1, [])
+    assert not appears(whole_dump(outbox.dsn), MARKER)
 
 
 def test_it_is_erased_once_and_the_second_time_there_is_nothing(outbox: Outbox, settings: Settings) -> None:
@@ -499,22 +521,27 @@ def test_tombstones_end_the_keys_of_a_compacted_topic(
     assert "is not compacted" in str(refused.exception)
     refused = erase(settings, "person-4711", "--tombstones", "no-such")
     assert "has never delivered to topic 'no-such'" in str(refused.exception)
-    assert erased(settings, "person-4711", "--tombstones", name)["keys"][0]["tombstones"] == 2
-    newest: dict[bytes | None, tuple[bytes | None, int | None]] = {}
-    first: dict[bytes | None, int | None] = {}
+    InputTopic(kafka.bootstrap_servers, name, 3).add_partitions(5)
+    assert erased(settings, "person-4711", "--tombstones", name)["keys"][0]["tombstones"] == 10
+    newest: dict[tuple[bytes | None, int | None], bytes | None] = {}
     for message in read_to_end(kafka.bootstrap_servers, name):
-        newest[message.key()] = (message.value(), message.partition())
-        first.setdefault(message.key(), message.partition())
-    assert newest == {b"output": (None, first[b"output"]), b"person-4711": (None, first[b"person-4711"])}
+        newest[message.key(), message.partition()] = message.value()
+    # In every partition: there were fewer when the values were written.
+    assert newest == {(key, n): None for key in (b"output", b"person-4711") for n in range(5)}
     report = run_audit(settings, tmp_path, kafka=True)
     assert failed(report) == {}
-    assert counted(report, "tombstones_of_erasure") == 2
+    assert counted(report, "tombstones_of_erasure") == 10
 
 
 def test_one_erasure_at_a_time_and_only_by_who_may(outbox: Outbox, settings: Settings) -> None:
     with psycopg.connect(outbox.dsn, autocommit=True) as other:
         other.execute("SELECT pg_advisory_lock(hashtextextended('outbox.erasure', 0))")
         assert isinstance(erase(settings, "person-4711").exception, FencedError)
+        # Postgres releases a lock a moment after its connection was closed.
+        ending = threading.Timer(0.5, other.close)
+        ending.start()
+        assert erased(settings, "person-4711")["keys"][0]["left"] == []
+        ending.join()
     for role in ("outbox_writer", "outbox_publisher", "outbox_auditor"):
         environment = erasing.variables(settings, role=role)
         with mock.patch.object(erasing, "variables", return_value=environment):
