@@ -18,7 +18,8 @@ PARTITIONS = 16
 """The number of partitions of the replays' progress topic. An open transaction hides later records only from replays of its partition."""
 # Above this number of topics, they are packed: a record with some ten thousand would be larger than a topic accepts by default.
 _LEGIBLE_TOPICS = 1_000
-_MOST_TOPICS_BYTES = 256 << 20
+_MOST_TOPICS_BYTES = 4 << 20
+"""Of unpacked JSON, some 60,000 topics. JSON of many tiny values takes 34 times as much memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What a replay is asked for, how fast it goes, and whether it may continue."""
 
 import re
-from base64 import urlsafe_b64encode
+import zlib
+from base64 import b64encode, urlsafe_b64encode
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
@@ -130,6 +131,7 @@ def test_a_record_reads_back_as_it_was_written() -> None:
         record = progress(2, cursor)
         assert ReplayProgress.decode(record.encode()) == record
     whole = progress(2, Cursor(3)).encode()
+    bomb = b64encode(zlib.compress(b'{"t":"%s"}' % bytes(b"x" * (5 << 20))))
     for broken in (
         *(b"", b"[]", b"{}", b'{"version": 3}', b'{"version": 1, "cursor": 3}'),
         whole.replace(b"[3,null]", rb'[3,"a\u0000"]'),
@@ -138,6 +140,7 @@ def test_a_record_reads_back_as_it_was_written() -> None:
         whole.replace(b'"version":1', b'"version":2'),
         whole.replace(b'"version":1', b'"version":2').replace(b'{"t":"id"}', b'"rubbish!"'),
         whole.replace(b'"version":1', b'"version":2').replace(b'{"t":"id"}', b'"AAAA"'),
+        whole.replace(b'"version":1', b'"version":2').replace(b'{"t":"id"}', b'"%s"' % bomb),
     ):
         with pytest.raises(ValueError, match="progress record"):
             ReplayProgress.decode(broken)
