@@ -251,7 +251,12 @@ def _letter(request: PageRequest) -> PageData:
         "detail": shown_detail(letter["detail"], letter["reason"], show=request.show),
         "traceback": shown_traceback(letter["detail"], show=request.show),
         "events": [
-            {"offset": offset, "ms": ms, "type": kind, "value": request.shown.of(value, size)}
+            {
+                "offset": offset,
+                "ms": ms,
+                "type": kind if request.show else kind and "hidden",
+                "value": request.shown.of(value, size),
+            }
             for kind, offset, ms, value, size in events
         ],
     }

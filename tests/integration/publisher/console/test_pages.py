@@ -25,8 +25,8 @@ def add_letter(dsn: str, key: str | None, first: int, reason: str, detail: str, 
     ((number,),) = query(
         dsn,
         "INSERT INTO outbox.dead_letter (topic_id, topic, partition, first_offset, last_offset, closing_offset, reason, generation,"
-        " batch_id, session_key, detail, event_count, event_offsets, event_times_ms, event_values, state)"
-        " VALUES (%s, 'session-events', 0, %s, %s, %s, %s, 1, 1, %s, %s, 2, %s, '{1,2}', %s, %s) RETURNING dead_letter_id",
+        " batch_id, session_key, detail, event_count, event_offsets, event_times_ms, event_types, event_values, state)"
+        " VALUES (%s, 'session-events', 0, %s, %s, %s, %s, 1, 1, %s, %s, 2, %s, '{1,2}', %s, %s, %s) RETURNING dead_letter_id",
         TOPIC_ID,
         first,
         first + 1,
@@ -35,6 +35,7 @@ def add_letter(dsn: str, key: str | None, first: int, reason: str, detail: str, 
         key,
         detail,
         [first, first + 1],
+        [SECRET, "entry_event"],
         [SECRET.encode(), b"{}"],
         state,
     )
