@@ -33,6 +33,7 @@ SPARK_CHANNELS = {
 }
 """The options that protect Spark's own connections. They are set if there is a secret, unless `[job] spark_options` sets them."""
 _SPARK_SECRET = "spark.authenticate.secret"
+_TRUSTS_ANY = "spark.kubernetes.trust.certificates"
 _STANDALONE, _KUBERNETES, _CLUSTER = "spark://", "k8s://", "Spark's cluster"
 
 
@@ -114,6 +115,8 @@ def _is_remote_cluster(master: str) -> bool:
 def _spark(master: str, options: Mapping[str, str]) -> Iterator[Unprotected]:
     if _is_plain(master.removeprefix(_KUBERNETES)):
         yield "the API server of Kubernetes", master, _PLAIN
+    elif master.startswith(_KUBERNETES) and options.get(_TRUSTS_ANY, "").lower() == "true":
+        yield "the API server of Kubernetes", master, f"{_UNVERIFIED} ({_TRUSTS_ANY}=true)"
     # A standalone cluster does not make the secret itself.
     secret = (_SPARK_SECRET,) if master.startswith(_STANDALONE) else ()
     unset = [

@@ -197,12 +197,8 @@ class SessionCache:
 
     def _check_owner(self) -> None:
         """Raise PermissionError if another user might plant a file here, or cause the removal of a file in another folder."""
-        for folder, forbidden in ((self._folder.parent, 0o022), (self._folder, 0o077)):
-            found = folder.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
-                raise PermissionError(
-                    f"{folder} must be a folder of this user alone (mode 0700), and no link"
-                )
+        _require_own(self._folder.parent, 0o022)
+        _require_own(self._folder, 0o077)
 
     def _clean(self, keep: Set[str]) -> None:
         """Remove all files but those of the states `keep`. What another attempt is writing may be among them: its state is then lost."""
@@ -221,15 +217,22 @@ class SessionCache:
     def _sweep(self) -> None:
         """Once an hour, remove the folders of partitions that were not stored here for a week: other machines process them now."""
         outbox = self._folder.parent
-        now, mark = time.time(), outbox.with_name(f".{outbox.name}.swept")
-        with contextlib.suppress(FileNotFoundError):
-            if now - mark.stat().st_mtime < _SWEEP_EVERY_S:
-                return
+        now, mark = time.time(), outbox / ".swept"
         with contextlib.suppress(FileNotFoundError):  # nothing was ever stored here
+            _require_own(outbox, 0o022)
+            with contextlib.suppress(FileNotFoundError):
+                if now - mark.stat().st_mtime < _SWEEP_EVERY_S:
+                    return
             mark.touch(mode=0o600)
             for entry in os.scandir(outbox):
                 if entry.is_dir(follow_symlinks=False) and now - entry.stat().st_mtime > _ABANDONED_S:
                     shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _require_own(folder: Path, forbidden: int) -> None:
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & forbidden:
+        raise PermissionError(f"{folder} must be a folder of this user alone (mode 0700), and no link")
 
 
 def _parts(state: OpenState) -> list[Part]:

@@ -241,6 +241,7 @@ def test_an_archive_without_tls_is_named(endpoint: str | None, found: list[str])
 
 ON = SPARK_CHANNELS
 SECRET = {"spark.authenticate.secret": "s"}
+TRUSTS_ANY = {"spark.kubernetes.trust.certificates": "true"}
 
 
 @pytest.mark.parametrize(
@@ -262,6 +263,7 @@ SECRET = {"spark.authenticate.secret": "s"}
         ("k8s://https://api.example", {}, ["Spark's cluster"]),
         ("k8s://http://api.example", ON, ["the API server of Kubernetes"]),
         ("k8s://http://127.0.0.1:8001", ON, []),
+        ("k8s://https://api.example", ON | TRUSTS_ANY, ["the API server of Kubernetes"]),
         ("local[4]", {}, []),
     ],
 )

@@ -469,6 +469,14 @@ def test_a_full_disk_leaves_nothing_by_halves_and_is_said_and_the_task_continues
     assert opened(tmp_path).load(LARGE.digest) is not None
 
 
+def test_the_hour_is_written_down_in_no_place_that_a_link_leads_to(tmp_path: Path) -> None:
+    planted = tmp_path / f".{UUID}.swept"
+    planted.symlink_to(tmp_path / "another's")
+    kept(tmp_path, LARGE)
+    assert not (tmp_path / "another's").exists()
+    assert (tmp_path / UUID / ".swept").is_file()
+
+
 def test_what_other_machines_have_now_is_removed_after_a_week_and_looked_for_once_an_hour(
     tmp_path: Path,
 ) -> None:
@@ -487,6 +495,6 @@ def test_what_other_machines_have_now_is_removed_after_a_week_and_looked_for_onc
     os.utime(recent, (0, 0))
     kept(tmp_path, LARGE, LARGER)
     assert recent.exists()
-    os.utime(tmp_path / f".{UUID}.swept", (time.time() - 3_601,) * 2)
+    os.utime(tmp_path / UUID / ".swept", (time.time() - 3_601,) * 2)
     kept(tmp_path, LARGE)
     assert not recent.exists()
