@@ -1,13 +1,23 @@
-"""Containers killed, pods deleted, Kafka away: everything comes out exactly."""
+"""Containers killed or out of memory, pods deleted, a kubelet that hangs, Kafka away: everything comes out exactly."""
 
 import pytest
 
-from tests.support.cluster.pipeline import SERVERS, SERVICES, Pipeline, is_ready, name_of, restarts
+from tests.support.cluster.pipeline import SERVERS, SERVICES, Pipeline, Pod, is_ready, name_of, restarts
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(3_600)]
 
 _LIVENESS_PROBES = 7
 """More than the six failures after which the kubelet restarts a container."""
+_MANY_SMALL_PROCESSES = """
+import os, time
+for _ in range(100):
+    if os.fork() == 0:
+        block = b"x" * (45 << 20)
+        time.sleep(20)
+        os._exit(0)
+time.sleep(20)
+"""
+"""Together beyond every limit, each smaller than a service: the kernel kills the largest process of a container."""
 
 
 def test_exactly_once_whatever_container_is_killed(pipeline: Pipeline) -> None:
@@ -54,6 +64,46 @@ def test_a_standby_continues_where_the_owner_was_deleted(pipeline: Pipeline) -> 
         pipeline.kubectl("scale", "deployment/spark-job", "--replicas=1")
         pipeline.wait_until(lambda: len(pipeline.pods("spark-job")) == 1, "one pod of the job")
         pipeline.kubectl("rollout", "status", "deployment/spark-job", "--timeout=10m")
+    pipeline.assert_exact()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_exactly_once_when_a_container_is_out_of_memory(pipeline: Pipeline, name: str) -> None:
+    """The publisher's process dies, and the kubelet starts it again; of the job the JVM dies, which the job replaces itself."""
+    with pipeline.fed(6):
+        [pod] = pipeline.pods(name)
+        killed = oom_kills(pipeline, pod)
+        pipeline.kubectl("exec", name_of(pod), "--", "python", "-c", _MANY_SMALL_PROCESSES, check=False)
+        pipeline.wait_until(
+            lambda: restarts(pipeline.again(pod)) > restarts(pod) or oom_kills(pipeline, pod) > killed,
+            f"a process of {name} that is killed for want of memory",
+        )
+        pipeline.wait_until(pipeline.all_ready, "every pod to be ready again")
+        pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries with memory again")
+    if name == "spark-job":
+        assert "spark_discarded" in pipeline.kubectl("logs", name_of(pod))
+    else:
+        [status] = pipeline.again(pod)["status"]["containerStatuses"]
+        assert status["lastState"]["terminated"]["exitCode"] == 137
+    pipeline.assert_exact()
+
+
+def test_exactly_once_although_the_kubelet_hangs(pipeline: Pipeline) -> None:
+    """The node counts as lost meanwhile, and its pods leave the Services, those of Postgres and Kafka, too."""
+    cluster = pipeline.cluster
+
+    def node_is_ready(status: str) -> bool:
+        found = cluster.read("node", "node")["status"]["conditions"]
+        return [each["status"] for each in found if each["type"] == "Ready"] == [status]
+
+    with pipeline.fed(7):
+        before = pipeline.restarts()
+        with cluster.frozen("kubelet"):
+            pipeline.wait_until(lambda: node_is_ready("Unknown"), "a node that is lost")
+        pipeline.wait_until(lambda: node_is_ready("True"), "the node's return")
+        pipeline.wait_until(pipeline.all_ready, "every pod to be ready again")
+        pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries after the node's return")
+        assert pipeline.restarts() == before
     pipeline.assert_exact()
 
 
@@ -108,3 +158,10 @@ def liveness_probes(metrics: str) -> dict[str, float]:
         if wanted == (name, of.get("probe_type"), of.get("result"), of.get("namespace")):
             found[of["pod"]] = float(value.split()[0])
     return found
+
+
+def oom_kills(pipeline: Pipeline, pod: Pod) -> int:
+    """Processes of the pod's container that the kernel has killed for want of memory; 0 while none can be asked."""
+    file = "/sys/fs/cgroup/memory/memory.oom_control"
+    said = pipeline.kubectl("exec", name_of(pod), "--", "cat", file, check=False)
+    return sum(int(line.split()[1]) for line in said.splitlines() if line.startswith("oom_kill "))

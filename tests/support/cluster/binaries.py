@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from spark_job.spark.jars import cache_dir
 from tests.support.cluster.errors import ClusterError
+from tests.support.paths import ROOT
 
 _SOURCES = Path(__file__).parent / "programs"
 NAMES = (
@@ -23,6 +25,8 @@ NAMES = (
     "kubectl",
 )
 """`node` is each of them: the one by whose name it is called."""
+_HELM = re.compile(r"helm\.sh/helm\S+")
+"""The module in the Makefile, with its version."""
 _LAST_CHARACTERS = 3000
 
 
@@ -32,7 +36,7 @@ def cluster_cache() -> Path:
 
 
 def programs(cache: Path, say: Callable[[str], None]) -> Path:
-    """A folder with NAMES, `dns/dns` and `pause/pause`; compiled where `cache` has none yet, after a line to `say`.
+    """A folder with NAMES, `helm`, `dns/dns` and `pause/pause`; compiled where `cache` has none yet, after a line to `say`.
 
     Raises ClusterError with the compiler's last words.
     """
@@ -41,7 +45,7 @@ def programs(cache: Path, say: Callable[[str], None]) -> Path:
         return made
     if shutil.which("go") is None:
         raise ClusterError("the node's programs are compiled by Go, 1.24 or newer: https://go.dev/dl")
-    say("Compiling Kubernetes, etcd, CoreDNS and kube-router, once; it takes up to half an hour.")
+    say("Compiling Kubernetes, etcd, CoreDNS, kube-router and Helm, once; it takes up to half an hour.")
     with tempfile.TemporaryDirectory(prefix=".programs-", dir=cache) as scratch:
         folder = Path(scratch) / "made"
         for each in ("dns", "pause"):
@@ -50,6 +54,7 @@ def programs(cache: Path, say: Callable[[str], None]) -> Path:
         said = f"-s -w -X k8s.io/component-base/version.gitVersion={version}"
         _go("build", "-trimpath", "-ldflags", said, "-o", str(folder), "./node")
         _go("build", "-trimpath", "-ldflags", said, "-o", str(folder / "dns"), "./dns")
+        _go("install", "-trimpath", _helm(), into=folder)
         # Only there once something of the module was compiled.
         source = _go("list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
         pause = ("-Os", "-static", "-DVERSION=3.10", "-o", str(folder / "pause/pause"))
@@ -61,7 +66,7 @@ def programs(cache: Path, say: Callable[[str], None]) -> Path:
 
 
 def _sources_hash() -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_helm().encode())
     for path in sorted(_SOURCES.rglob("*")):
         if path.is_file():
             digest.update(f"{path.relative_to(_SOURCES)}\n".encode())
@@ -69,13 +74,19 @@ def _sources_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _go(*arguments: str) -> str:
-    return _call("go", *arguments)
+def _helm() -> str:
+    found = _HELM.search((ROOT / "Makefile").read_text("utf-8"))
+    assert found is not None
+    return found[0]
 
 
-def _call(*command: str) -> str:
+def _go(*arguments: str, into: Path | None = None) -> str:
+    return _call("go", *arguments, **({} if into is None else {"GOBIN": str(into)}))
+
+
+def _call(*command: str, **variables: str) -> str:
     """Run a command among the sources and return what it printed."""
-    environment = os.environ | {"CGO_ENABLED": "0"}
+    environment = os.environ | {"CGO_ENABLED": "0"} | variables
     done = subprocess.run(command, cwd=_SOURCES, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise ClusterError(f"'{' '.join(command)}' failed:\n{done.stderr[-_LAST_CHARACTERS:].strip()}")

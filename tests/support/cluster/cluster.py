@@ -59,10 +59,18 @@ class Cluster:
         self, *arguments: str, stdin: str | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """The same with exit code and both outputs."""
-        program = str(self._folder / "kubectl")
+        return self._administer("kubectl", *arguments, stdin=stdin, check=check)
+
+    def helm(self, *arguments: str) -> str:
+        """Run `helm ARGUMENTS` as an administrator; return what it printed. Raises ClusterError when it fails."""
+        return self._administer("helm", *arguments).stdout
+
+    def _administer(
+        self, program: str, *arguments: str, stdin: str | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         config = str(self._state / "pki/admin.kubeconfig")
         done = subprocess.run(
-            self._inside("--net", program, "--kubeconfig", config, *arguments),
+            self._inside("--net", str(self._folder / program), "--kubeconfig", config, *arguments),
             input=stdin,
             capture_output=True,
             text=True,
@@ -70,9 +78,8 @@ class Cluster:
             check=False,
         )
         if check and done.returncode != 0:
-            raise ClusterError(
-                f"'kubectl {' '.join(arguments)}' failed:\n{(done.stdout + done.stderr)[-_LAST_CHARACTERS:]}"
-            )
+            said = (done.stdout + done.stderr)[-_LAST_CHARACTERS:]
+            raise ClusterError(f"'{program} {' '.join(arguments)}' failed:\n{said}")
         return done
 
     def read(self, *arguments: str) -> Any:
@@ -118,6 +125,16 @@ class Cluster:
             yield
         finally:
             self.ctr("tasks", "resume", task)
+
+    @contextmanager
+    def frozen(self, program: str) -> Iterator[None]:
+        """Within the block a program of the node does not run (SIGSTOP)."""
+        (process,) = (each for each in self._first.children() if each.name() == program)
+        process.suspend()
+        try:
+            yield
+        finally:
+            process.resume()
 
 
 def _container(pod: Mapping[str, Any]) -> str:

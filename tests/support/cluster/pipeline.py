@@ -103,6 +103,10 @@ class Pipeline:
             "apply", "--server-side", "--validate=strict", "--kustomize", str(OVERLAY)
         )
         self.kubectl("wait", "--for=condition=complete", "--timeout=10m", "job/outbox-migrate")
+        self.wait_for_rollouts()
+
+    def wait_for_rollouts(self) -> None:
+        """Return when the newest pods of both services are ready."""
         for name in SERVICES:
             self.kubectl("rollout", "status", f"deployment/{name}", "--timeout=10m")
 
