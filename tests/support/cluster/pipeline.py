@@ -26,6 +26,8 @@ BOOTSTRAP = "10.96.0.92:9094"
 """Kafka, as the node reaches it; see servers.yaml."""
 _POSTGRES = "10.96.0.54:5432"
 OVERLAY = ROOT / "tests/kubernetes/overlay"
+WITH_EXECUTORS = ROOT / "tests/kubernetes/executors"
+"""The same with executors in pods of their own."""
 EXAMPLE = ROOT / "deploy/kubernetes/overlays/example"
 SERVICES = ("spark-job", "publisher")
 SERVERS = ("postgres", "kafka")
@@ -97,10 +99,10 @@ class Pipeline:
             )
             self.kubectl("apply", "--filename=-", stdin=made)
 
-    def install(self) -> None:
-        """Apply what kustomize builds of OVERLAY; return when the schema is there and the pods are ready."""
+    def install(self, overlay: Path = OVERLAY) -> None:
+        """Apply what kustomize builds of the overlay; return when the schema is there and the pods are ready."""
         self.applied = self.cluster.asked(
-            "apply", "--server-side", "--validate=strict", "--kustomize", str(OVERLAY)
+            "apply", "--server-side", "--validate=strict", "--kustomize", str(overlay)
         )
         self.kubectl("wait", "--for=condition=complete", "--timeout=10m", "job/outbox-migrate")
         self.wait_for_rollouts()

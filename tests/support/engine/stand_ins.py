@@ -3,6 +3,14 @@
 A stand-in is built from recipes/NAME on a minimal Debian, labelled as one, and tagged by the hash of everything that
 went into it. So a changed recipe is built anew, an unchanged one is not. It never gets the official name, by which the
 engine's owner would take it for the real one: `Engine.image` knows what it is called.
+
+They differ from the official images:
+
+- `python:3.11-slim-bookworm`: Debian's Python 3.11.2 under /usr, pip 23.0, this machine's certificate authorities.
+- `postgres:18`: devstack's binaries (18.4), without TLS, ICU, JIT, further extensions, `POSTGRES_INITDB_WALDIR` and arbitrary uids; the
+  locale is C.UTF-8.
+- `apache/kafka:4.2.1`: only the scripts that tests call; Debian's Java 17; no class data archive, SSL files by variables, Connect or
+  Streams.
 """
 
 import hashlib
