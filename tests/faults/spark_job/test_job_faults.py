@@ -14,7 +14,6 @@ from service.lifecycle.fault_points import Action, Fault, FaultPlan
 from tests.support.faults.job_cells import BEFORE_THE_STARTS_COMMIT, DRIVER, PAGE, TASK, JobCell, Situation
 from tests.support.faults.matrix import HELD, Group, Matrix, MatrixRow
 from tests.support.faults.state import (
-    Kind,
     State,
     assert_nothing_half_way,
     has_told_all,
@@ -321,17 +320,8 @@ def _but_generations(written: list[Any]) -> list[Any]:
 GROUPS = [(title, faulty_job) for title in DRIVER for faulty_job in OF_THE_DRIVER] + [
     (title, faulty_job) for title in TASK for faulty_job in OF_A_TASK
 ]
-SAMPLES = {
-    FailingDriver: Situation(
-        "a sample",
-        (
-            JobCell("sink.after_ledger", with_rows=True),
-            JobCell("sink.after_commit", Kind.UNHEARD, with_rows=True),
-        ),
-        one_by_one=True,
-    ),
-    KilledWorker: Situation("a sample", (JobCell("task.during_rebuild", cache=DELETED),), one_by_one=True),
-}
+# tests/acceptance/exactly_once/test_kill_loops.py kills the driver.
+SAMPLE = Situation("a sample", (JobCell("task.during_rebuild", cache=DELETED),), one_by_one=True)
 
 
 @pytest.fixture
@@ -365,13 +355,10 @@ def test_a_fault_at_any_step_loses_and_repeats_nothing(
 
 @pytest.mark.guarantee(21)
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize(
-    "faulty_job", SAMPLES
-)  # tests/acceptance/exactly_once/test_kill_loops.py kills the driver
-def test_a_fault_just_before_and_one_just_after_commit_and_one_of_a_worker_lose_and_repeat_nothing(
+@pytest.mark.parametrize("faulty_job", [KilledWorker])
+def test_a_killed_worker_loses_and_repeats_nothing(
     faulty: tuple[Pipeline, FaultPlan], faulty_job: type[FaultyJob]
 ) -> None:
     pipeline, plan = faulty
-    situation = SAMPLES[faulty_job]
-    group = Matrix(PAGE).declare(situation.title, situation.rows(faulty_job.name))
-    JobScenario(pipeline, faulty_job(pipeline, plan), group, print, seed=2_000).run([situation])
+    group = Matrix(PAGE).declare(SAMPLE.title, SAMPLE.rows(faulty_job.name))
+    JobScenario(pipeline, faulty_job(pipeline, plan), group, print, seed=2_000).run([SAMPLE])

@@ -28,6 +28,11 @@ from tests.support.s3.server import BUCKET, CREDENTIALS, client, s3_server
 
 _UUID = UUID(int=7)
 _PARTITION = "session_output_p00000001"
+# In a folder every run tries them all (test_archiving.py).
+_IN_EVERY_RUN = ("archive.after_manifest", "retention.before_drop")
+IN_A_BUCKET = [
+    pytest.param(*step, marks=() if step[0] in _IN_EVERY_RUN else pytest.mark.faults) for step in STEPS
+]
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +146,7 @@ def test_it_is_written_audited_and_erased_as_in_a_folder(
 
 
 @pytest.mark.guarantee(184)
-@pytest.mark.parametrize(("point", "hit", "left"), STEPS)
+@pytest.mark.parametrize(("point", "hit", "left"), IN_A_BUCKET)
 def test_a_kill_at_any_step_drops_nothing_unproven_and_is_mended_by_the_next_run(
     old: Outbox, retention: Command, server: int, prefix: str, point: str, hit: int, left: list[str]
 ) -> None:
@@ -154,34 +159,37 @@ def test_a_kill_at_any_step_drops_nothing_unproven_and_is_mended_by_the_next_run
     assert_archived(server, prefix, stored)
 
 
+FAILURES: dict[str, tuple[s3_proxy.Fault, str]] = {
+    "denied": (lambda method, path: (403, "AccessDenied"), "allowed to list the bucket"),
+    "read only": (
+        lambda method, path: (403, "AccessDenied") if method == "PUT" else None,
+        "allowed to list the bucket",
+    ),
+    "full": (lambda method, path: (507, "QuotaExceeded") if method == "PUT" else None, "as the test wants"),
+    "busy": (
+        lambda method, path: (503, "SlowDown") if method == "PUT" and "day" in path else None,
+        "not archived",
+    ),
+    "answers are cut": (
+        lambda method, path: 40 if method == "GET" and ".parquet" in path else None,
+        "not archived",
+    ),
+    "another region": (lambda method, path: (301, "PermanentRedirect"), "archive_region"),
+}
+
+
 @pytest.mark.guarantee(184)
 @pytest.mark.parametrize(
-    ("fault", "remedy"),
+    "failure",
     [
-        (lambda method, path: (403, "AccessDenied"), "allowed to list the bucket"),
-        (
-            lambda method, path: (403, "AccessDenied") if method == "PUT" else None,
-            "allowed to list the bucket",
-        ),
-        (lambda method, path: (507, "QuotaExceeded") if method == "PUT" else None, "as the test wants"),
-        (
-            lambda method, path: (503, "SlowDown") if method == "PUT" and "day" in path else None,
-            "not archived",
-        ),
-        (lambda method, path: 40 if method == "GET" and ".parquet" in path else None, "not archived"),
-        (lambda method, path: (301, "PermanentRedirect"), "archive_region"),
+        pytest.param(each, marks=() if each in ("read only", "answers are cut") else pytest.mark.faults)
+        for each in FAILURES
     ],
-    ids=["denied", "read only", "full", "busy", "answers are cut", "another region"],
 )
 def test_a_server_that_fails_keeps_the_partition_until_it_works_again(
-    old: Outbox,
-    retention: Command,
-    proxy: s3_proxy.S3Proxy,
-    server: int,
-    prefix: str,
-    fault: s3_proxy.Fault,
-    remedy: str,
+    old: Outbox, retention: Command, proxy: s3_proxy.S3Proxy, server: int, prefix: str, failure: str
 ) -> None:
+    fault, remedy = FAILURES[failure]
     stored = stored_rows(old.dsn, 19_999)
     proxy.fault = fault
     code, output = retention.run("run", "--yes")
@@ -212,7 +220,9 @@ def test_a_kill_in_the_middle_of_an_upload_leaves_nothing_that_a_query_sees(
 
 
 @pytest.mark.guarantee(184)
-@pytest.mark.parametrize("failing", ["a part", "the end", "the name"])
+@pytest.mark.parametrize(
+    "failing", ["a part", *(pytest.param(each, marks=pytest.mark.faults) for each in ("the end", "the name"))]
+)
 def test_an_upload_that_fails_leaves_nothing_that_a_query_sees(
     old: Outbox, retention: Command, proxy: s3_proxy.S3Proxy, server: int, prefix: str, failing: str
 ) -> None:
