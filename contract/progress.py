@@ -15,6 +15,8 @@ from contract.cursor import Cursor
 
 _KEY = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _MAX_NUMBER = 2**63 - 1
+_MOST_BYTES = 2 << 20
+"""Largest value that is parsed. The publisher's are smaller: topics take 1 MB by default."""
 _MAX_CHARS = 10_000
 """Longest text in a record. The publisher's texts have about a tenth of this length at most; a longer one, from another writer, would
 fill logs and tables."""
@@ -105,7 +107,7 @@ class Progress:
     def decode(cls, value: bytes) -> "Progress":
         """Read a record's value. Raises ValueError if it is not a progress record of a version that this code knows."""
         try:
-            fields: dict[str, Any] = orjson.loads(value)
+            fields = parsed(value)
             if fields["version"] != 1:
                 shown = repr(fields["version"])[:20]
                 raise ValueError(f"progress record of version {shown}, this version knows 1")
@@ -127,6 +129,14 @@ class Progress:
             )
         except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
             raise ValueError(f"not a progress record, of {len(value)} bytes") from error
+
+
+def parsed(value: bytes) -> dict[str, Any]:
+    """Return a record's JSON. Raises ValueError, also for a large one: parsed, lists take 34 times their size."""
+    if len(value) > _MOST_BYTES:
+        raise ValueError(f"not a progress record, of {len(value)} bytes")
+    fields: dict[str, Any] = orjson.loads(value)
+    return fields
 
 
 def number(value: Any) -> int:

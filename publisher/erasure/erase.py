@@ -8,9 +8,9 @@ For each key and window of batches, at most 10,000 rows in one transaction of Po
 4. delete the rows, and insert rows of `outbox.erased` for them.
 
 After that come the key's letters, and rows and letters once more until a pass erases none: a requeue or a retry may have stored a row after
-step 2. Then come the copies of the key outside of rows. The letters named by their position are erased ahead of all keys. A session that
-was open when the command began may be the key's. So a key is done only after a round that began when all those sessions had closed, and
-that left nothing.
+step 2. Then, if nothing is left, come the copies of the key outside of rows. The letters named by their position are erased ahead of all
+keys. A session that was open when the command began may be the key's. So a key is done only after a round that began when all those
+sessions had closed, and that left nothing.
 
 Before the first round, all that the job has read of the keys is kept out of every reissue (`outbox.begin_erasure`).
 
@@ -153,7 +153,7 @@ class Erasure:
                 break
             time.sleep(_PAUSE_S)
         for key, found in self.keys.items():
-            found.left = list(dict.fromkeys([*found.left, *done.left, *self._erase_traces(key)]))
+            found.left = list(dict.fromkeys([*found.left, *done.left, *self._erase_traces(key, found)]))
 
     def _erase_samples(self) -> None:
         """Renew the planner's statistics, which have samples of keys, wherever rows of the keys were erased, also by an earlier command."""
@@ -184,7 +184,7 @@ class Erasure:
             self._erase_letter(position, letter)
         for key, found in self.keys.items():
             self._erase_stored(key, found)
-            found.left += self._erase_traces(key) + detached
+            found.left += self._erase_traces(key, found) + detached
             if open_still:
                 found.left.append(
                     f"sessions that were open when the command began are still open in {len(open_still)} input partitions "
@@ -270,12 +270,16 @@ class Erasure:
         found.letters += erased
         found.left = "it is open: `spark-job dead-letters discard ID` first" if still_open else None
 
-    def _erase_traces(self, key: str) -> list[str]:
+    def _erase_traces(self, key: str, found: ErasedKey) -> list[str]:
         """Erase the key where it is stored outside of rows; return what still needs it, such as savepoints, and what to do.
+
+        Only once nothing else is left: by its filter of keys, a replay that needs a row is known to need it.
 
         There may be many large positions, and the job writes no batch while the writer lock is held. So the existing positions are read
         without the lock, and only those added in the meantime are read under it.
         """
+        if found.left:
+            return []
         kept: set[str] = set()
         last = dict.fromkeys(("batch", "generation", "savepoint"), 0)
         for relation in last:

@@ -12,7 +12,7 @@ from uuid import UUID
 import orjson
 
 from contract.cursor import Cursor
-from contract.progress import NO_TOTALS, Totals, cursor, number, text
+from contract.progress import NO_TOTALS, Totals, cursor, number, parsed, text
 
 PARTITIONS = 16
 """The number of partitions of the replays' progress topic. An open transaction hides later records only from replays of its partition."""
@@ -73,7 +73,7 @@ class ReplayProgress:
     def decode(cls, value: bytes) -> "ReplayProgress":
         """Parse a record's value. Raises ValueError if it is not a progress record that this code knows."""
         try:
-            fields: dict[str, Any] = orjson.loads(value)
+            fields = parsed(value)
             if fields["version"] not in (1, 2):
                 shown = repr(fields["version"])[:20]
                 raise ValueError(f"progress record of version {shown}, this publisher knows 1 and 2")

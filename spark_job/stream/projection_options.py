@@ -6,7 +6,8 @@ for each record. So a partition with few records is interpreted.
 
 **Arrow batches: by count, or by bytes.** With a limit in bytes, Spark measures the Arrow batch before each row, which takes a quarter of
 the JVM's time if records are small. So small records are counted, and only larger ones are measured. The size is that of the previous
-batch's records: if larger records follow, 1,024 of the largest that Kafka accepts by default (1 MB) still fit into an Arrow batch (2 GB).
+batch's records: if larger records follow, 1,024 of the largest that Kafka accepts by default (1 MB, uncompressed) still fit into an Arrow
+batch (2 GB).
 """
 
 from collections.abc import Container

@@ -69,7 +69,7 @@ def test_a_standby_continues_where_the_owner_was_deleted(pipeline: Pipeline) -> 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_exactly_once_when_a_container_is_out_of_memory(pipeline: Pipeline, name: str) -> None:
-    """The publisher's process dies, and the kubelet starts it again; of the job the JVM dies, which the job replaces itself."""
+    """Its largest process dies: the publisher, or the job's JVM. The kubelet or the job starts it again."""
     with pipeline.fed(6):
         [pod] = pipeline.pods(name)
         killed = oom_kills(pipeline, pod)
@@ -80,11 +80,6 @@ def test_exactly_once_when_a_container_is_out_of_memory(pipeline: Pipeline, name
         )
         pipeline.wait_until(pipeline.all_ready, "every pod to be ready again")
         pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries with memory again")
-    if name == "spark-job":
-        assert "spark_discarded" in pipeline.kubectl("logs", name_of(pod))
-    else:
-        [status] = pipeline.again(pod)["status"]["containerStatuses"]
-        assert status["lastState"]["terminated"]["exitCode"] == 137
     pipeline.assert_exact()
 
 

@@ -1,6 +1,7 @@
 """A progress record: the publisher continues from it, and the job learns from it what was delivered."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -52,6 +53,13 @@ def test_what_is_not_a_progress_record_is_not_quoted() -> None:
     with pytest.raises(ValueError, match="not a progress record") as refused:
         Progress.decode(value)
     assert "alice" not in str(refused.value)
+
+
+def test_a_value_that_is_too_large_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists take 34 times their JSON's size in memory, and compressed they take no place in a topic."""
+    monkeypatch.setattr("contract.progress.orjson.loads", Mock(side_effect=AssertionError))
+    with pytest.raises(ValueError, match="not a progress record, of 2097154 bytes"):
+        Progress.decode(b"[" * (2 << 20) + b"[]")
 
 
 @pytest.mark.parametrize("field", ["version", "cluster_id", "outbox_uuid", "resumed"])

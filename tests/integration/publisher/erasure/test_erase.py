@@ -243,6 +243,7 @@ def test_a_replay_that_stands_at_the_row_is_named_and_a_finished_one_forgets_the
     )
     (of_key,) = erased(settings, "person-4711", code=1)["keys"]
     assert [line[: line.index(":")] for line in of_key["left"]] == ["replay 1 needs the row of batch 1"]
+    assert erased(settings, "person-4711", code=1)["keys"][0]["left"] == of_key["left"]
     assert replay(settings, "cancel", "1").exit_code == 0
     erased(settings, "person-4711")
     assert not appears(whole_dump(outbox.dsn), b"person-4711")
