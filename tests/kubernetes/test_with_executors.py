@@ -25,7 +25,8 @@ def test_exactly_once_with_executors_in_pods(pipeline: Pipeline) -> None:
         pipeline.wait_for_progress(pipeline.progress(), "batches and deliveries of the next driver")
         wait_for_executors(pipeline, *others)
     pipeline.assert_exact()
-    assert "connection_unprotected" not in pipeline.kubectl("logs", name_of(job))
+    # Those between driver and executors are authenticated and encrypted.
+    assert "Spark's cluster" not in pipeline.kubectl("logs", name_of(job))
 
 
 def wait_for_executors(pipeline: Pipeline, *former: Pod) -> list[Pod]:
