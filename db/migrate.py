@@ -17,7 +17,7 @@ from db.statements import migration_script, quoted
 from service.errors import OutboxError, SchemaError, UnavailableError
 from service.settings import PostgresSettings
 
-HEAD = "0027"
+HEAD = "0028"
 """The revision that this code reads and writes."""
 
 Tell = Callable[[str, str], None]

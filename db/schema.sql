@@ -1583,8 +1583,9 @@ BEGIN
             SELECT FROM outbox.parked p WHERE p.state = 'parked' AND p.batch_id >= gone.from_batch AND p.batch_id <= gone.to_batch
         ) THEN 'rows of it are parked'
         WHEN EXISTS (
+            -- In every state, the process that works on it may still send rows that it has read.
             SELECT FROM outbox.replay r
-            WHERE r.state IN ('running', 'paused')
+            WHERE (r.state IN ('running', 'paused') OR r.lease_until >= now())
               AND greatest(r.from_batch, r.cursor_batch, gone.from_batch) <= least(r.to_batch, gone.to_batch)
         ) THEN 'a replay still reads it'
         WHEN EXISTS (SELECT FROM outbox.open_at_upgrade(gone.from_batch, gone.to_batch))
@@ -2044,7 +2045,7 @@ BEGIN
     changed := changed + step;
     batch_ids := ARRAY(
         SELECT p.batch_id FROM outbox.parked p
-        WHERE p.session_key = erase_traces.session_key AND p.state <> 'parked'
+        WHERE p.session_key = erase_traces.session_key
           AND NOT EXISTS (SELECT FROM outbox.output_partition k WHERE p.batch_id BETWEEN k.from_batch AND k.to_batch));
     PERFORM outbox.erase_parked(session_key, batch_ids);
     changed := changed + cardinality(batch_ids);
@@ -2099,7 +2100,7 @@ CREATE FUNCTION outbox.hold_for_erasure() RETURNS void
 BEGIN
     PERFORM outbox.require_read_committed();
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.retention', 0));
-    PERFORM FROM outbox.replay r WHERE r.state IN ('running', 'paused') ORDER BY r.replay_id FOR NO KEY UPDATE;
+    PERFORM FROM outbox.replay r WHERE r.state IN ('running', 'paused') OR r.lease_until >= now() ORDER BY r.replay_id FOR NO KEY UPDATE;
 END $$;
 
 --

@@ -184,12 +184,14 @@ class Erasure:
             self._erase_letter(position, letter)
         for key, found in self.keys.items():
             self._erase_stored(key, found)
-            found.left += self._erase_traces(key, found) + detached
+            found.left += detached
+            found.left += self._erase_traces(key, found)
             if open_still:
                 found.left.append(
                     f"sessions that were open when the command began are still open in {len(open_still)} input partitions "
                     f"({', '.join(open_still[:_SHOWN])}), and one may be the key's. Run the command again after the session timeout; the "
-                    "job closes them when it reads records of any key in those partitions"
+                    "job closes them when it reads records of any key in those partitions, also of a topic that [source] topics no longer "
+                    "has: name it there again"
                 )
         return not self.is_something_left
 

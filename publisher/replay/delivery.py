@@ -299,7 +299,13 @@ class ReplayDelivery:
         if position.cursor >= Cursor(self._replay.to_batch):
             self._finish(connection)
             return StepOutcome.DONE
-        return self._reader.read(connection, position, self.limits)
+        try:
+            return self._reader.read(connection, position, self.limits)
+        except StoppedError as error:
+            if error.reason is StopReason.ROWS_GONE:
+                # If this process was frozen, they may have been erased: the next list is without them.
+                self._confirm_nothing_erased(connection)
+            raise
 
     def _paced(self, connection: Connection) -> bool:
         """Hold the lease, and wait until the rate allows the next transaction; return False once the process is to end."""

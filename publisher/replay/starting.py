@@ -139,9 +139,20 @@ def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context)
     Raises ContinuityError if rows were dropped, or the archive was changed, after the rows were counted.
     """
     batches, request = plan.batches, plan.request
-    # Without this, a retention that has already decided could drop rows after the check below.
+    # Until the connection ends, no retention drops rows, and no erasure takes them.
     hold_off_retention(connection)
-    replay = store.create(
+    if request.from_archive:
+        partitions = read_catalogue(connection, batches.first, batches.last)
+        changed = [of.manifest_sha256 for of in partitions] != plan.manifests
+    else:
+        now = resolve(connection, Filters(from_batch=batches.first, to_batch=batches.last))
+        changed = now.first > batches.first or now.holes != batches.holes
+    if changed:
+        what = "the archive was changed" if request.from_archive else "retention dropped rows"
+        raise ContinuityError(
+            f"{what} of batches {batches.first} to {batches.last} while they were counted. Nothing was sent; start it again for the rest"
+        )
+    return store.create(
         connection,
         NewReplay(
             from_batch=batches.first,
@@ -156,22 +167,23 @@ def make(connection: psycopg.Connection[Any], plan: ReplayPlan, target: Context)
             events_total=plan.count.events,
             from_archive=request.from_archive,
         ),
-        request.filters.keys,
+        _known_keys(connection, plan),
     )
-    if request.from_archive:
-        partitions = read_catalogue(connection, batches.first, batches.last)
-        changed = [of.manifest_sha256 for of in partitions] != plan.manifests
-    else:
-        now = resolve(connection, Filters(from_batch=batches.first, to_batch=batches.last))
-        changed = now.first > batches.first or now.holes != batches.holes
-    if changed:
-        what = "the archive was changed" if request.from_archive else "retention dropped rows"
-        store.change(connection, replay.replay_id, "cancelled")
-        raise ContinuityError(
-            f"{what} of batches {batches.first} to {batches.last} while they were counted: replay "
-            f"{replay.replay_id} is cancelled, nothing was sent. Start it again for what is left"
-        )
-    return replay
+
+
+def _known_keys(connection: psycopg.Connection[Any], plan: ReplayPlan) -> list[str] | None:
+    """Return the named keys that have rows: an erased one must not be stored again. None if none was named."""
+    named = plan.request.filters.keys
+    if named is None:
+        return None
+    # An archive that has not changed has the same keys.
+    found = (
+        plan.unknown_keys
+        if plan.request.from_archive
+        else unknown_keys(connection, plan.batches, plan.request.filters)
+    )
+    unknown = set(found)
+    return [key for key in named if key not in unknown]
 
 
 @contextmanager

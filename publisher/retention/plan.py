@@ -46,7 +46,8 @@ class LaneProgress:
 
 @dataclass(frozen=True, slots=True)
 class ReplayNeed:
-    """The batches that a replay still has to read, from `from_batch` to `to_batch` inclusive."""
+    """The batches that a replay still has to read, from `from_batch` to `to_batch` inclusive. Once it is cancelled or done, its process may
+    still send rows that it has read."""
 
     replay_id: int
     state: str
@@ -188,8 +189,12 @@ def _parked(partition: Partition, parked: Mapping[int, int]) -> list[str]:
 
 def _replayed(partition: Partition, replays: Sequence[ReplayNeed]) -> list[str]:
     return [
-        f"replay {replay.replay_id} ({replay.state}) still reads batches {replay.from_batch} to {replay.to_batch}: let it end, or "
-        f"`publisher replay cancel {replay.replay_id}`"
+        f"replay {replay.replay_id} ({replay.state}) still reads batches {replay.from_batch} to {replay.to_batch}: "
+        + (
+            f"let it end, or `publisher replay cancel {replay.replay_id}`"
+            if replay.state in ("running", "paused")
+            else "its process may still send them, until its lease ends in at most two minutes"
+        )
         for replay in replays
         if max(replay.from_batch, partition.first) <= min(replay.to_batch, partition.end - 1)
     ]

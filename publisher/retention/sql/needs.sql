@@ -17,10 +17,10 @@ ORDER BY p.epoch, p.lane
 SELECT p.batch_id, count(*) FROM outbox.parked p WHERE p.state = 'parked' GROUP BY p.batch_id ORDER BY p.batch_id
 
 -- name: replays
--- The batches that a replay still has to read.
+-- The batches that a replay still has to read, or that its process may still send, whatever its state, while it has the lease.
 SELECT r.replay_id, r.state, greatest(r.from_batch, r.cursor_batch), r.to_batch
 FROM outbox.replay r
-WHERE r.state IN ('running', 'paused')
+WHERE r.state IN ('running', 'paused') OR r.lease_until >= now()
 ORDER BY r.replay_id
 
 -- name: open_at_upgrade

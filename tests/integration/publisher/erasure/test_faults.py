@@ -143,6 +143,29 @@ def test_a_replay_that_lost_its_lease_in_mid_transaction_sends_nothing_that_was_
 
 
 @pytest.mark.guarantee(182)
+def test_a_replay_that_was_frozen_between_two_transactions_continues_without_what_was_erased(
+    outbox: Outbox, settings: Settings, watcher: Watcher, tmp_path: Path
+) -> None:
+    """It has listed more rows than a transaction takes."""
+    outbox.batch(simple(1, 8))
+    deliver(settings)
+    small = settings_for(outbox.dsn, settings.kafka.bootstrap_servers, transaction_sessions=2)
+    plan = FaultPlan(tmp_path / "faults.json")
+    plan.write(Fault("delivery.after_record", Action.HOLD))
+    with ReplayProcess(small, tmp_path / "log", "start", "--all", "--yes", fault_file=plan.file) as process:
+        wait_until(lambda: not plan.pending(), "the first transaction")
+        let_leases_run_out(outbox.dsn)
+        assert erased(settings, "k0003")["keys"][0]["rows"] == 1
+        plan.write()
+        assert process.wait() == 5, process.log()
+    ((uuid, state, reason),) = query(outbox.dsn, "SELECT replay_uuid::text, state, reason FROM outbox.replay")
+    assert state == "done"
+    assert reason.startswith("rows_gone: 8 rows were counted when the replay was made, 7 were sent")
+    watcher.wait_until_all_read()
+    assert len({key for key, *_ in seen_of(watcher, uuid)}) == 7
+
+
+@pytest.mark.guarantee(182)
 @pytest.mark.parametrize("successor", ["none", "killed", "left"])
 def test_a_replay_that_died_between_its_check_and_its_commit_sends_nothing_that_is_erased_before_its_lease_has_passed(
     outbox: Outbox, settings: Settings, successor: str
