@@ -81,7 +81,8 @@ class Partitions:
         self._read: dict[NamedPartition, int] = {}
         self._ends: dict[NamedPartition, int] = {}
         self._topics = list(topics)
-        self._heard = self._answered = time.monotonic()
+        self._heard: dict[NamedPartition, float] = {}
+        self._answered = time.monotonic()
         self._failure: Exception | None = None
         # Without a log, because this client would warn about options that only a consumer knows.
         own = {name: value for name, value in options.items() if name not in (*FORCED, "on_commit")}
@@ -108,7 +109,8 @@ class Partitions:
             raise self._failure
         outputs = [output_of(message) for message in messages if not self._is_event(message)]
         if outputs:
-            self._heard = self._answered = time.monotonic()
+            self._answered = time.monotonic()
+            self._heard |= dict.fromkeys({output.named_partition for output in outputs}, self._answered)
         elif time.monotonic() - self._answered > _QUIET_S:
             # A client that once received metadata without brokers never connects again, and does not say so (librdkafka issue 5301).
             self._consumer.list_topics(self._topics[0], timeout=_ANSWER_S)
@@ -133,18 +135,15 @@ class Partitions:
             _log.debug("no offset of %s for lag tools: %s", partition, error)
 
     def settled(self) -> dict[NamedPartition, int]:
-        """Return the new ends of partitions that have only commit markers, which are no records, after the last record.
+        """Return the new ends of quiet partitions that have only commit markers, which are no records, after the last record.
 
         If a position stayed below a marker, retention of the marker would look like a loss of unconsumed records.
         """
-        if time.monotonic() - self._heard < _SETTLE_S:
-            return {}
-        self._heard = time.monotonic()
-        found = {
-            partition: end for partition, end in self._ends.items() if end > self._read.get(partition, end)
-        }
-        self._ends.clear()
-        return found
+        now = time.monotonic()
+        quiet = [each for each in self._ends if now - self._heard.get(each, -_SETTLE_S) >= _SETTLE_S]
+        self._heard |= dict.fromkeys(quiet, now)
+        ends = {partition: self._ends.pop(partition) for partition in quiet}
+        return {partition: end for partition, end in ends.items() if end > self._read.get(partition, end)}
 
     def ask_topic(self, topic: str) -> "Future[TopicDescription]":
         """Ask Kafka for the topic that has this name now."""
@@ -178,6 +177,7 @@ class Partitions:
         # The records of these partitions are either committed or not, so nothing has to be finished. The client unassigns them itself.
         for each in partitions:
             self._ends.pop(NamedPartition(each.topic, each.partition), None)
+            self._heard.pop(NamedPartition(each.topic, each.partition), None)
 
     def _positions(self, topic: str) -> dict[NamedPartition, Position]:
         """Return the position of each partition. Partitions that have none get one first.

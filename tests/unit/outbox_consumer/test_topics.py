@@ -1,6 +1,8 @@
 """What is told and not skipped: a topic that was made again, lost or deleted records; and where a consumer begins."""
 
 from contextlib import closing
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +11,7 @@ from outbox_consumer.errors import SettingsError, TopicChangedError, Transaction
 from outbox_consumer.partitions import FORCED, client_options
 from outbox_consumer.store import Store
 from tests.support.consumer.effects import OPTIONS, Database, apply, consume_all, member
-from tests.support.consumer.group import Broker, Record
+from tests.support.consumer.group import Broker, Member, Record
 
 
 def output(end: int) -> Record:
@@ -99,6 +101,23 @@ def test_a_commit_marker_that_retention_deletes_is_no_lost_record(
     broker.append("orders", 0, output(1))
     consume_all(broker, database)
     assert database.effects() == ["0", "1"]
+
+
+def test_a_busy_partition_keeps_no_quiet_one_below_its_commit_marker(
+    broker: Broker, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, numbers = count(step=4), iter(range(1, 20))
+    monkeypatch.setattr(partitions, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+    def stop(consumer: Member) -> bool:
+        """Another output in the other partition with each poll."""
+        number = next(numbers)
+        broker.append("orders", 1, output(number))
+        return number > 15
+
+    broker.append("orders", 0, output(0))
+    consume_all(broker, database, stop=stop)
+    assert database.positions()["orders", 0] == 2
 
 
 def test_latest_counts_once_and_for_all_partitions_of_a_new_topic(database: Database) -> None:
