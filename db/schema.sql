@@ -7747,6 +7747,7 @@ GRANT UPDATE(lease_holder) ON TABLE outbox.replay TO outbox_publisher;
 --
 
 GRANT UPDATE(lease_until) ON TABLE outbox.replay TO outbox_publisher;
+GRANT SELECT(lease_until) ON TABLE outbox.replay TO outbox_retention;
 
 --
 -- Name: COLUMN replay.lease_backend_pid; Type: ACL; Schema: outbox; Owner: -

@@ -122,3 +122,5 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.retention', 0));
     PERFORM FROM outbox.replay r WHERE r.state IN ('running', 'paused') ORDER BY r.replay_id FOR NO KEY UPDATE;
 END $$;
+
+REVOKE SELECT (lease_until) ON outbox.replay FROM outbox_retention;

@@ -123,3 +123,5 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('outbox.retention', 0));
     PERFORM FROM outbox.replay r WHERE r.state IN ('running', 'paused') OR r.lease_until >= now() ORDER BY r.replay_id FOR NO KEY UPDATE;
 END $$;
+
+GRANT SELECT (lease_until) ON outbox.replay TO outbox_retention;
