@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 from tests.support.processes.environment import without_settings
 
-PREVIOUS = "b645c8678326e5d5d863dca31883607d56b544ab"
+PREVIOUS = "fa8148deb076cf37992f3d63b02698c7cecf3af3"
 """The release before this one: its tag. There is none yet, so it is the last commit of main before the newest schema revision."""
 
 
