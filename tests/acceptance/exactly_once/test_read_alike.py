@@ -48,6 +48,8 @@ MIN, MAX = -(2**63), 2**63 - 1
 ZERO_TIME = -62_135_596_800_000  # of .NET and Go
 JULIAN_LEAP_DAYS = [-14_825_808_000_000, -14_825_721_600_000]  # Spark's calendar makes one day of both
 LAST_OF_SPARK = 9_223_372_036_854_775
+_PATIENCE_S = 400
+"""For a machine that does much else meanwhile."""
 EXAMPLES, MORE_EXAMPLES = 3, 20
 """Of each test, beside the named ones: each is a query of Spark."""
 PLAIN_TIMES = st.integers(-2_177_452_800_000, LAST_OF_SPARK)
@@ -231,7 +233,7 @@ def read_both_ways(stand: Stand, topic: str) -> tuple[list[dict[str, Any]], bool
     query = frame.writeStream.foreachBatch(on_batch).option(
         "checkpointLocation", str(stand.folder / f"{topic}-c")
     )
-    query.trigger(availableNow=True).start().awaitTermination(60)
+    assert query.trigger(availableNow=True).start().awaitTermination(_PATIENCE_S)
     by_spark = pa.concat_tables(tables).to_pylist()
     given = pa.record_batch({"id": pa.array([0], pa.int64())})
     itself = AssemblyTask(task.settings, task.slices, DirectReader(COLUMNS))([given])
