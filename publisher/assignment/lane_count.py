@@ -1,6 +1,7 @@
 """Reads and changes the lane count. Each epoch has a lane count, valid from the epoch's first batch on; a change opens a new epoch.
 
-When a change is refused is decided in Postgres: `outbox.change_lanes` in db/schema.sql."""
+When a change is refused is decided in Postgres: `outbox.change_lanes` in db/schema.sql.
+"""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime

@@ -123,6 +123,7 @@ class Erasure:
         for position, letter in self.letters.items():
             with self._connection.transaction(force_rollback=True):
                 self._erase_letter(position, letter)
+        detached = self._detached()
         for key, found in self.keys.items():
             found.left = []
             for window in windows.kept(self._connection):
@@ -130,7 +131,7 @@ class Erasure:
                     self._note(found, row)
                     found.rows, found.sessions = found.rows + 1, found.sessions + row.sessions
             found.letters, self.letters_without_key = self._letters(key)
-            found.left += self._detached()
+            found.left += detached
         if (archive := self._archive()) is not None:
             for key, rows in archive.count(list(self.keys)).items():
                 self.keys[key].archived_rows = rows

@@ -49,9 +49,9 @@ class OutputPlaces(Protocol):
 
 
 def _tombstones_of(session_key: str, row: OutputPlaces) -> list[Tombstone]:
-    """Return the tombstones of one row, without duplicates. `partition`: ANY_PARTITION for an output without one of its own."""
+    """Return a tombstone for each output of a row. `partition`: ANY_PARTITION for an output without one of its own."""
     own, keys, partitions = session_key.encode(), row.keys, row.partitions
-    found = [
+    return [
         Tombstone(
             topic,
             own if keys is None or keys[n] is None else keys[n] or b"",
@@ -59,7 +59,6 @@ def _tombstones_of(session_key: str, row: OutputPlaces) -> list[Tombstone]:
         )
         for n, topic in enumerate(row.topics)
     ]
-    return list(dict.fromkeys(found))
 
 
 class TombstoneWriter:
@@ -89,7 +88,7 @@ class TombstoneWriter:
                 raise SettingsError(f"--tombstones: {refusal}")
 
     def wanted(self, session_key: str, rows: Iterable[OutputPlaces]) -> list[Tombstone]:
-        """Return the tombstones of rows of a session key, of the topics of this writer.
+        """Return the tombstones of rows of a session key, of the topics of this writer, without duplicates.
 
         An output without a partition of its own gets one in every partition: the topic may have had fewer when the record was written.
         Leaves out those that Kafka would refuse: the lane has parked the row of such an output.

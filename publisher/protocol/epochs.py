@@ -1,5 +1,6 @@
 """Lane epochs: periods with one lane count. Pure. Which epochs are delivered now: `current` in sql/epochs.sql, read by
-assignment/membership.py."""
+assignment/membership.py.
+"""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,7 @@
 """Deletes rows that the ledger no longer needs, each step in a short transaction, so that a kill between two steps loses nothing.
 
-Which rows those are is decided in Postgres: `outbox.prune_batches` and the other `prune_` functions in db/schema.sql."""
+Which rows those are is decided in Postgres: `outbox.prune_batches` and the other `prune_` functions in db/schema.sql.
+"""
 
 from dataclasses import dataclass
 from typing import Any, LiteralString
